@@ -1,0 +1,1 @@
+"""How examples are found, checked and read."""

@@ -1,0 +1,111 @@
+"""Examples in memory, and the training, validation and test parts that a recipe makes of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rudel.errors import DataError
+
+Arrays = Any
+"""A NumPy array, or a dict, list or tuple of them (a model with several inputs); all with the examples along axis 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Inputs, targets and weights of the same examples.
+
+    Args:
+        x: inputs, (N, ...) of any dtype; uint8 stays uint8. A dict, list or tuple for a model with several inputs.
+        y: targets, (N, ...), in the same forms; None where the model needs none.
+        sample_weight: weight of each example in the loss, (N,); None for 1.
+
+    Raises:
+        DataError: the parts have different lengths, or there is no example.
+
+    >>> len(Examples(np.zeros((3, 8, 8), np.uint8), np.array([0, 1, 2])))
+    3
+    """
+
+    x: Arrays
+    y: Arrays = None
+    sample_weight: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(array) for name, array in self.named_arrays()}
+        if not lengths:
+            raise DataError("There are no examples: `x` holds no array.")
+        if len(set(lengths.values())) > 1:
+            told = ", ".join(f"`{name}` has {length:,}" for name, length in lengths.items())
+            raise DataError(f"Inputs and targets must have one entry per example, but {told}.")
+        if not len(self):
+            raise DataError("There are no examples: the arrays have length 0.")
+
+    def __len__(self) -> int:
+        return len(next(array for _, array in self.named_arrays()))
+
+    def named_arrays(self) -> list[tuple[str, np.ndarray]]:
+        """Every array with the name a message should call it: `x`, `x['image']`, `y[1]`, `sample_weight`."""
+        parts = {"x": self.x, "y": self.y, "sample_weight": self.sample_weight}
+        return [pair for name, part in parts.items() for pair in _leaves(name, part)]
+
+    def take(self, indices: np.ndarray | slice) -> "Examples":
+        """The examples at these indices, in this order."""
+        return Examples(*(_map_arrays(lambda a: a[indices], part) for part in (self.x, self.y, self.sample_weight)))
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """What a recipe trains on.
+
+    Args:
+        train: the examples to learn from.
+        validation: held-out examples, looked at after every epoch; None for none.
+        test: examples that are looked at once, at the end; None for none.
+        class_names: what the integer labels mean; empty where the targets are no classes.
+        attribution: who made the data and under which licence, in one sentence.
+    """
+
+    train: Examples
+    validation: Examples | None = None
+    test: Examples | None = None
+    class_names: Sequence[str] = field(default=())
+    attribution: str = ""
+
+
+def split(examples: Examples, fraction: float, seed: int = 0) -> tuple[Examples, Examples]:
+    """Shuffles and cuts examples in two: (the rest, `fraction` of them).
+
+    Raises:
+        DataError: one of the parts would be empty.
+
+    >>> rest, held_out = split(Examples(np.arange(10)), 0.2)
+    >>> len(rest), len(held_out)
+    (8, 2)
+    """
+    count = round(len(examples) * fraction)
+    if not 0 < count < len(examples):
+        raise DataError(f"A part of {fraction} of {len(examples)} examples leaves one side empty; give another fraction.")
+    order = np.random.default_rng(seed).permutation(len(examples))
+    return examples.take(order[count:]), examples.take(order[:count])
+
+
+def _leaves(name: str, part: Arrays) -> list[tuple[str, np.ndarray]]:
+    if part is None:
+        return []
+    if isinstance(part, Mapping):
+        return [leaf for key, value in part.items() for leaf in _leaves(f"{name}[{key!r}]", value)]
+    if isinstance(part, list | tuple):
+        return [leaf for i, value in enumerate(part) for leaf in _leaves(f"{name}[{i}]", value)]
+    return [(name, part)]
+
+
+def _map_arrays(function: Any, part: Arrays) -> Arrays:
+    if part is None:
+        return None
+    if isinstance(part, Mapping):
+        return {key: _map_arrays(function, value) for key, value in part.items()}
+    if isinstance(part, list | tuple):
+        return type(part)(_map_arrays(function, value) for value in part)
+    return function(part)

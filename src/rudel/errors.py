@@ -1,0 +1,58 @@
+"""Every error that Rudel raises on purpose.
+
+A message is one sentence that says what is wrong, where, and what to do. The command line prints it and exits with 2.
+
+    RudelError
+    ├── DataError            examples that cannot be trained on: lengths, labels, NaN, images
+    │   └── DownloadError    examples that could not be fetched
+    ├── RecipeError          a recipe that cannot be found, read or used
+    │   └── OptionError      an option that a recipe or a command does not have, or a value it cannot take
+    ├── ModelError           a Keras model, callback or metric that the compiled loop cannot train
+    ├── NonFiniteError       the loss became NaN or infinite
+    ├── RunError             a run directory that is missing, in use, unfinished or of another training
+    │   └── CheckpointError  a checkpoint that could not be written or read
+    └── MissingExtraError    a feature whose optional packages are not installed
+"""
+
+
+class RudelError(Exception):
+    """Base class: a problem that the user can mend; the message says how."""
+
+
+class DataError(RudelError):
+    """Examples that cannot be trained on."""
+
+
+class DownloadError(DataError):
+    """Examples that could not be fetched."""
+
+
+class RecipeError(RudelError):
+    """A recipe that cannot be found, read or used."""
+
+
+class OptionError(RecipeError):
+    """An option that does not exist, or a value that it cannot take."""
+
+
+class ModelError(RudelError):
+    """A Keras model, callback or metric that the compiled loop cannot train."""
+
+
+class NonFiniteError(RudelError):
+    """The loss became NaN or infinite."""
+
+
+class RunError(RudelError):
+    """A run directory that is missing, in use, unfinished or of another training."""
+
+
+class CheckpointError(RunError):
+    """A checkpoint that could not be written or read."""
+
+
+class MissingExtraError(RudelError):
+    """A feature whose optional packages are not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs packages that are not installed: pip install 'rudel[{extra}]'")
