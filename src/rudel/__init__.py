@@ -1,8 +1,51 @@
 """Rudel trains one Keras 3 model on whatever computers you have and puts it wherever you need it.
 
+`import rudel` before `import keras` makes Keras run on JAX. Nothing heavy is imported until it is used.
+
 >>> import rudel
->>> rudel.__version__
-'0.1.0'
+>>> dataset = rudel.Dataset(rudel.Examples(x=[[0.0]], y=[1]))
 """
 
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+os.environ.setdefault("KERAS_BACKEND", "jax")
+
+if TYPE_CHECKING:
+    from rudel.data.dataset import Dataset, Examples, split
+    from rudel.errors import RudelError
+    from rudel.recipes.train import train
+    from rudel.report import write_report
+    from rudel.train.evaluation import evaluate, predict
+    from rudel.train.fit import fit
+    from rudel.train.load import load
+
+__all__ = ["Dataset", "Examples", "RudelError", "evaluate", "fit", "load", "predict", "split", "train", "write_report"]
+
+_HOMES = {
+    "Dataset": "rudel.data.dataset",
+    "Examples": "rudel.data.dataset",
+    "RudelError": "rudel.errors",
+    "evaluate": "rudel.train.evaluation",
+    "fit": "rudel.train.fit",
+    "load": "rudel.train.load",
+    "predict": "rudel.train.evaluation",
+    "split": "rudel.data.dataset",
+    "train": "rudel.recipes.train",
+    "write_report": "rudel.report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rudel' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,93 @@
+"""Keras callbacks around a compiled loop: at epoch ends, with their memory kept in checkpoints.
+
+The steps of a block run as one program, so there is no moment between two of them. A callback that asks for one is
+refused by name; those of Keras that only would under some settings are accepted under the others.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rudel.errors import ModelError
+from rudel.train import checkpoint
+
+_BATCH_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
+_SETTING_FOR_EPOCHS = {"ModelCheckpoint": "save_freq", "BackupAndRestore": "save_freq", "TensorBoard": "update_freq"}
+_HARMLESS_WITHOUT_BATCHES = ("TerminateOnNaN", "ProgbarLogger")
+
+
+def check_callbacks(keras: Any, callbacks: Sequence[Any]) -> None:
+    """Refuses callbacks that need a moment between steps.
+
+    Raises:
+        ModelError: names the callback and the hook, and what to use instead.
+    """
+    for callback in callbacks:
+        if not isinstance(callback, keras.callbacks.Callback):
+            raise ModelError(f"{callback!r} is no Keras callback: give instances of keras.callbacks.Callback.")
+        kind = type(callback)
+        if kind.__module__.startswith("keras."):
+            setting = _SETTING_FOR_EPOCHS.get(kind.__name__)
+            if setting and getattr(callback, setting) != "epoch":
+                raise ModelError(
+                    f"{kind.__name__}({setting}={getattr(callback, setting)!r}) acts between steps, and Rudel compiles many "
+                    f'steps into one program: use {setting}="epoch".'
+                )
+            if setting or kind.__name__ in _HARMLESS_WITHOUT_BATCHES:
+                continue
+        for hook in _BATCH_HOOKS:
+            if getattr(kind, hook) is not getattr(keras.callbacks.Callback, hook) or hook in vars(callback):
+                raise ModelError(
+                    f"The callback {kind.__name__} has `{hook}`, and Rudel compiles many steps into one program: "
+                    "do its work in `on_epoch_begin` or `on_epoch_end`, or train with model.fit."
+                )
+
+
+Memory = list[tuple[str, dict[str, tuple[Any, dict[str, np.ndarray]]]]]
+"""For every callback its class' name, and by attribute its packed value with the arrays in it."""
+
+
+def remembered(callbacks: Sequence[Any]) -> Memory:
+    """Every attribute of every callback that is plain data or arrays; the model, open files and functions are left out."""
+    return [(type(callback).__name__, _attributes(callback, f"callback/{i}")) for i, callback in enumerate(callbacks)]
+
+
+def snapshot(callbacks: Sequence[Any], at_begin: Memory, arrays: dict[str, np.ndarray]) -> list[Any]:
+    """What the callbacks have learned since `at_begin` (best value, patience used, best weights, ...), for a checkpoint.
+
+    What has not changed since is configuration, and a resumed training may be given another.
+    """
+    changed = []
+    for (kind, now), (_, before) in zip(remembered(callbacks), at_begin, strict=True):
+        attributes = {name: entry for name, entry in now.items() if not _same(entry, before.get(name))}
+        for _, inner in attributes.values():
+            arrays.update(inner)
+        changed.append([kind, [[name, packed] for name, (packed, _) in attributes.items()]])
+    return changed
+
+
+def restore(callbacks: Sequence[Any], packed: Sequence[Any], arrays: dict[str, np.ndarray]) -> None:
+    """Gives callbacks of the same classes, in the same order, their memory back."""
+    for callback, (kind, attributes) in zip(callbacks, packed, strict=False):
+        if kind == type(callback).__name__:
+            for name, value in attributes:
+                setattr(callback, name, checkpoint.unpack(value, arrays))
+
+
+def _attributes(callback: Any, prefix: str) -> dict[str, tuple[Any, dict[str, np.ndarray]]]:
+    attributes = {}
+    for name, value in vars(callback).items():
+        arrays: dict[str, np.ndarray] = {}
+        try:
+            packed = checkpoint.pack(value, f"{prefix}/{name}", arrays)
+        except TypeError:
+            continue
+        attributes[name] = (packed, {key: array.copy() for key, array in arrays.items()})
+    return attributes
+
+
+def _same(a: tuple[Any, dict[str, np.ndarray]], b: tuple[Any, dict[str, np.ndarray]] | None) -> bool:
+    if b is None or a[0] != b[0] or a[1].keys() != b[1].keys():
+        return False
+    return all(np.array_equal(array, b[1][name]) for name, array in a[1].items())

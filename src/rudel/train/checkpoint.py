@@ -1,0 +1,142 @@
+"""Checkpoints: everything a training needs to go on as if it had never stopped, in one file.
+
+A checkpoint is an uncompressed `.npz` of NumPy arrays and one JSON document. It is written beside its place and renamed,
+so it is whole or absent; the zip format's CRC-32 of every array is verified when it is read. The newest that can be read
+is the one to resume from; a broken one is passed over.
+
+Limit: arrays are gathered on the host, so a model must fit there twice.
+"""
+
+import json
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from rudel.errors import CheckpointError
+from rudel.files import written_atomically
+
+FOLDER = "checkpoints"
+_DOCUMENT = "document"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A moment of a training.
+
+    Args:
+        step: optimizer steps done.
+        arrays: NumPy arrays by name.
+        document: everything else, as JSON values.
+    """
+
+    step: int
+    arrays: dict[str, np.ndarray]
+    document: dict[str, Any]
+
+
+def save(run: Path, checkpoint: Checkpoint, keep: int = 2) -> Path:
+    """Writes a checkpoint into a run directory, then removes all but the newest `keep`.
+
+    Raises:
+        CheckpointError: the disk is full or the folder cannot be written; older checkpoints are as they were.
+    """
+    path = run / FOLDER / f"step-{checkpoint.step:010d}.npz"
+    stored = {name: _plain(array) for name, array in checkpoint.arrays.items()}
+    dtypes = {name: str(array.dtype) for name, array in checkpoint.arrays.items()}
+    text = json.dumps({"step": checkpoint.step, "dtypes": dtypes, "document": checkpoint.document})
+    stored[_DOCUMENT] = np.frombuffer(text.encode(), np.uint8)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with written_atomically(path) as file:
+            np.savez(file, **stored)  # type: ignore[arg-type]
+        for old in _files(run)[keep:]:
+            old.unlink()
+    except OSError as error:
+        raise CheckpointError(
+            f"The checkpoint {path} could not be written ({error.strerror or error}): make room or give another --run; "
+            "older checkpoints are unharmed, and --resume goes on from the newest."
+        ) from error
+    return path
+
+
+def newest(run: Path) -> Checkpoint | None:
+    """The newest readable checkpoint of a run directory, or None where there is none."""
+    for path in _files(run):
+        try:
+            return load(path)
+        except CheckpointError:
+            continue
+    return None
+
+
+def load(path: Path) -> Checkpoint:
+    """Reads and verifies one checkpoint.
+
+    Raises:
+        CheckpointError: the file is missing, cut short or damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            document = json.loads(stored[_DOCUMENT].tobytes())
+            arrays = {name: _typed(stored[name], dtype) for name, dtype in document["dtypes"].items()}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise CheckpointError(f"The checkpoint {path} cannot be read ({error}): remove it to use an older one.") from error
+    return Checkpoint(document["step"], arrays, document["document"])
+
+
+def pack(values: Any, prefix: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Turns nested plain values into JSON values, moving every array into `arrays` under a name with this prefix.
+
+    Raises:
+        TypeError: a value is neither plain data nor an array of numbers.
+
+    >>> arrays = {}
+    >>> pack({"best": np.float32(0.5), "wait": 3}, "c", arrays)
+    {'dict': [['best', {'array': 'c/0'}], ['wait', {'value': 3}]]}
+    >>> unpack(_, arrays)
+    {'best': np.float32(0.5), 'wait': 3}
+    """
+    if values is None or isinstance(values, bool | int | float | str):
+        return {"value": values}
+    if isinstance(values, dict) and all(isinstance(key, str) for key in values):
+        return {"dict": [[key, pack(value, prefix, arrays)] for key, value in values.items()]}
+    if isinstance(values, list | tuple) and type(values) in (list, tuple):
+        return {type(values).__name__: [pack(value, prefix, arrays) for value in values]}
+    if isinstance(values, np.ndarray | np.generic) and values.dtype.kind in "biufcV" and values.dtype.names is None:
+        name = f"{prefix}/{len(arrays)}"
+        arrays[name] = np.asarray(values)
+        return {"array" if isinstance(values, np.generic) else "ndarray": name}
+    raise TypeError(f"{type(values).__name__} is neither plain data nor an array of numbers")
+
+
+def unpack(packed: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """The values that `pack` was given."""
+    ((kind, content),) = packed.items()
+    if kind == "value":
+        return content
+    if kind == "dict":
+        return {key: unpack(value, arrays) for key, value in content}
+    if kind in ("list", "tuple"):
+        values = [unpack(value, arrays) for value in content]
+        return values if kind == "list" else tuple(values)
+    return arrays[content][()] if kind == "array" else arrays[content]
+
+
+def _files(run: Path) -> Sequence[Path]:
+    """Checkpoint files, newest first."""
+    return sorted((run / FOLDER).glob("step-*.npz"), reverse=True)
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """NumPy's file format has no bfloat16 or float8: their bits travel as unsigned integers."""
+    return array.view(f"u{array.dtype.itemsize}") if array.dtype.kind == "V" else array
+
+
+def _typed(array: np.ndarray, dtype: str) -> np.ndarray:
+    known = np.dtype(getattr(ml_dtypes, dtype)) if hasattr(ml_dtypes, dtype) else np.dtype(dtype)
+    return array if array.dtype == known else array.view(known)

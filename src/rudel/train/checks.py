@@ -1,0 +1,104 @@
+"""Looks at examples before the first step, so that a mistake is one sentence and not a wrong model."""
+
+from typing import Any
+
+import numpy as np
+
+from rudel.data.dataset import Examples
+from rudel.errors import DataError
+
+_SPARSE_LOSSES = ("sparse_categorical_crossentropy", "SparseCategoricalCrossentropy")
+
+
+def as_examples(data: Any, what: str) -> Examples:
+    """Examples from `Examples`, `x`, `(x,)`, `(x, y)` or `(x, y, sample_weight)`.
+
+    Raises:
+        DataError: it is none of these, lengths differ, or there is no example.
+    """
+    if isinstance(data, Examples):
+        return data
+    parts = data if isinstance(data, tuple) else (data,)
+    if len(parts) > 3:
+        raise DataError(f"The {what} data must be (x, y) or (x, y, sample_weight), not a tuple of {len(parts)}.")
+    x, y, weight = (*parts, None, None)[:3]
+    for part in (x, y, weight):
+        _refuse_streams(part, what)
+    as_arrays = [_as_arrays(part, f"{what} {name}") for part, name in ((x, "x"), (y, "y"), (weight, "sample_weight"))]
+    return Examples(*as_arrays)
+
+
+def check_examples(examples: Examples, model: Any, what: str) -> None:
+    """Refuses NaN, and integer labels that the model has no output for.
+
+    Raises:
+        DataError: says which array, at which example.
+    """
+    for name, array in examples.named_arrays():
+        check_finite(array, f"{what} {name}")
+    classes = _classes_of(model)
+    labels = examples.y
+    if classes is None or not isinstance(labels, np.ndarray):
+        return
+    if labels.dtype.kind not in "iub" and not np.array_equal(labels, np.round(labels)):
+        raise DataError(f"The labels in {what} y must be whole numbers for a sparse loss; give them as integers.")
+    wrong = np.flatnonzero((labels.reshape(len(labels), -1) < 0).any(1) | (labels.reshape(len(labels), -1) >= classes).any(1))
+    if len(wrong):
+        value = labels[wrong[0]]
+        raise DataError(
+            f"The label {value} of example {wrong[0]:,} in {what} y is out of range: the model has {classes} outputs, "
+            f"so labels go from 0 to {classes - 1} ({len(wrong):,} of {len(labels):,} labels are wrong)."
+        )
+
+
+def check_finite(array: np.ndarray, what: str) -> None:
+    """Refuses NaN and infinities.
+
+    Raises:
+        DataError: names the first example that has one.
+    """
+    if array.dtype.kind not in "fcV":
+        return
+    per_block = max(1, 2**22 // max(1, array[0].size))
+    for start in range(0, len(array), per_block):
+        block = array[start : start + per_block]
+        bad = ~np.isfinite(block.astype(np.float32) if block.dtype.kind == "V" else block)
+        if bad.any():
+            example = start + int(np.flatnonzero(bad.reshape(len(block), -1).any(1))[0])
+            raise DataError(f"There is a NaN or an infinity in {what} at example {example:,}: clean the data and train again.")
+
+
+def _classes_of(model: Any) -> int | None:
+    """How many classes a classifier with integer labels has; None for every other model."""
+    loss = model.loss
+    name = loss if isinstance(loss, str) else type(loss).__name__ if loss is not None else ""
+    name = getattr(loss, "__name__", name)
+    shape = getattr(model, "output_shape", None)
+    if name not in _SPARSE_LOSSES or not isinstance(shape, tuple) or not isinstance(shape[-1], int):
+        return None
+    return shape[-1]
+
+
+def _refuse_streams(part: Any, what: str) -> None:
+    if part is None or isinstance(part, dict | list | tuple) or hasattr(part, "__array__"):
+        return
+    raise DataError(
+        f"The {what} data is a {type(part).__name__}; give NumPy arrays, or a rudel.Dataset: "
+        "generators and tf.data have to be read into arrays first."
+    )
+
+
+def _as_arrays(part: Any, what: str) -> Any:
+    """NumPy arrays without float64 and int64, which the devices do not compute with."""
+    if part is None:
+        return None
+    if isinstance(part, dict):
+        return {key: _as_arrays(value, f"{what}[{key!r}]") for key, value in part.items()}
+    if isinstance(part, tuple) or (isinstance(part, list) and part and hasattr(part[0], "__array__")):
+        return type(part)(_as_arrays(value, f"{what}[{i}]") for i, value in enumerate(part))
+    array = np.asarray(part)
+    if array.dtype.kind in "OSU":
+        raise DataError(f"The {what} data holds {array.dtype} values; give numbers (labels as integers from 0).")
+    if array.ndim == 0:
+        raise DataError(f"The {what} data is a single number; give arrays with one entry per example.")
+    return array

@@ -1,0 +1,97 @@
+"""What a person sees while a model trains: a live line for the running epoch, and a line for every finished one."""
+
+import sys
+import time
+from typing import Any, Literal
+
+from rudel.train.schedule import Schedule
+
+_NOT_METRICS = ("epoch", "step", "seconds", "learning_rate")
+
+
+class Display:
+    """Shows nothing; the base of every display."""
+
+    def start(self, schedule: Schedule, step: int) -> None:
+        """Training begins, with this many steps already done."""
+
+    def advance(self, step: int, logs: dict[str, float]) -> None:
+        """A block has ended after `step` steps, with the metrics of the epoch so far."""
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """An epoch has ended, with a line of metrics.jsonl."""
+
+    def stop(self) -> None:
+        """Training has ended, well or not."""
+
+
+class RichDisplay(Display):
+    """A progress bar with speeds, metrics and the time left, drawn on standard error by Rich."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+        columns = (
+            SpinnerColumn(),
+            TextColumn("epoch {task.fields[epoch]}", style="bold"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"),
+            TextColumn("{task.fields[speed]}", style="cyan"),
+            TextColumn("{task.fields[metrics]}"),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+        )
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+
+    def start(self, schedule: Schedule, step: int) -> None:
+        """Draws the bar."""
+        self._schedule, self._began = schedule, (time.perf_counter(), step)
+        self._task = self._progress.add_task(
+            "", total=schedule.total_steps, completed=step, epoch=self._epoch_of(step), speed="compiled", metrics=""
+        )
+        self._progress.start()
+
+    def advance(self, step: int, logs: dict[str, float]) -> None:
+        """Moves the bar."""
+        began, first = self._began
+        speed = (step - first) / max(time.perf_counter() - began, 1e-9)
+        self._progress.update(
+            self._task,
+            completed=step,
+            epoch=self._epoch_of(max(step - 1, 0)),
+            speed=f"{speed:,.0f} steps/s · {speed * self._schedule.batch_size:,.0f} samples/s",
+            metrics=described(logs),
+        )
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Prints the line of an epoch above the bar."""
+        total = len(str(self._schedule.epochs))
+        metrics = described({name: value for name, value in record.items() if name not in _NOT_METRICS})
+        self._progress.console.print(f"epoch {record['epoch']:>{total}}  {metrics}", highlight=False)
+
+    def stop(self) -> None:
+        """Takes the bar away; the lines of the epochs stay."""
+        self._progress.stop()
+
+    def _epoch_of(self, step: int) -> str:
+        return f"{step // self._schedule.steps_per_epoch + 1}/{self._schedule.epochs}"
+
+
+def choose_display(verbose: bool | Literal["auto"]) -> Display:
+    """A live display on a terminal or in a notebook, else none; True and False decide it otherwise."""
+    if verbose == "auto":
+        verbose = sys.stderr.isatty() or "ipykernel" in sys.modules
+    return RichDisplay() if verbose else Display()
+
+
+def described(metrics: dict[str, Any]) -> str:
+    """Metrics in one line.
+
+    >>> described({"loss": 0.51234, "accuracy": 0.98761, "mae": 12345.6})
+    'loss 0.5123  accuracy 0.9876  mae 1.235e+04'
+    """
+    return "  ".join(
+        f"{name} {value:.4f}" if 1e-3 <= abs(value) < 1e3 or value == 0 else f"{name} {value:.4g}"
+        for name, value in metrics.items()
+        if isinstance(value, float)
+    )

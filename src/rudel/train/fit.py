@@ -1,0 +1,128 @@
+"""`rudel.fit`: train a compiled Keras model on arrays, in one call."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rudel.backend import keras_on_jax
+from rudel.data.dataset import Dataset, Examples, split
+from rudel.errors import OptionError
+
+if TYPE_CHECKING:
+    import keras
+
+
+def fit(
+    model: "keras.Model",
+    train: Any,
+    y: Any = None,
+    *,
+    validation: Any = None,
+    epochs: int | None = None,
+    steps: int | None = None,
+    batch_size: int = 32,
+    sample_weight: Any = None,
+    callbacks: Sequence[Any] = (),
+    run: str | Path | None = None,
+    resume: bool = False,
+    seed: int = 0,
+    shuffle: bool = True,
+    validation_batch_size: int | None = None,
+    checkpoint_every: int | None = None,
+    verbose: bool | Literal["auto"] = "auto",
+) -> "keras.callbacks.History":
+    """Trains a compiled Keras model, several times faster than `model.fit` where steps are short.
+
+    The steps are the model's own `train_step`, compiled together by the hundred, on data that stays on the device in the
+    dtype it has (uint8 stays uint8). An epoch is a seeded permutation of the examples in full batches; what does not fill
+    a batch is left out of that epoch.
+
+    Args:
+        model: a Keras model on which `compile` was called.
+        train: inputs (N, ...), or a `rudel.Dataset`, a `rudel.Examples`, or a tuple `(x, y)` or `(x, y, sample_weight)`;
+            x and y are arrays, or dicts, lists or tuples of arrays for several inputs or outputs.
+        y: targets (N, ...), if `train` holds inputs alone.
+        validation: examples to evaluate on after every epoch, in the same forms, or a fraction of the training examples
+            to hold out; None takes those of the `Dataset`, if it has any.
+        epochs: passes over the examples; 1 if neither epochs nor steps are given.
+        steps: optimizer steps, in the place of `epochs`; the last epoch may then be cut short.
+        batch_size: examples a step.
+        sample_weight: weight of each example in the loss (N,).
+        callbacks: Keras callbacks; they act at epoch ends.
+        run: a directory to keep the run in: configuration, metrics, checkpoints, model, report (see the docs); None
+            keeps nothing on disk.
+        resume: go on from the newest checkpoint in `run`, if there is one.
+        seed: of the order of examples. Weights and dropout are seeded when the model is made:
+            `keras.utils.set_random_seed`.
+        shuffle: False to take the examples in the order in which they are given.
+        validation_batch_size: examples a step of the evaluation; by default `batch_size`, or 256 if that is larger.
+        checkpoint_every: steps between checkpoints; by default one about every 15 seconds.
+        verbose: True for a live display on standard error, False for none, "auto" for one on terminals.
+
+    Returns:
+        The Keras `History`: losses and metrics of every epoch.
+
+    Raises:
+        DataError: examples that do not fit each other or the model, or hold NaN.
+        ModelError: a model, callback or metric that cannot be compiled.
+        NonFiniteError: the loss became NaN or infinite; names the step.
+        RunError: the run directory is in use, or holds another run.
+        OptionError: an argument that makes no sense.
+
+    Example:
+        >>> import rudel, keras, numpy as np
+        >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        >>> model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
+        >>> x = np.linspace(-1, 1, 256, dtype="float32")[:, None]
+        >>> history = rudel.fit(model, x, 3 * x + 1, epochs=20, seed=1)
+        >>> history.history["loss"][-1] < 1e-3
+        True
+    """
+    from rudel.train.checks import as_examples
+    from rudel.train.runs import Request, execute
+
+    keras = keras_on_jax()
+    began = time.perf_counter()
+    if resume and run is None:
+        raise OptionError("There is nothing to resume without a run directory: give run=... too.")
+    dataset = as_dataset(train, y, sample_weight, validation, seed)
+    validation_examples = dataset.validation
+    if validation is not None and not isinstance(validation, float):
+        validation_examples = as_examples(validation, "validation")
+    request = Request(
+        model=model,
+        dataset=Dataset(dataset.train, validation_examples, dataset.test, dataset.class_names, dataset.attribution),
+        epochs=epochs,
+        steps=steps,
+        batch_size=batch_size,
+        callbacks=tuple(callbacks),
+        run=None if run is None else Path(run),
+        resume=resume,
+        seed=seed,
+        shuffle=shuffle,
+        validation_batch_size=validation_batch_size,
+        checkpoint_every=checkpoint_every,
+        verbose=verbose,
+    )
+    return execute(keras, request, began).history
+
+
+def as_dataset(train: Any, y: Any, sample_weight: Any, validation: Any, seed: int) -> Dataset:
+    """A dataset of what `fit` was given, with a fraction held out if `validation` is one."""
+    from rudel.train.checks import as_examples
+
+    if isinstance(train, Dataset):
+        if y is not None or sample_weight is not None:
+            raise OptionError("A Dataset brings its own targets and weights: leave out `y` and `sample_weight`.")
+        dataset = train
+    elif y is None and sample_weight is None:
+        dataset = Dataset(as_examples(train, "training"))
+    elif isinstance(train, Examples | tuple):
+        raise OptionError("Targets and weights are given twice: as (x, y, sample_weight) or as arguments, not both.")
+    else:
+        dataset = Dataset(as_examples((train, y, sample_weight), "training"))
+    if isinstance(validation, float):
+        rest, held_out = split(dataset.train, validation, seed)
+        return Dataset(rest, held_out, dataset.test, dataset.class_names, dataset.attribution)
+    return dataset

@@ -1,0 +1,163 @@
+"""The compiled loop: many training steps in one XLA program, over data that stays on the device.
+
+Both programs call the model's own `train_step` and `test_step`, so whatever a Keras model overrides keeps working. The
+number of steps is an argument of the program, not a part of it: one compilation serves blocks of any length, and how a
+training is cut into blocks changes no bit of its result.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from rudel.errors import ModelError
+from rudel.train.convolution import fast_on_cpu
+from rudel.train.state import ModelState, first_line
+
+_BOUNDS = (np.int32(0), np.int32(1))
+
+Batch = tuple[Any, ...]
+"""`(x, y, sample_weight)`, each an array or a nest of arrays with the examples along axis 0."""
+
+
+class Progress(NamedTuple):
+    """What a block of steps hands to the next one, on the device.
+
+    Args:
+        state: the model's variables.
+        logs: what the last `train_step` returned: a name and a scalar each.
+        bad_step: number of the first step in this epoch whose loss was not finite, or -1.
+    """
+
+    state: ModelState
+    logs: Any
+    bad_step: jax.Array
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled function and the seconds it took to trace and compile it."""
+
+    run: Callable[..., Any]
+    compile_seconds: float
+
+
+def compile_training(model: Any, state: ModelState, data: Batch, order: np.ndarray) -> tuple[Program, Any]:
+    """Compiles `run(progress, data, order, first, last) -> progress` for a built model.
+
+    `order` is int32 (steps, batch_size), indices into `data`; the steps `first` (inclusive) to `last` (exclusive) of it
+    are taken. The progress that goes in is consumed (its buffers are donated).
+
+    Returns:
+        The program, and logs of the right form to start with.
+
+    Raises:
+        ModelError: the model's `train_step` cannot be traced.
+    """
+
+    @jax.jit  # so that the step is traced once, though it is asked for its shapes first
+    def step(state: ModelState, batch: Batch) -> tuple[Any, ModelState]:
+        logs, new = model.train_step(tuple(state), _as_keras_data(batch))
+        return logs, ModelState(*(list(part) for part in new))
+
+    def run(progress: Progress, data: Batch, order: jax.Array, first: jax.Array, last: jax.Array) -> Progress:
+        def body(i: jax.Array, progress: Progress) -> Progress:
+            logs, state = step(progress.state, _gather(data, order[i]))
+            loss = logs.get("loss") if isinstance(logs, Mapping) else None
+            failed = jnp.asarray(False) if loss is None else ~jnp.all(jnp.isfinite(loss))
+            bad_step = jnp.where((progress.bad_step < 0) & failed, i.astype(jnp.int32), progress.bad_step)
+            return Progress(state, logs, bad_step)
+
+        return lax.fori_loop(first, last, body, progress)
+
+    def traced() -> tuple[Any, Any]:
+        batch = jax.eval_shape(_gather, data, order[0])
+        shapes, new_state = jax.eval_shape(step, state, batch)
+        _check_carried(model, state, new_state)
+        logs = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
+        start = Progress(state, logs, np.asarray(-1, np.int32))
+        return jax.jit(run, donate_argnums=0, keep_unused=True).trace(start, data, order, *_BOUNDS), logs
+
+    return _compile(model, "train_step", traced)
+
+
+def compile_evaluation(model: Any, state: ModelState, data: Batch, batch_size: int) -> Program:
+    """Compiles `run(trainable, non_trainable, metrics, data, first, last) -> metrics` for a built model.
+
+    Batch number i is examples i * batch_size to (i + 1) * batch_size of `data`, in order; there is no randomness and no
+    partial batch: compile a second program for the rest.
+
+    Raises:
+        ModelError: the model's `test_step` cannot be traced.
+    """
+
+    def run(trainable: Any, non_trainable: Any, metrics: Any, data: Batch, first: jax.Array, last: jax.Array) -> Any:
+        def body(i: jax.Array, metrics: Any) -> Any:
+            batch = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, i * batch_size, batch_size), data)
+            _, new = model.test_step((trainable, non_trainable, metrics), _as_keras_data(batch))
+            return list(new[2])
+
+        return lax.fori_loop(first, last, body, metrics)
+
+    def traced() -> tuple[Any, None]:
+        return jax.jit(run, keep_unused=True).trace(state.trainable, state.non_trainable, state.metrics, data, *_BOUNDS), None
+
+    return _compile(model, "test_step", traced)[0]
+
+
+def compile_prediction(model: Any, state: ModelState, x: Any) -> Program:
+    """Compiles `run(trainable, non_trainable, x) -> outputs` for a batch of the shape of `x`.
+
+    Raises:
+        ModelError: the model's `predict_step` cannot be traced.
+    """
+
+    def run(trainable: Any, non_trainable: Any, x: Any) -> Any:
+        return model.predict_step((trainable, non_trainable), (x,))[0]
+
+    return _compile(
+        model, "predict_step", lambda: (jax.jit(run, keep_unused=True).trace(state.trainable, state.non_trainable, x), None)
+    )[0]
+
+
+def _compile(model: Any, method: str, traced: Callable[[], tuple[Any, Any]]) -> tuple[Program, Any]:
+    began = time.perf_counter()
+    try:
+        with fast_on_cpu():
+            trace, extra = traced()
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"`{method}` of the model `{model.name}` cannot be compiled: {first_line(error)} "
+            "Use keras.ops or jax.numpy on the arrays, and no Python branches on their values."
+        ) from error
+    program = trace.lower().compile()
+    return Program(program, time.perf_counter() - began), extra
+
+
+def _check_carried(model: Any, before: ModelState, after: ModelState) -> None:
+    """A loop can only carry variables whose shapes and dtypes a step leaves alone."""
+    for part in ModelState._fields:
+        old, new = getattr(before, part), getattr(after, part)
+        if [(a.shape, a.dtype) for a in old] != [(a.shape, a.dtype) for a in new]:
+            raise ModelError(
+                f"`train_step` of the model `{model.name}` returns {part} variables of other shapes or dtypes than it got: "
+                "return them in the same order and form, as keras.Model.train_step does."
+            )
+
+
+def _gather(data: Batch, indices: jax.Array) -> Batch:
+    return jax.tree.map(lambda array: jnp.take(array, indices, axis=0, mode="clip"), data)
+
+
+def _as_keras_data(batch: Batch) -> Batch:
+    """Keras tells `(x,)`, `(x, y)` and `(x, y, sample_weight)` apart by length."""
+    while len(batch) > 1 and batch[-1] is None:
+        batch = batch[:-1]
+    return batch

@@ -1,0 +1,263 @@
+"""A whole run: check what was asked for, train, and keep what came of it in the run directory."""
+
+import datetime
+import hashlib
+import importlib.metadata
+import platform
+import time
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from rudel.data.dataset import Dataset, Examples
+from rudel.errors import RunError
+from rudel.train import run_directory
+from rudel.train.callbacks import check_callbacks
+from rudel.train.checks import check_examples
+from rudel.train.display import choose_display
+from rudel.train.evaluation import predict
+from rudel.train.run_directory import RunDirectory
+from rudel.train.schedule import plan_schedule
+from rudel.train.single import Job, Training
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asked for; see `rudel.fit` for the meaning of the fields.
+
+    Args:
+        about: what config.json should say beside that, such as the recipe and its options.
+        setup_seconds: time already spent on setting up, such as on loading data.
+    """
+
+    model: Any
+    dataset: Dataset
+    epochs: int | None
+    steps: int | None
+    batch_size: int
+    callbacks: tuple[Any, ...] = ()
+    run: Path | None = None
+    resume: bool = False
+    seed: int = 0
+    shuffle: bool = True
+    validation_batch_size: int | None = None
+    checkpoint_every: int | None = None
+    verbose: bool | Literal["auto"] = "auto"
+    about: dict[str, Any] = field(default_factory=dict)
+    setup_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Args:
+        history: the Keras `History`.
+        summary: the content of summary.json.
+    """
+
+    history: Any
+    summary: dict[str, Any]
+
+
+def execute(keras: Any, request: Request, began: float) -> Outcome:
+    """Trains as requested and, where a run directory is asked for, fills it.
+
+    Args:
+        keras: the module, on JAX.
+        request: what to do.
+        began: `time.perf_counter()` when the user's call began.
+
+    Raises:
+        RudelError: everything that `rudel.fit` raises.
+    """
+    dataset, model = request.dataset, request.model
+    schedule = plan_schedule(
+        len(dataset.train), request.batch_size, request.epochs, request.steps, request.seed, request.shuffle
+    )
+    check_callbacks(keras, request.callbacks)
+    check_examples(dataset.train, model, "training")
+    if dataset.validation is not None:
+        check_examples(dataset.validation, model, "validation")
+    size = min(
+        request.validation_batch_size or max(request.batch_size, 256), len(dataset.validation) if dataset.validation else 1
+    )
+    identity = _identity(request)
+    job = Job(
+        model, dataset.train, dataset.validation, schedule, request.callbacks, size, request.checkpoint_every, identity
+    )
+    run = run_directory.create(request.run, request.resume) if request.run else None
+    try:
+        config = run.read_config() if run else {}
+        if run and config:
+            _check_config(run, config, identity)
+        training = Training(keras, job, run, choose_display(request.verbose), began)
+        if run:
+            run.write_config(_config(request, identity, config.get("started")))
+        history = training()
+        summary = _summary(request, training, began)
+        if run:
+            _keep_results(run, request, summary, began)
+        return Outcome(history, summary)
+    except OSError as error:
+        where = f"the run {run.path}" if run else "a file"
+        raise RunError(f"Something in {where} could not be written ({error}): make room, then go on with --resume.") from error
+    finally:
+        if run:
+            run.release()
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that a result depends on."""
+    packages = ("rudel", "keras", "jax", "jaxlib", "numpy")
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in packages}
+
+
+def _identity(request: Request) -> dict[str, Any]:
+    """What has to be alike for a run to be resumed: the recipe, its options, the model, the data and their order."""
+    about = request.about
+    return {
+        "recipe": about.get("recipe", request.model.name),
+        "options": about.get("options", {}),
+        "batch size": request.batch_size,
+        "seed": request.seed,
+        "shuffle": request.shuffle,
+        "precision": request.model.dtype_policy.name,
+        "optimizer": type(request.model.optimizer).__name__,
+        "model (fingerprint)": _fingerprint_of_model(request.model),
+        "training data (fingerprint)": _fingerprint_of_examples(request.dataset.train),
+    }
+
+
+def _fingerprint_of_model(model: Any) -> str:
+    """Layers and shapes; Keras' automatic numbers of names (`dense_1`) do not count."""
+    lines = [f"{type(model).__name__}"]
+    for layer in model._flatten_layers() if hasattr(model, "_flatten_layers") else model.layers:
+        lines += [f"{type(layer).__name__} {[tuple(w.shape) for w in getattr(layer, 'weights', [])]}"]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _fingerprint_of_examples(examples: Examples) -> str:
+    """Shapes, dtypes, and a CRC-32 over the bytes."""
+    lines = []
+    for name, array in examples.named_arrays():
+        array = np.asarray(array)
+        lines.append(f"{name} {array.dtype} {array.shape} {zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data)}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _check_config(run: RunDirectory, config: dict[str, Any], identity: dict[str, Any]) -> None:
+    from rudel.train.single import check_same
+
+    check_same(run, config.get("identity", {}), run_directory.finite(identity))
+
+
+def _config(request: Request, identity: dict[str, Any], started: str | None) -> dict[str, Any]:
+    lines: list[str] = []
+    request.model.summary(print_fn=lambda text, **_: lines.append(text), line_length=80)
+    dataset = request.dataset
+    return run_directory.finite(
+        {
+            "recipe": identity["recipe"],
+            "options": {},
+            "strategy": "single",
+            "epochs": request.epochs,
+            "steps": request.steps,
+            "batch_size": request.batch_size,
+            "seed": request.seed,
+            "precision": identity["precision"],
+            "class_names": list(dataset.class_names),
+            "attribution": dataset.attribution,
+            "model": {"parameters": int(request.model.count_params()), "text": "\n".join(lines)},
+            "data": {"train": len(dataset.train), "validation": len(dataset.validation or ())},
+            "versions": versions(),
+            "started": started or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "identity": identity,
+        }
+        | request.about
+    )
+
+
+def _summary(request: Request, training: Training, began: float) -> dict[str, Any]:
+    position = training.position
+    clock = position.clock
+    return {
+        "recipe": request.about.get("recipe", request.model.name),
+        "strategy": "single",
+        "seed": request.seed,
+        "hosts": [platform.node()],
+        "versions": versions(),
+        "steps": position.step,
+        "samples": position.step * request.batch_size,
+        "setup_seconds": round(clock.setup + request.setup_seconds, 3),
+        "compile_seconds": round(clock.compile, 3),
+        "train_seconds": round(clock.train, 3),
+        "evaluate_seconds": round(clock.evaluate, 3),
+        "checkpoint_seconds": round(clock.checkpoint, 3),
+        "total_seconds": round(time.perf_counter() - began + request.setup_seconds, 3),
+        "metrics": training.metrics,
+        "bytes_sent": 0,
+        "bytes_received": 0,
+    }
+
+
+def _keep_results(run: RunDirectory, request: Request, summary: dict[str, Any], began: float) -> None:
+    """Writes the model, the predictions, the report, and last the summary that marks the run as finished."""
+    from rudel.report.page import write_report
+    from rudel.train.model_file import save_model
+
+    save_model(request.model, run.model)
+    _keep_predictions(run, request)
+    summary["total_seconds"] = round(time.perf_counter() - began + request.setup_seconds, 3)
+    run.write_summary(summary)
+    write_report(run.path)
+
+
+def _keep_predictions(run: RunDirectory, request: Request) -> None:
+    """Keeps what the trained model says of the validation examples, if they are labelled with classes."""
+    from rudel.report.predictions import save, summarise
+
+    examples = request.dataset.validation
+    truth = class_labels(examples) if examples else None
+    if examples is None or truth is None or isinstance(examples.x, dict | list | tuple):
+        return
+    outputs = predict(request.model, examples.x)
+    if not isinstance(outputs, np.ndarray):
+        return
+    probabilities = as_probabilities(request.model, outputs)
+    if probabilities is not None:
+        save(run.predictions, summarise(probabilities, truth), examples.x)
+
+
+def class_labels(examples: Examples) -> np.ndarray | None:
+    """Labels (N,) of examples with integer or one-hot targets; None for other targets."""
+    y = examples.y
+    if not isinstance(y, np.ndarray):
+        return None
+    if y.ndim == 2 and y.shape[1] > 1 and np.isin(y, (0, 1)).all() and (y.sum(1) == 1).all():
+        return y.argmax(1).astype(np.int32)
+    if y.size == len(y) and y.dtype.kind in "iub":
+        return y.reshape(-1).astype(np.int32)
+    return None
+
+
+def as_probabilities(model: Any, outputs: np.ndarray) -> np.ndarray | None:
+    """Probabilities (N, C) of the outputs of a classifier; None if they are none. Logits go through a softmax."""
+    if outputs.ndim != 2 or not np.isfinite(outputs).all():
+        return None
+    outputs = outputs.astype(np.float32)
+    loss = model.loss
+    name = (loss if isinstance(loss, str) else getattr(loss, "name", None) or getattr(loss, "__name__", "")).lower()
+    if "crossentropy" not in name:
+        return None
+    if getattr(loss, "from_logits", False) or getattr(loss, "_fn_kwargs", {}).get("from_logits"):
+        if outputs.shape[1] == 1:
+            return 1 / (1 + np.exp(-outputs))
+        outputs = np.exp(outputs - outputs.max(1, keepdims=True))
+        return outputs / outputs.sum(1, keepdims=True)
+    return outputs
+
+

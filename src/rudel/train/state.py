@@ -1,0 +1,79 @@
+"""The variables of a Keras model as a pytree that a compiled loop can carry, and the way back."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from rudel.errors import ModelError
+
+
+class ModelState(NamedTuple):
+    """Values of a model's variables, in the order of Keras' own `train_step(state, batch)`.
+
+    Args:
+        trainable: weights the optimizer changes.
+        non_trainable: other weights, moving statistics, and the states of seed generators.
+        optimizer: slots, iteration count, learning rate, loss scale.
+        metrics: running sums and counts of the metrics.
+    """
+
+    trainable: list[Any]
+    non_trainable: list[Any]
+    optimizer: list[Any]
+    metrics: list[Any]
+
+
+def build(model: Any, batch: tuple[Any, ...]) -> None:
+    """Makes every variable that training needs: the model's, the optimizer's and the metrics'.
+
+    Args:
+        model: a compiled Keras model, built or not.
+        batch: `(x, y, sample_weight)` of one batch; only shapes and dtypes are looked at.
+
+    Raises:
+        ModelError: the model is not compiled, is to run eagerly, or cannot take these shapes.
+    """
+    if not getattr(model, "compiled", False) or model.optimizer is None:
+        raise ModelError(f"The model `{model.name}` is not compiled: call model.compile(optimizer=..., loss=...) first.")
+    if model.run_eagerly:
+        raise ModelError(
+            f"The model `{model.name}` is compiled with run_eagerly=True, and Rudel compiles many steps into one program: "
+            "leave run_eagerly out, or train with model.fit."
+        )
+    try:
+        model._symbolic_build(data_batch=batch)
+        model.optimizer.build(model.trainable_variables)
+    except Exception as error:
+        raise ModelError(f"The model `{model.name}` cannot take these examples: {first_line(error)}") from error
+
+
+def variables(model: Any) -> ModelState:
+    """The model's Keras variables, in the form of its state."""
+    return ModelState(
+        model.trainable_variables, model.non_trainable_variables, model.optimizer.variables, model.metrics_variables
+    )
+
+
+def read(model: Any) -> ModelState:
+    """The current values of a built model, on the device.
+
+    The loop consumes them (donates their buffers): until `write`, the variables of the model then have no values.
+    """
+    return jax.tree.map(lambda variable: variable.value, variables(model))
+
+
+def write(model: Any, state: ModelState) -> None:
+    """Puts values, on the device or the host, back into the model's variables."""
+    jax.tree.map(lambda variable, value: variable.assign(value), variables(model), state)
+
+
+def to_host(state: ModelState) -> ModelState:
+    """Copies a state into NumPy arrays."""
+    return jax.tree.map(lambda value: np.array(value, copy=True), state)
+
+
+def first_line(error: BaseException) -> str:
+    """The first sentence of an exception, for one-sentence messages."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
