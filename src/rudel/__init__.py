@@ -2,8 +2,10 @@
 
 `import rudel` before `import keras` makes Keras run on JAX. Nothing heavy is imported until it is used.
 
->>> import rudel
->>> dataset = rudel.Dataset(rudel.Examples(x=[[0.0]], y=[1]))
+>>> import rudel, numpy as np
+>>> dataset = rudel.Dataset(rudel.Examples(x=np.zeros((1, 28, 28), np.uint8), y=np.array([7])))
+>>> len(dataset.train)
+1
 """
 
 import importlib
@@ -17,13 +19,13 @@ os.environ.setdefault("KERAS_BACKEND", "jax")
 if TYPE_CHECKING:
     from rudel.data.dataset import Dataset, Examples, split
     from rudel.errors import RudelError
-    from rudel.recipes.train import train
     from rudel.report import write_report
     from rudel.train.evaluation import evaluate, predict
     from rudel.train.fit import fit
+    from rudel.train.from_recipe import train_recipe
     from rudel.train.load import load
 
-__all__ = ["Dataset", "Examples", "RudelError", "evaluate", "fit", "load", "predict", "split", "train", "write_report"]
+__all__ = ["Dataset", "Examples", "RudelError", "evaluate", "fit", "load", "predict", "split", "train_recipe", "write_report"]
 
 _HOMES = {
     "Dataset": "rudel.data.dataset",
@@ -34,7 +36,7 @@ _HOMES = {
     "load": "rudel.train.load",
     "predict": "rudel.train.evaluation",
     "split": "rudel.data.dataset",
-    "train": "rudel.recipes.train",
+    "train_recipe": "rudel.train.from_recipe",
     "write_report": "rudel.report",
 }
 

@@ -1,7 +1,7 @@
 """Examples in memory, and the training, validation and test parts that a recipe makes of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ class Examples:
         sample_weight: weight of each example in the loss, (N,); None for 1.
 
     Raises:
-        DataError: the parts have different lengths, or there is no example.
+        DataError: the parts have different lengths, are no arrays, or there is no example.
 
     >>> len(Examples(np.zeros((3, 8, 8), np.uint8), np.array([0, 1, 2])))
     3
@@ -65,13 +65,15 @@ class Dataset:
         test: examples that are looked at once, at the end; None for none.
         class_names: what the integer labels mean; empty where the targets are no classes.
         attribution: who made the data and under which licence, in one sentence.
+        notes: what a user should know of how the data came about, a sentence each.
     """
 
     train: Examples
     validation: Examples | None = None
     test: Examples | None = None
-    class_names: Sequence[str] = field(default=())
+    class_names: Sequence[str] = ()
     attribution: str = ""
+    notes: Sequence[str] = ()
 
 
 def split(examples: Examples, fraction: float, seed: int = 0) -> tuple[Examples, Examples]:
@@ -98,6 +100,8 @@ def _leaves(name: str, part: Arrays) -> list[tuple[str, np.ndarray]]:
         return [leaf for key, value in part.items() for leaf in _leaves(f"{name}[{key!r}]", value)]
     if isinstance(part, list | tuple):
         return [leaf for i, value in enumerate(part) for leaf in _leaves(f"{name}[{i}]", value)]
+    if not getattr(part, "shape", ()):
+        raise DataError(f"`{name}` is a {type(part).__name__}: give NumPy arrays with the examples along axis 0.")
     return [(name, part)]
 
 

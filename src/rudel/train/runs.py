@@ -17,6 +17,7 @@ from rudel.errors import RunError
 from rudel.train import run_directory
 from rudel.train.callbacks import check_callbacks
 from rudel.train.checks import check_examples
+from rudel.train.classification import as_probabilities, class_labels
 from rudel.train.display import choose_display
 from rudel.train.evaluation import predict
 from rudel.train.run_directory import RunDirectory
@@ -230,34 +231,3 @@ def _keep_predictions(run: RunDirectory, request: Request) -> None:
     probabilities = as_probabilities(request.model, outputs)
     if probabilities is not None:
         save(run.predictions, summarise(probabilities, truth), examples.x)
-
-
-def class_labels(examples: Examples) -> np.ndarray | None:
-    """Labels (N,) of examples with integer or one-hot targets; None for other targets."""
-    y = examples.y
-    if not isinstance(y, np.ndarray):
-        return None
-    if y.ndim == 2 and y.shape[1] > 1 and np.isin(y, (0, 1)).all() and (y.sum(1) == 1).all():
-        return y.argmax(1).astype(np.int32)
-    if y.size == len(y) and y.dtype.kind in "iub":
-        return y.reshape(-1).astype(np.int32)
-    return None
-
-
-def as_probabilities(model: Any, outputs: np.ndarray) -> np.ndarray | None:
-    """Probabilities (N, C) of the outputs of a classifier; None if they are none. Logits go through a softmax."""
-    if outputs.ndim != 2 or not np.isfinite(outputs).all():
-        return None
-    outputs = outputs.astype(np.float32)
-    loss = model.loss
-    name = (loss if isinstance(loss, str) else getattr(loss, "name", None) or getattr(loss, "__name__", "")).lower()
-    if "crossentropy" not in name:
-        return None
-    if getattr(loss, "from_logits", False) or getattr(loss, "_fn_kwargs", {}).get("from_logits"):
-        if outputs.shape[1] == 1:
-            return 1 / (1 + np.exp(-outputs))
-        outputs = np.exp(outputs - outputs.max(1, keepdims=True))
-        return outputs / outputs.sum(1, keepdims=True)
-    return outputs
-
-

@@ -1,0 +1,31 @@
+"""`rudel data`: data sets, fetched before they are needed."""
+
+from typing import Annotated
+
+import typer
+
+from rudel.cli.output import download_display
+
+app = typer.Typer(no_args_is_help=True, help="Fetch and look at data sets.")
+
+
+@app.callback()
+def _group() -> None:
+    """Fetch and look at data sets."""
+
+
+@app.command()
+def quickdraw(
+    classes: Annotated[str, typer.Argument(help="Names of classes, separated by commas.")],
+    drawings: Annotated[int, typer.Option(help="How many of each class.")] = 4000,
+    data: Annotated[str | None, typer.Option(metavar="URL", help="A mirror of the public bucket.")] = None,
+) -> None:
+    """Fetch Quick, Draw! drawings into the cache, so that training needs no network."""
+    from rudel.data import quickdraw as source
+
+    names = [name.strip() for name in classes.split(",") if name.strip()]
+    with download_display() as progress:
+        loaded = source.load(names, drawings, data, progress)
+    for name, count in zip(names, loaded.counts, strict=True):
+        typer.echo(f"{name}: {count:,} drawings")
+    typer.echo(source.ATTRIBUTION, err=True)

@@ -1,0 +1,55 @@
+"""`rudel`: all commands in one application, and what happens to errors."""
+
+import sys
+
+import typer
+
+from rudel import __version__
+from rudel.cli import data, recipes, train, use
+from rudel.errors import RudelError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("train")(train.train)
+app.command("evaluate")(use.evaluate)
+app.command("predict")(use.predict)
+app.command("report")(use.report)
+app.command("recipes")(recipes.list_recipes)
+app.command("new")(recipes.new)
+app.add_typer(data.app, name="data")
+
+_show_traceback = False
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"rudel {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def rudel(
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
+    traceback: bool = typer.Option(False, "--traceback", help="Show Python's traceback with an error."),
+) -> None:
+    """Train one Keras 3 model on whatever computers you have and put it wherever you need it."""
+    global _show_traceback
+    _show_traceback = traceback
+
+
+def run() -> None:
+    """Entry point: a problem that the user can mend is one sentence on standard error and exit code 2."""
+    try:
+        app()
+    except RudelError as error:
+        if _show_traceback:
+            raise
+        typer.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("Interrupted.", err=True)
+        sys.exit(130)

@@ -1,0 +1,44 @@
+"""How commands print: results on standard output, everything else on standard error."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import typer
+
+
+def print_json(document: Any) -> None:
+    """Prints one JSON document on standard output; NaN becomes null."""
+    from rudel.train.run_directory import finite
+
+    typer.echo(json.dumps(finite(document), indent=2, ensure_ascii=False))
+
+
+def print_table(headings: list[str], rows: list[list[str]], right: tuple[int, ...] = ()) -> None:
+    """Prints a table; the columns in `right` are aligned to the right."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False, markup=False).print(table)
+
+
+@contextlib.contextmanager
+def download_display() -> Iterator[Callable[[int, int], None]]:
+    """Yields a callback `progress(done, total)` in bytes that draws a bar on a terminal, and nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("fetching"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, visible=False)
+        yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)

@@ -1,0 +1,85 @@
+"""`rudel train`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rudel.cli.output import download_display, print_json
+from rudel.errors import OptionError
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help="A built-in recipe (see `rudel recipes`) or a Python file.")] = "digits",
+    data: Annotated[
+        str | None, typer.Option(metavar="DIR|URL", help="Where the recipe shall take its data from.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training examples.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps, in the place of epochs.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples a step.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Learning rate of the optimizer.")] = None,
+    precision: Annotated[str, typer.Option(help="float32, mixed_bfloat16 or mixed_float16.")] = "float32",
+    seed: Annotated[int, typer.Option(help="Seed of weights, dropout and the order of examples.")] = 0,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Sets an option of the recipe; repeatable.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory for the run.  [default: runs/RECIPE]")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run, if there is one.")] = False,
+    checkpoint_every: Annotated[
+        int | None, typer.Option(metavar="STEPS", help="Steps between checkpoints.  [default: about 15 s]")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Train a recipe into a run directory, and write a report."""
+    options = dict(_key_and_value(text) for text in set_ or [])
+    from rudel.backend import keras_on_jax
+
+    keras_on_jax(light=True)
+    from rudel.train.from_recipe import train_recipe
+
+    with download_display() as progress:
+        trained = train_recipe(
+            recipe,
+            data=data,
+            options=options,
+            epochs=epochs,
+            steps=steps,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            precision=precision,  # type: ignore[arg-type]  # checked by train_recipe
+            seed=seed,
+            run=run,
+            resume=resume,
+            checkpoint_every=checkpoint_every,
+            progress=progress,
+        )
+    if json:
+        print_json({"run": str(trained.path), **trained.summary})
+        return
+    _tell(trained)
+
+
+def _key_and_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise OptionError(f"--set wants KEY=VALUE, not {text!r}.")
+    return key.strip(), value.strip()
+
+
+def _tell(trained: Any) -> None:
+    from rudel.train.display import described
+
+    summary = trained.summary
+    seconds = summary["train_seconds"]
+    typer.echo(f"trained  {described(summary['metrics'])}")
+    typer.echo(
+        f"speed    {summary['steps']:,} steps in {seconds:.1f} s: {summary['steps'] / max(seconds, 1e-9):,.0f} steps/s, "
+        f"{summary['samples'] / max(seconds, 1e-9):,.0f} samples/s (and {summary['compile_seconds']:.1f} s of compiling)"
+    )
+    typer.echo(f"run      {trained.path}")
+    typer.echo(f"report   {trained.path / 'report.html'}")
+    for line in (*trained.notes, trained.attribution):
+        if line:
+            typer.echo(f"note     {line}", err=True)

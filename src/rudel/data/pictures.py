@@ -1,0 +1,75 @@
+"""Inputs for a model from files: pictures, and arrays in `.npy` files."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rudel.errors import DataError
+
+
+def read_input(path: Path, shape: tuple[int, ...], read_image: Callable[[Any], Any] | None = None) -> np.ndarray:
+    """Reads a file as inputs of a model.
+
+    Args:
+        path: an `.npy` file with one input (`shape`) or several (N, *shape), flattened ones too; or a picture.
+        shape: of one input.
+        read_image: turns a Pillow image into one input; by default it is converted to the channels and scaled to the
+            size that the model takes, 0 to 255.
+
+    Returns:
+        Inputs (N, *shape).
+
+    Raises:
+        DataError: the file is missing, cannot be read, or does not fit.
+    """
+    if not path.is_file():
+        raise DataError(f"There is no file {path}.")
+    if path.suffix == ".npy":
+        return _rows(_load_array(path), shape, path)
+    picture = _load_picture(path)
+    array = np.asarray(read_image(picture) if read_image else _fitted(picture, shape, path))
+    return _rows(array, shape, path)
+
+
+def _load_array(path: Path) -> np.ndarray:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path} cannot be read as an .npy file: {error}.") from error
+
+
+def _load_picture(path: Path) -> Any:
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            picture = Image.open(path)
+            picture.load()
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise DataError(f"{path} cannot be read as a picture: {error}.") from error
+    return picture
+
+
+def _fitted(picture: Any, shape: tuple[int, ...], path: Path) -> np.ndarray:
+    from PIL import Image, ImageOps
+
+    channels = 1 if len(shape) == 2 else shape[-1] if len(shape) == 3 else 0
+    if channels not in (1, 3):
+        raise DataError(f"{path} is a picture, and the model takes inputs of shape {shape}: give an .npy file.")
+    upright = ImageOps.exif_transpose(picture).convert("L" if channels == 1 else "RGB")
+    return np.asarray(upright.resize((shape[1], shape[0]), Image.Resampling.BILINEAR))
+
+
+def _rows(array: np.ndarray, shape: tuple[int, ...], path: Path) -> np.ndarray:
+    size = int(np.prod(shape))
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{path} holds {array.dtype} values: the model takes numbers.")
+    if array.size == size:
+        return array.reshape(1, *shape)
+    if array.ndim > 1 and array.size and array[0].size == size:
+        return array.reshape(len(array), *shape)
+    raise DataError(f"{path} has shape {array.shape}, and the model takes inputs of shape {shape}.")

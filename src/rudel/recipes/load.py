@@ -1,0 +1,180 @@
+"""Finds a recipe by name or file, and says which options it has."""
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+import traceback
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rudel.errors import OptionError, RecipeError, RudelError
+from rudel.recipes import BUILT_IN
+from rudel.recipes.options import Option, options_of
+
+GIVEN = {"data": ("source", "progress"), "model": ("dataset", "steps")}
+"""Arguments that Rudel gives to a recipe's functions, where they take them: the address or folder of `--data`, a callback
+`progress(done, total)` for what takes long; the dataset, and the number of steps that the training will have."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe that has been read.
+
+    Args:
+        name: a built-in name, or the stem of the file.
+        path: the file it was read from.
+        module: its module.
+        options: by name, what `--set` may set.
+        training: defaults for the arguments of `rudel.fit`.
+    """
+
+    name: str
+    path: Path
+    module: types.ModuleType
+    options: Mapping[str, Option]
+    training: Mapping[str, Any]
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (self.module.__doc__ or "").strip().split("\n")[0]
+
+    @property
+    def takes_source(self) -> bool:
+        """Whether `--data` means something to it."""
+        return "source" in inspect.signature(self.module.data).parameters
+
+    @property
+    def read_image(self) -> Callable[..., Any] | None:
+        """How a picture becomes an input, if the recipe says so."""
+        return getattr(self.module, "read_image", None)
+
+    def settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """All options with these values in the place of their defaults; texts are read by the type of the option.
+
+        Raises:
+            OptionError: there is no such option, or it cannot take the value.
+        """
+        for name in values:
+            if name not in self.options:
+                raise OptionError(f"The recipe `{self.name}` has no option `{name}`{_nearest(name, self.options)}.")
+        return {name: option.read(values[name]) if name in values else option.default for name, option in self.options.items()}
+
+    def data(self, settings: Mapping[str, Any], **given: Any) -> Any:
+        """Calls the recipe's `data` with its options and what Rudel gives."""
+        from rudel.data.dataset import Dataset
+
+        dataset = self._call("data", settings, given)
+        if not isinstance(dataset, Dataset):
+            raise RecipeError(f"`data` in {self.path} returns {_kind(dataset)}: let it return a rudel.Dataset.")
+        return dataset
+
+    def model(self, settings: Mapping[str, Any], **given: Any) -> Any:
+        """Calls the recipe's `model` with its options and what Rudel gives."""
+        import keras
+
+        model = self._call("model", settings, given)
+        if not isinstance(model, keras.Model):
+            raise RecipeError(f"`model` in {self.path} returns {_kind(model)}: let it return a keras.Model.")
+        if not model.compiled:
+            raise RecipeError(
+                f"`model` in {self.path} returns a model that is not compiled: call model.compile(optimizer=..., loss=...) in it."
+            )
+        return model
+
+    def _call(self, name: str, settings: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+        function = getattr(self.module, name)
+        parameters = inspect.signature(function).parameters
+        arguments = {key: value for key, value in (*settings.items(), *given.items()) if key in parameters}
+        try:
+            return function(**arguments)
+        except RudelError:
+            raise
+        except Exception as error:
+            raise RecipeError(f"`{name}` of the recipe {self.path} failed{_where(error, self.path)}: {_told(error)}") from error
+
+
+def find_recipe(name: str) -> Recipe:
+    """Reads a recipe.
+
+    Args:
+        name: a built-in name, or the path of a Python file.
+
+    Raises:
+        RecipeError: there is none, or the file cannot be used.
+    """
+    if name in BUILT_IN:
+        module = importlib.import_module(f"rudel.recipes.{name}")
+        return _checked(name, Path(str(module.__file__)), module)
+    path = Path(name).expanduser()
+    if path.suffix != ".py":
+        hint = f"There is no recipe `{name}`{_nearest(name, BUILT_IN)}"
+        also = f"; for a file of your own give its path: {name}.py" if path.with_suffix(".py").is_file() else ""
+        raise RecipeError(f"{hint}{also}. `rudel recipes` lists all.")
+    if not path.is_file():
+        raise RecipeError(f"There is no recipe file {path}: `rudel new {path.stem}` writes a starting point.")
+    return _checked(path.stem, path, _import_file(path.resolve()))
+
+
+def _import_file(path: Path) -> types.ModuleType:
+    """Imports a file as a module that can import its neighbours."""
+    name = f"rudel_recipe_{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        del sys.modules[name]
+        raise RecipeError(f"The recipe {error.filename} has a syntax error in line {error.lineno}: {error.msg}.") from error
+    except Exception as error:
+        del sys.modules[name]
+        raise RecipeError(f"The recipe {path} cannot be imported{_where(error, path)}: {_told(error)}") from error
+    return module
+
+
+def _checked(name: str, path: Path, module: types.ModuleType) -> Recipe:
+    for function in ("data", "model"):
+        if not callable(getattr(module, function, None)):
+            returns = "rudel.Dataset" if function == "data" else "keras.Model"
+            arguments = "..." if function == "data" else "dataset, ..."
+            raise RecipeError(f"The recipe {path} has no function `{function}`: add `{function}({arguments}) -> {returns}`.")
+    training = getattr(module, "training", {})
+    known = {"epochs", "steps", "batch_size", "validation_batch_size"}
+    if not isinstance(training, dict) or set(training) - known:
+        raise RecipeError(f"`training` in the recipe {path} must be a dict with some of {', '.join(sorted(known))}.")
+    return Recipe(name, path, module, options_of(module, GIVEN), training)
+
+
+def _nearest(name: str, known: typing.Iterable[str]) -> str:
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    if near:
+        return f"; did you mean {' or '.join(f'`{n}`' for n in near)}?"[:-1]
+    return f"; there are {', '.join(f'`{n}`' for n in known)}" if known else "; it has none"
+
+
+def _where(error: BaseException, path: Path) -> str:
+    """The line of the recipe in which an exception came up."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path.resolve()]
+    return f" in line {lines[-1]}" if lines else ""
+
+
+def _told(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"

@@ -1,0 +1,55 @@
+"""Runs read back: their models, recipes and data."""
+
+from pathlib import Path
+from typing import Any
+
+from rudel.backend import keras_on_jax
+from rudel.data.dataset import Dataset
+from rudel.errors import RecipeError, RunError
+from rudel.recipes.load import Recipe, find_recipe
+from rudel.train import run_directory
+from rudel.train.model_file import load_model
+from rudel.train.run_directory import RunDirectory
+
+
+def load(run: str | Path) -> Any:
+    """The trained model of a finished run, compiled as it was.
+
+    Raises:
+        RunError: there is no such run, it is unfinished, or the model cannot be read.
+    """
+    keras_on_jax()
+    directory = run_directory.open_finished(Path(run))
+    recipe_of(directory)  # registers the classes that a recipe of the user's defines
+    return load_model(directory.model)
+
+
+def recipe_of(run: RunDirectory) -> Recipe | None:
+    """The recipe that a run was made of; None if it was made by `rudel.fit`, or the recipe is gone or unusable."""
+    try:
+        return find_recipe(str(run.read_config().get("recipe", "")))
+    except RecipeError:
+        return None
+
+
+def dataset_of(run: RunDirectory, source: str | None = None) -> Dataset:
+    """The data of a run, made anew by its recipe.
+
+    Args:
+        run: the run.
+        source: an address or a folder to take the data from, in the place of the one used in training.
+
+    Raises:
+        RunError: the run has no recipe that can be read.
+        RecipeError: the recipe cannot make its data.
+    """
+    config = run.read_config()
+    recipe = recipe_of(run)
+    if recipe is None:
+        raise RunError(
+            f"The recipe `{config.get('recipe')}` of the run {run.path} cannot be read: give data with --data FILE.npz."
+        )
+    known = {name: value for name, value in config.get("options", {}).items() if name in recipe.options}
+    settings = recipe.settings({k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})
+    keras_on_jax().utils.set_random_seed(config.get("seed", 0))
+    return recipe.data(settings, source=source or config.get("source"))

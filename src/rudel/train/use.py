@@ -1,0 +1,121 @@
+"""What a trained run is good for: evaluating it on data, and asking it about files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rudel.data.arrays_file import read_arrays
+from rudel.data.pictures import read_input
+from rudel.errors import DataError, RunError
+from rudel.train import run_directory
+from rudel.train.classification import as_probabilities
+from rudel.train.evaluation import evaluate, predict
+from rudel.train.load import dataset_of, load, recipe_of
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How well a run does on some data.
+
+    Args:
+        metrics: by Keras' names.
+        examples: how many were evaluated.
+        left_out: by name of a class that the model does not know, the rows that were left out.
+    """
+
+    metrics: dict[str, float]
+    examples: int
+    left_out: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a run says of one input.
+
+    Args:
+        source: the file, with the row where it holds several.
+        outputs: of the model, flat.
+        ranking: (class, probability), best first; empty where the model is no classifier.
+    """
+
+    source: str
+    outputs: list[float]
+    ranking: list[tuple[str, float]]
+
+
+def evaluate_run(run: str | Path, data: str | Path | None = None, batch_size: int = 256) -> Evaluation:
+    """Evaluates a finished run.
+
+    Args:
+        run: its directory.
+        data: an `.npz` file with `x`, `y` and optionally `names` (see `rudel.data.arrays_file`); or where the recipe shall
+            take its data from; None for the recipe's own validation data.
+        batch_size: examples a step.
+
+    Raises:
+        RunError: there is no such run, or it is unfinished.
+        DataError: the data does not fit the model.
+    """
+    directory = run_directory.open_finished(Path(run))
+    model = load(run)
+    left_out: dict[str, int] = {}
+    if data is not None and str(data).endswith(".npz"):
+        names = directory.read_config().get("class_names", [])
+        examples, left_out = read_arrays(Path(data), names, tuple(model.input_shape[1:]))
+    else:
+        found = dataset_of(directory, None if data is None else str(data)).validation
+        if found is None:
+            raise RunError(f"The run {directory.path} has no validation data: give some with --data FILE.npz.")
+        examples = found
+    if not model.compiled:
+        raise RunError(f"The model of the run {directory.path} is not compiled, so there is no metric to evaluate.")
+    metrics = evaluate(model, examples, batch_size=min(batch_size, len(examples)))
+    return Evaluation(metrics, len(examples), left_out)
+
+
+def predict_files(run: str | Path, files: Sequence[str | Path]) -> list[Prediction]:
+    """Asks a finished run about pictures and `.npy` files.
+
+    Args:
+        run: its directory.
+        files: pictures (one input each), or `.npy` arrays of one input or of several (N, ...).
+
+    Raises:
+        RunError: there is no such run, or it is unfinished.
+        DataError: a file is missing, is no picture, or does not fit the model's input.
+    """
+    directory = run_directory.open_finished(Path(run))
+    model = load(run)
+    shape = model.input_shape
+    if not isinstance(shape, tuple) or any(not isinstance(n, int) for n in shape[1:]):
+        raise DataError(f"The model of the run {directory.path} takes {shape}, and files give one input of a fixed shape.")
+    recipe = recipe_of(directory)
+    inputs: list[np.ndarray] = []
+    sources: list[str] = []
+    for file in files:
+        rows = read_input(Path(file), shape[1:], recipe.read_image if recipe else None)
+        inputs.append(rows)
+        sources += [str(file)] if len(rows) == 1 else [f"{file}[{i}]" for i in range(len(rows))]
+    if not inputs:
+        return []
+    outputs = predict(model, np.concatenate(inputs))
+    if not isinstance(outputs, np.ndarray):
+        raise DataError(f"The model of the run {directory.path} has several outputs; call rudel.predict in Python.")
+    probabilities = as_probabilities(model, outputs)
+    names = directory.read_config().get("class_names") or []
+    return [
+        Prediction(source, output.reshape(-1).astype(float).tolist(), _ranking(probabilities, i, names))
+        for i, (source, output) in enumerate(zip(sources, outputs, strict=True))
+    ]
+
+
+def _ranking(probabilities: np.ndarray | None, row: int, names: Sequence[str]) -> list[tuple[str, float]]:
+    if probabilities is None:
+        return []
+    values = probabilities[row]
+    if len(values) == 1:  # one sigmoid: the probability of the second of two classes
+        values = np.array([1 - values[0], values[0]])
+    told = names if len(names) == len(values) else [str(i) for i in range(len(values))]
+    return [(told[i], float(values[i])) for i in np.argsort(-values, kind="stable")]
