@@ -35,7 +35,9 @@ def read_arrays(path: Path, class_names: Sequence[str], shape: tuple[int, ...]) 
             raise DataError(f"{path} has no array `{name}`: save it by np.savez(file, x=..., y=..., names=...).")
     x, y = _reshaped(arrays["x"], shape, path), arrays["y"]
     if len(x) != len(y):
-        raise DataError(f"{path} has {len(x):,} rows of `x` and {len(y):,} of `y`: there must be one of each per example.")
+        raise DataError(
+            f"{path} has {len(x):,} rows of `x` and {len(y):,} of `y`: there must be one of each per example."
+        )
     if "names" not in arrays:
         return Examples(x, y), {}
     return _matched(x, y, [str(name) for name in arrays["names"]], class_names, path)
@@ -51,7 +53,9 @@ def _matched(
     x: np.ndarray, y: np.ndarray, names: Sequence[str], class_names: Sequence[str], path: Path
 ) -> tuple[Examples, dict[str, int]]:
     if y.ndim != 1 or y.dtype.kind not in "iu" or (y < 0).any() or (y >= len(names)).any():
-        raise DataError(f"`y` in {path} must be whole numbers (N,) from 0 to {len(names) - 1}, one for each of `names`.")
+        raise DataError(
+            f"`y` in {path} must be whole numbers (N,) from 0 to {len(names) - 1}, one for each of `names`."
+        )
     known = {name: label for label, name in enumerate(class_names)}
     labels = np.array([known.get(name, -1) for name in names], np.int32)[y]
     left_out = {name: int((y == i).sum()) for i, name in enumerate(names) if name not in known and (y == i).any()}

@@ -88,7 +88,9 @@ def split(examples: Examples, fraction: float, seed: int = 0) -> tuple[Examples,
     """
     count = round(len(examples) * fraction)
     if not 0 < count < len(examples):
-        raise DataError(f"A part of {fraction} of {len(examples)} examples leaves one side empty; give another fraction.")
+        raise DataError(
+            f"A part of {fraction} of {len(examples)} examples leaves one side empty; give another fraction."
+        )
     order = np.random.default_rng(seed).permutation(len(examples))
     return examples.take(order[count:]), examples.take(order[:count])
 

@@ -1,0 +1,155 @@
+"""The first bytes of remote files, over HTTP: only what is wanted travels, and what has arrived is not asked for again.
+
+A download goes on where it broke off, in this process or a later one, by a range request that holds only while the
+remote file is the same (`If-Range`). Where the file changed, or the server cannot say, it starts over; where the server
+knows no ranges, the beginning of the stream is read and the connection closed. Every fault that may pass is retried
+with growing pauses, for as long as bytes keep arriving.
+"""
+
+import random
+import threading
+from dataclasses import dataclass
+from typing import Protocol
+
+from rudel.data.http_range import (
+    ADVICE,
+    Answer,
+    PassingError,
+    ShorterError,
+    Version,
+    faults_told,
+    host,
+    read_answer,
+    request_part,
+)
+from rudel.errors import DownloadError
+
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait for a server, and how often.
+
+    Args:
+        timeout: seconds without a byte after which a connection counts as stalled.
+        attempts: connections in a row that bring nothing new, after which a download fails.
+        first_delay: seconds of pause before the second attempt; twice as long before each further one.
+        longest_delay: seconds; no pause is longer, whatever the server asks for.
+    """
+
+    timeout: float = 20.0
+    attempts: int = 6
+    first_delay: float = 0.5
+    longest_delay: float = 60.0
+
+    def delay(self, failures: int, asked: float = 0.0) -> float:
+        """Seconds of pause after this many failures in a row, where the server asked for at least `asked` seconds."""
+        return min(max(self.first_delay * 2 ** (failures - 1), asked), self.longest_delay)
+
+
+class Sink(Protocol):
+    """Where the first bytes of a remote file go."""
+
+    @property
+    def length(self) -> int:
+        """Bytes that are there."""
+        ...
+
+    @property
+    def version(self) -> Version:
+        """The state of the remote file that they are of."""
+        ...
+
+    @property
+    def wanted(self) -> int:
+        """Bytes that are to be there in the end; may change with every byte that arrives, for files with a header."""
+        ...
+
+    def restart(self, version: Version) -> None:
+        """Forgets all bytes; those that follow are of this version."""
+        ...
+
+    def append(self, chunk: bytes) -> None:
+        """Takes the bytes that follow."""
+        ...
+
+
+class Cancelled(Exception):  # noqa: N818 - nothing went wrong
+    """The download was given up because the caller asked for it."""
+
+
+def fetch(url: str, sink: Sink, patience: Patience, cancelled: threading.Event) -> None:
+    """Fetches what `sink` wants and does not have.
+
+    Args:
+        url: an http or https address, quoted.
+        sink: takes the bytes.
+        patience: how long to wait, and how often to try.
+        cancelled: set by the caller, from another thread, to give up.
+
+    Raises:
+        DownloadError: the server cannot be reached, does not have the file, or did not send it in full.
+        Cancelled: `cancelled` was set.
+    """
+    failures, furthest = 0, sink.length
+    while sink.length < sink.wanted:
+        if cancelled.is_set():
+            raise Cancelled
+        failure = None
+        try:
+            _receive(url, sink, patience.timeout, cancelled)
+        except PassingError as told:
+            failure = told
+            if isinstance(told, ShorterError):
+                sink.restart(Version())
+        failures = 0 if sink.length > furthest else failures
+        furthest = max(furthest, sink.length)
+        if failure:
+            failures += 1
+            _give_up_or_pause(failure, failures, patience, cancelled)
+
+
+def _give_up_or_pause(failure: PassingError, failures: int, patience: Patience, cancelled: threading.Event) -> None:
+    if failures >= patience.attempts:
+        raise DownloadError(
+            f"{failure}, {failures} times in a row: check the network, try again later (what has arrived is kept), "
+            f"{ADVICE}."
+        ) from failure
+    if cancelled.wait(patience.delay(failures, failure.asked_pause) * random.uniform(1.0, 1.25)):
+        raise Cancelled
+
+
+def _receive(url: str, sink: Sink, timeout: float, cancelled: threading.Event) -> None:
+    """One request, and what comes of it into the sink."""
+    before = sink.length
+    begin = before if sink.version.condition else 0
+    with request_part(url, begin, sink.wanted, sink.version.condition, timeout) as response:
+        answer = read_answer(response, url, begin)
+        position = _join(answer, sink, begin)
+        while sink.length < sink.wanted and position != answer.end:
+            if cancelled.is_set():
+                raise Cancelled
+            goal = sink.length if position < sink.length else sink.wanted
+            goal = goal if answer.end is None else min(goal, answer.end)
+            with faults_told(url, timeout):
+                chunk = response.read1(min(_CHUNK, goal - position))
+            if not chunk:
+                raise PassingError(f"`{host(url)}` broke off while sending `{url}`")
+            if position == sink.length:
+                sink.append(chunk)
+            position += len(chunk)
+    if sink.wanted > sink.length == sink.version.size:
+        raise DownloadError(f"`{url}` is cut short at {sink.length:,} bytes: give another source with `--data`.")
+    if sink.wanted > sink.length <= before:
+        raise PassingError(f"`{host(url)}` sent nothing new of `{url}`")
+
+
+def _join(answer: Answer, sink: Sink, begin: int) -> int:
+    """Makes the sink ready for an answer and says at which byte of the file the answer begins."""
+    if begin and answer.version.same_file(sink.version):
+        return answer.start
+    sink.restart(answer.version)
+    if answer.start:
+        raise PassingError("The remote file changed while it was being fetched")
+    return 0
