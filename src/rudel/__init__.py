@@ -25,7 +25,18 @@ if TYPE_CHECKING:
     from rudel.train.from_recipe import train_recipe
     from rudel.train.load import load
 
-__all__ = ["Dataset", "Examples", "RudelError", "evaluate", "fit", "load", "predict", "split", "train_recipe", "write_report"]
+__all__ = [
+    "Dataset",
+    "Examples",
+    "RudelError",
+    "evaluate",
+    "fit",
+    "load",
+    "predict",
+    "split",
+    "train_recipe",
+    "write_report",
+]
 
 _HOMES = {
     "Dataset": "rudel.data.dataset",

@@ -46,7 +46,7 @@ def _keep_compiled_programs() -> None:
     """Points JAX at a compilation cache on disk, unless the user has chosen one."""
     import jax
 
-    if jax.config.jax_compilation_cache_dir is None:
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "jax"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

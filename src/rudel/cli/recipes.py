@@ -20,7 +20,9 @@ def list_recipes(json: Annotated[bool, typer.Option("--json", help="Print the li
                     "name": recipe.name,
                     "summary": recipe.summary,
                     "training": dict(recipe.training),
-                    "options": [{"name": o.name, "default": o.default, "help": o.help} for o in recipe.options.values()],
+                    "options": [
+                        {"name": o.name, "default": o.default, "help": o.help} for o in recipe.options.values()
+                    ],
                 }
                 for recipe in found
             ]

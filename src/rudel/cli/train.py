@@ -72,12 +72,11 @@ def _tell(trained: Any) -> None:
     from rudel.train.display import described
 
     summary = trained.summary
-    seconds = summary["train_seconds"]
+    seconds = max(summary["train_seconds"], 1e-9)
+    steps, samples = summary["steps"], summary["samples"]
     typer.echo(f"trained  {described(summary['metrics'])}")
-    typer.echo(
-        f"speed    {summary['steps']:,} steps in {seconds:.1f} s: {summary['steps'] / max(seconds, 1e-9):,.0f} steps/s, "
-        f"{summary['samples'] / max(seconds, 1e-9):,.0f} samples/s (and {summary['compile_seconds']:.1f} s of compiling)"
-    )
+    typer.echo(f"speed    {steps / seconds:,.0f} steps/s, {samples / seconds:,.0f} samples/s")
+    typer.echo(f"time     {steps:,} steps in {seconds:.2g} s, compiled in {summary['compile_seconds']:.2g} s")
     typer.echo(f"run      {trained.path}")
     typer.echo(f"report   {trained.path / 'report.html'}")
     for line in (*trained.notes, trained.attribution):

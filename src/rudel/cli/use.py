@@ -32,7 +32,9 @@ def evaluate(
 
     result = evaluate_run(run, data)
     if json:
-        print_json({"run": str(run), "metrics": result.metrics, "examples": result.examples, "left_out": result.left_out})
+        print_json(
+            {"run": str(run), "metrics": result.metrics, "examples": result.examples, "left_out": result.left_out}
+        )
         return
     typer.echo(f"{described(result.metrics)}  on {result.examples:,} examples")
     if result.left_out:
@@ -56,7 +58,11 @@ def predict(
     if json:
         print_json(
             [
-                {"source": p.source, "outputs": p.outputs, "classes": [{"name": n, "probability": v} for n, v in p.ranking]}
+                {
+                    "source": p.source,
+                    "outputs": p.outputs,
+                    "classes": [{"name": n, "probability": v} for n, v in p.ranking],
+                }
                 for p in predictions
             ]
         )
@@ -71,5 +77,3 @@ def report(run: RunArgument) -> None:
     from rudel.report import write_report
 
     typer.echo(write_report(run))
-
-

@@ -21,7 +21,7 @@ def data(validation: float = 0.2, seed: int = 0) -> rudel.Dataset:
     """
     from sklearn.datasets import load_digits
 
-    digits = load_digits()
+    digits: Any = load_digits()
     pixels = (digits.images * (255 / 16)).round().astype(np.uint8)  # sixteen shades of grey become 0..255
     train, held_out = rudel.split(rudel.Examples(pixels, digits.target.astype(np.int32)), validation, seed)
     return rudel.Dataset(

@@ -19,8 +19,8 @@ from rudel.recipes import BUILT_IN
 from rudel.recipes.options import Option, options_of
 
 GIVEN = {"data": ("source", "progress"), "model": ("dataset", "steps")}
-"""Arguments that Rudel gives to a recipe's functions, where they take them: the address or folder of `--data`, a callback
-`progress(done, total)` for what takes long; the dataset, and the number of steps that the training will have."""
+"""Arguments that Rudel gives to a recipe's functions, where they take them: the address or folder of `--data`, and a
+callback `progress(done, total)` for what takes long; the dataset, and the number of steps of the whole training."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,10 @@ class Recipe:
         for name in values:
             if name not in self.options:
                 raise OptionError(f"The recipe `{self.name}` has no option `{name}`{_nearest(name, self.options)}.")
-        return {name: option.read(values[name]) if name in values else option.default for name, option in self.options.items()}
+        return {
+            name: option.read(values[name]) if name in values else option.default
+            for name, option in self.options.items()
+        }
 
     def data(self, settings: Mapping[str, Any], **given: Any) -> Any:
         """Calls the recipe's `data` with its options and what Rudel gives."""
@@ -85,7 +88,8 @@ class Recipe:
             raise RecipeError(f"`model` in {self.path} returns {_kind(model)}: let it return a keras.Model.")
         if not model.compiled:
             raise RecipeError(
-                f"`model` in {self.path} returns a model that is not compiled: call model.compile(optimizer=..., loss=...) in it."
+                f"`model` in {self.path} returns a model that is not compiled: "
+                "let it call model.compile(optimizer=..., loss=...)."
             )
         return model
 
@@ -98,7 +102,9 @@ class Recipe:
         except RudelError:
             raise
         except Exception as error:
-            raise RecipeError(f"`{name}` of the recipe {self.path} failed{_where(error, self.path)}: {_told(error)}") from error
+            raise RecipeError(
+                f"`{name}` of the recipe {self.path} failed{_where(error, self.path)}: {_told(error)}"
+            ) from error
 
 
 def find_recipe(name: str) -> Recipe:
@@ -137,7 +143,9 @@ def _import_file(path: Path) -> types.ModuleType:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         del sys.modules[name]
-        raise RecipeError(f"The recipe {error.filename} has a syntax error in line {error.lineno}: {error.msg}.") from error
+        raise RecipeError(
+            f"The recipe {error.filename} has a syntax error in line {error.lineno}: {error.msg}."
+        ) from error
     except Exception as error:
         del sys.modules[name]
         raise RecipeError(f"The recipe {path} cannot be imported{_where(error, path)}: {_told(error)}") from error
@@ -149,7 +157,9 @@ def _checked(name: str, path: Path, module: types.ModuleType) -> Recipe:
         if not callable(getattr(module, function, None)):
             returns = "rudel.Dataset" if function == "data" else "keras.Model"
             arguments = "..." if function == "data" else "dataset, ..."
-            raise RecipeError(f"The recipe {path} has no function `{function}`: add `{function}({arguments}) -> {returns}`.")
+            raise RecipeError(
+                f"The recipe {path} has no function `{function}`: add `{function}({arguments}) -> {returns}`."
+            )
     training = getattr(module, "training", {})
     known = {"epochs", "steps", "batch_size", "validation_batch_size"}
     if not isinstance(training, dict) or set(training) - known:
@@ -167,7 +177,9 @@ def _nearest(name: str, known: typing.Iterable[str]) -> str:
 
 def _where(error: BaseException, path: Path) -> str:
     """The line of the recipe in which an exception came up."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path.resolve()]
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path.resolve()
+    ]
     return f" in line {lines[-1]}" if lines else ""
 
 

@@ -1,7 +1,7 @@
 """Quick, Draw!: guess what somebody is drawing. By default the magazine's job: 13 classes of fruit and vegetables.
 
-The default net and schedule are those of the article (an MLP 784-256-n, 8,192 steps of global batch 32, 4,000 drawings a
-class of which 10 % are held out); `net=cnn` is a small convolutional net that is far more accurate.
+The default net and schedule are those of the article (an MLP 784-256-n, 8,192 steps of global batch 32, 4,000 drawings
+a class of which 10 % are held out); `net=cnn` is a small convolutional net that is far more accurate.
 """
 
 from typing import Any, Literal
@@ -82,10 +82,12 @@ def read_image(picture: Any) -> np.ndarray:
     grey = ImageOps.exif_transpose(picture).convert("L")
     if grey.size == (28, 28):
         return np.asarray(grey)
-    border = np.concatenate([np.asarray(grey)[edge] for edge in (0, -1)] + [np.asarray(grey)[:, edge] for edge in (0, -1)])
+    border = np.concatenate(
+        [np.asarray(grey)[edge] for edge in (0, -1)] + [np.asarray(grey)[:, edge] for edge in (0, -1)]
+    )
     if np.median(border) > 127:
         grey = ImageOps.invert(grey)
-    box = grey.point(lambda level: 255 if level > 48 else 0).getbbox() or (0, 0, *grey.size)
+    box = Image.fromarray(np.asarray(grey) > 48).getbbox() or (0, 0, *grey.size)
     drawn = grey.crop(box)
     side = round(max(drawn.size) * 304 / 256)  # Quick, Draw! leaves 24 of 304 units free on every side
     square = Image.new("L", (side, side))

@@ -84,7 +84,7 @@ def options_of(module: types.ModuleType, given: Mapping[str, Sequence[str]]) -> 
                 continue
             if parameter.default is parameter.empty:
                 raise RecipeError(
-                    f"The argument `{parameter.name}` of `{name}` in {module.__file__} has no default: options need one."
+                    f"The argument `{parameter.name}` of `{name}` in {module.__file__} has no default: give it one."
                 )
             option = _option(parameter, hints.get(parameter.name), helps.get(parameter.name, ""))
             options[parameter.name] = option

@@ -1,1 +1,13 @@
-"""."""
+"""The report of a run: one self-contained page of plots and tables, made from the run directory alone.
+
+Guarantee: the page loads nothing from anywhere, needs no scripts, and every text in it that came from a run is escaped.
+Limit: it shows what the run directory holds. A part whose numbers are missing is left out.
+
+A section is a function from a `read.Run` to a fragment of HTML, or None where it has nothing to show; `page.SECTIONS`
+lists them in the order of the page.
+"""
+
+from rudel.report.page import write_report
+from rudel.report.predictions import Predictions, load, save, select_examples, summarise
+
+__all__ = ["Predictions", "load", "save", "select_examples", "summarise", "write_report"]

@@ -31,8 +31,8 @@ def check_callbacks(keras: Any, callbacks: Sequence[Any]) -> None:
             setting = _SETTING_FOR_EPOCHS.get(kind.__name__)
             if setting and getattr(callback, setting) != "epoch":
                 raise ModelError(
-                    f"{kind.__name__}({setting}={getattr(callback, setting)!r}) acts between steps, and Rudel compiles many "
-                    f'steps into one program: use {setting}="epoch".'
+                    f"{kind.__name__}({setting}={getattr(callback, setting)!r}) acts between steps, and Rudel compiles "
+                    f'many steps into one program: use {setting}="epoch".'
                 )
             if setting or kind.__name__ in _HARMLESS_WITHOUT_BATCHES:
                 continue
@@ -49,12 +49,12 @@ Memory = list[tuple[str, dict[str, tuple[Any, dict[str, np.ndarray]]]]]
 
 
 def remembered(callbacks: Sequence[Any]) -> Memory:
-    """Every attribute of every callback that is plain data or arrays; the model, open files and functions are left out."""
+    """Every attribute of every callback that is plain data or arrays; the model, open files, functions are left out."""
     return [(type(callback).__name__, _attributes(callback, f"callback/{i}")) for i, callback in enumerate(callbacks)]
 
 
 def snapshot(callbacks: Sequence[Any], at_begin: Memory, arrays: dict[str, np.ndarray]) -> list[Any]:
-    """What the callbacks have learned since `at_begin` (best value, patience used, best weights, ...), for a checkpoint.
+    """What the callbacks have learned since `at_begin` (best value, patience used, best weights), for a checkpoint.
 
     What has not changed since is configuration, and a resumed training may be given another.
     """

@@ -1,8 +1,8 @@
 """Checkpoints: everything a training needs to go on as if it had never stopped, in one file.
 
-A checkpoint is an uncompressed `.npz` of NumPy arrays and one JSON document. It is written beside its place and renamed,
-so it is whole or absent; the zip format's CRC-32 of every array is verified when it is read. The newest that can be read
-is the one to resume from; a broken one is passed over.
+A checkpoint is an uncompressed `.npz` of NumPy arrays and one JSON document. It is written beside its place and
+renamed, so it is whole or absent; the zip format's CRC-32 of every array is verified when it is read. The newest that
+can be read is the one to resume from; a broken one is passed over.
 
 Limit: arrays are gathered on the host, so a model must fit there twice.
 """
@@ -85,7 +85,9 @@ def load(path: Path) -> Checkpoint:
             document = json.loads(stored[_DOCUMENT].tobytes())
             arrays = {name: _typed(stored[name], dtype) for name, dtype in document["dtypes"].items()}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"The checkpoint {path} cannot be read ({error}): remove it to use an older one.") from error
+        raise CheckpointError(
+            f"The checkpoint {path} cannot be read ({error}): remove it to use an older one."
+        ) from error
     return Checkpoint(document["step"], arrays, document["document"])
 
 

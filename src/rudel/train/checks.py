@@ -42,7 +42,9 @@ def check_examples(examples: Examples, model: Any, what: str) -> None:
         return
     if labels.dtype.kind not in "iub" and not np.array_equal(labels, np.round(labels)):
         raise DataError(f"The labels in {what} y must be whole numbers for a sparse loss; give them as integers.")
-    wrong = np.flatnonzero((labels.reshape(len(labels), -1) < 0).any(1) | (labels.reshape(len(labels), -1) >= classes).any(1))
+    wrong = np.flatnonzero(
+        (labels.reshape(len(labels), -1) < 0).any(1) | (labels.reshape(len(labels), -1) >= classes).any(1)
+    )
     if len(wrong):
         value = labels[wrong[0]]
         raise DataError(
@@ -65,7 +67,9 @@ def check_finite(array: np.ndarray, what: str) -> None:
         bad = ~np.isfinite(block.astype(np.float32) if block.dtype.kind == "V" else block)
         if bad.any():
             example = start + int(np.flatnonzero(bad.reshape(len(block), -1).any(1))[0])
-            raise DataError(f"There is a NaN or an infinity in {what} at example {example:,}: clean the data and train again.")
+            raise DataError(
+                f"There is a NaN or an infinity in {what} at example {example:,}: clean the data and train again."
+            )
 
 
 def _classes_of(model: Any) -> int | None:

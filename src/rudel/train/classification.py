@@ -34,5 +34,3 @@ def as_probabilities(model: Any, outputs: np.ndarray) -> np.ndarray | None:
         outputs = np.exp(outputs - outputs.max(1, keepdims=True))
         return outputs / outputs.sum(1, keepdims=True)
     return outputs
-
-

@@ -4,8 +4,8 @@ XLA's CPU convolution reaches a tenth or less of what its matrix product does, i
 gradient of its window reductions is a scalar loop. While a training step is traced on a CPU, `fast_on_cpu` puts these
 formulations in the place of `lax.conv_general_dilated` and `lax.reduce_window`:
 
-- a convolution gathers each output's window (im2col; Chellapilla et al., "High Performance Convolutional Neural Networks
-  for Document Processing", 2006) and multiplies once; the gradients follow by differentiation and are products too;
+- a convolution gathers each output's window (im2col; Chellapilla et al., "High Performance Convolutional Neural
+  Networks for Document Processing", 2006) and multiplies once; its gradients, by differentiation, are products too;
 - a depthwise convolution is a sum of shifted inputs times one weight each;
 - pooling combines strided slices.
 
@@ -88,7 +88,12 @@ def convolve_depthwise(
 
 
 def pool(
-    x: jax.Array, combine: Callable[..., jax.Array], fill: Any, size: tuple[int, int], strides: tuple[int, int], pads: Any
+    x: jax.Array,
+    combine: Callable[..., jax.Array],
+    fill: Any,
+    size: Sequence[int],
+    strides: Sequence[int],
+    pads: Any,
 ) -> jax.Array:
     """Combines the elements of every window of (N, H, W, C); `fill` pads."""
     if any(sum(pad) for pad in pads):
@@ -101,7 +106,7 @@ def first_maximum(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.where(a >= b, a, b)
 
 
-def _shifted(x: jax.Array, size: tuple[int, int], strides: tuple[int, int]) -> list[jax.Array]:
+def _shifted(x: jax.Array, size: Sequence[int], strides: Sequence[int]) -> list[jax.Array]:
     """For every element of a window, that element of all windows: a list of (N, H', W', C)."""
     count, height, width, channels = x.shape
     rows, columns = ((length - s) // step for length, s, step in zip((height, width), size, strides, strict=True))
@@ -191,13 +196,16 @@ def _reduce_window(
         pads = _pads(operand.shape[1:3], size[1:3], strides, padding, of_four=True)
         if all(n + sum(p) >= k for n, p, k in zip(operand.shape[1:3], pads, size[1:3], strict=True)):
             return pool(operand, _POOLINGS[computation], init_value, size[1:3], strides, pads)
-    return xla(operand, init_value, computation, window_dimensions, window_strides, padding, base_dilation, window_dilation)
+    return xla(
+        operand, init_value, computation, window_dimensions, window_strides, padding, base_dilation, window_dilation
+    )
 
 
 def _pads(
     lengths: Sequence[int], size: Sequence[int], strides: Sequence[int], padding: Any, of_four: bool = False
 ) -> list[tuple[int, int]]:
     if isinstance(padding, str):
-        return [tuple(pair) for pair in lax.padtype_to_pads(lengths, size, strides, padding.upper())]
-    pairs = [tuple(pair) for pair in padding]
+        padding = [(0, 0), *lax.padtype_to_pads(lengths, size, strides, padding.upper()), (0, 0)]
+        of_four = True
+    pairs = [(int(before), int(after)) for before, after in padding]
     return pairs[1:3] if of_four else pairs

@@ -63,12 +63,16 @@ class Evaluator:
                 state.trainable, state.non_trainable, metrics, self._data, np.int32(0), np.int32(self._batches)
             )
         if self._last:
-            metrics = self._last.run(state.trainable, state.non_trainable, metrics, self._rest, np.int32(0), np.int32(1))
+            metrics = self._last.run(
+                state.trainable, state.non_trainable, metrics, self._rest, np.int32(0), np.int32(1)
+            )
         jax.tree.map(lambda variable, value: variable.assign(value), self._model.metrics_variables, metrics)
         return as_floats(self._model.get_metrics_result())
 
 
-def evaluate(model: Any, x: Any, y: Any = None, *, sample_weight: Any = None, batch_size: int = 256) -> dict[str, float]:
+def evaluate(
+    model: Any, x: Any, y: Any = None, *, sample_weight: Any = None, batch_size: int = 256
+) -> dict[str, float]:
     """Evaluates a compiled Keras model, compiled into one loop.
 
     Args:

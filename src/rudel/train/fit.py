@@ -34,14 +34,15 @@ def fit(
 ) -> "keras.callbacks.History":
     """Trains a compiled Keras model, several times faster than `model.fit` where steps are short.
 
-    The steps are the model's own `train_step`, compiled together by the hundred, on data that stays on the device in the
-    dtype it has (uint8 stays uint8). An epoch is a seeded permutation of the examples in full batches; what does not fill
-    a batch is left out of that epoch.
+    The steps are the model's own `train_step`, compiled together by the hundred, on data that stays on the device in
+    the dtype it has (uint8 stays uint8). An epoch is a seeded permutation of the examples in full batches; what does
+    not fill a batch is left out of that epoch.
 
     Args:
         model: a Keras model on which `compile` was called.
-        train: inputs (N, ...), or a `rudel.Dataset`, a `rudel.Examples`, or a tuple `(x, y)` or `(x, y, sample_weight)`;
-            x and y are arrays, or dicts, lists or tuples of arrays for several inputs or outputs.
+        train: inputs (N, ...), or a `rudel.Dataset`, a `rudel.Examples`, or a tuple `(x, y)` or
+            `(x, y, sample_weight)`; x and y are arrays, or dicts, lists or tuples of arrays for several inputs or
+            outputs.
         y: targets (N, ...), if `train` holds inputs alone.
         validation: examples to evaluate on after every epoch, in the same forms, or a fraction of the training examples
             to hold out; None takes those of the `Dataset`, if it has any.

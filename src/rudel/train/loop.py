@@ -36,7 +36,7 @@ class Progress(NamedTuple):
 
     state: ModelState
     logs: Any
-    bad_step: jax.Array
+    bad_step: Any
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,9 @@ def compile_evaluation(model: Any, state: ModelState, data: Batch, batch_size: i
         return lax.fori_loop(first, last, body, metrics)
 
     def traced() -> tuple[Any, None]:
-        return jax.jit(run, keep_unused=True).trace(state.trainable, state.non_trainable, state.metrics, data, *_BOUNDS), None
+        return jax.jit(run, keep_unused=True).trace(
+            state.trainable, state.non_trainable, state.metrics, data, *_BOUNDS
+        ), None
 
     return _compile(model, "test_step", traced)[0]
 
@@ -121,7 +123,9 @@ def compile_prediction(model: Any, state: ModelState, x: Any) -> Program:
         return model.predict_step((trainable, non_trainable), (x,))[0]
 
     return _compile(
-        model, "predict_step", lambda: (jax.jit(run, keep_unused=True).trace(state.trainable, state.non_trainable, x), None)
+        model,
+        "predict_step",
+        lambda: (jax.jit(run, keep_unused=True).trace(state.trainable, state.non_trainable, x), None),
     )[0]
 
 
@@ -147,8 +151,8 @@ def _check_carried(model: Any, before: ModelState, after: ModelState) -> None:
         old, new = getattr(before, part), getattr(after, part)
         if [(a.shape, a.dtype) for a in old] != [(a.shape, a.dtype) for a in new]:
             raise ModelError(
-                f"`train_step` of the model `{model.name}` returns {part} variables of other shapes or dtypes than it got: "
-                "return them in the same order and form, as keras.Model.train_step does."
+                f"`train_step` of the model `{model.name}` returns {part} variables of other shapes or dtypes than it "
+                "got: return them in the same order and form, as keras.Model.train_step does."
             )
 
 

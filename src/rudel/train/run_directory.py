@@ -87,15 +87,21 @@ def create(path: Path, resume: bool) -> RunDirectory:
         path.mkdir(parents=True, exist_ok=True)
         lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
-        raise RunError(f"The run directory {path} cannot be written ({error.strerror}): give another with --run.") from error
+        raise RunError(
+            f"The run directory {path} cannot be written ({error.strerror}): give another with --run."
+        ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(lock)
-        raise RunError(f"Another training is using the run directory {path}: wait for it, or give another with --run.") from error
+        raise RunError(
+            f"Another training is using the run directory {path}: wait for it, or give another with --run."
+        ) from error
     if (path / "config.json").exists() and not resume:
         os.close(lock)
-        raise RunError(f"{path} already holds a run: add --resume to go on with it, or give another directory with --run.")
+        raise RunError(
+            f"{path} already holds a run: add --resume to go on with it, or give another directory with --run."
+        )
     return RunDirectory(path, lock)
 
 
@@ -149,4 +155,6 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read ({error}): the run is damaged; train it anew into another directory.") from error
+        raise RunError(
+            f"{path} cannot be read ({error}): the run is damaged; train it anew into another directory."
+        ) from error

@@ -84,7 +84,8 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
     if dataset.validation is not None:
         check_examples(dataset.validation, model, "validation")
     size = min(
-        request.validation_batch_size or max(request.batch_size, 256), len(dataset.validation) if dataset.validation else 1
+        request.validation_batch_size or max(request.batch_size, 256),
+        len(dataset.validation) if dataset.validation else 1,
     )
     identity = _identity(request)
     job = Job(
@@ -105,7 +106,9 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
         return Outcome(history, summary)
     except OSError as error:
         where = f"the run {run.path}" if run else "a file"
-        raise RunError(f"Something in {where} could not be written ({error}): make room, then go on with --resume.") from error
+        raise RunError(
+            f"Something in {where} could not be written ({error}): make room, then go on with --resume."
+        ) from error
     finally:
         if run:
             run.release()
@@ -146,7 +149,9 @@ def _fingerprint_of_examples(examples: Examples) -> str:
     lines = []
     for name, array in examples.named_arrays():
         array = np.asarray(array)
-        lines.append(f"{name} {array.dtype} {array.shape} {zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data)}")
+        lines.append(
+            f"{name} {array.dtype} {array.shape} {zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data)}"
+        )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 

@@ -1,8 +1,8 @@
 """Which examples every step sees: a pure function of the seed and the step's number.
 
-An epoch is a permutation of the examples, cut into batches of equal size; what does not fill a batch is left out of that
-epoch, another part each time. Because nothing else is remembered, the position in the data is a single number, the count
-of steps done, and a resumed training sees exactly the batches that would have come.
+An epoch is a permutation of the examples, cut into batches of equal size; what does not fill a batch is left out of
+that epoch, another part each time. Because nothing else is remembered, the position in the data is a single number,
+the count of steps done, and a resumed training sees exactly the batches that would have come.
 """
 
 from dataclasses import dataclass
@@ -69,7 +69,12 @@ def plan_schedule(
     >>> plan_schedule(1000, 32, epochs=2, steps=None, seed=0).total_steps
     62
     """
-    for name, value, least in (("batch_size", batch_size, 1), ("epochs", epochs, 1), ("steps", steps, 1), ("seed", seed, 0)):
+    for name, value, least in (
+        ("batch_size", batch_size, 1),
+        ("epochs", epochs, 1),
+        ("steps", steps, 1),
+        ("seed", seed, 0),
+    ):
         is_number = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if value is not None and not (is_number and value >= least):
             raise OptionError(f"`{name}` must be a whole number of at least {least}, not {value!r}.")

@@ -259,7 +259,11 @@ class Training:
         return self._model.metrics_variables
 
     def _non_finite(self, what: str, step: int) -> NonFiniteError:
-        kept = f" The run {self.run.path} keeps its checkpoint of step {self._saved_step:,}." if self.run and self._saved_step else ""
+        kept = (
+            f" The run {self.run.path} keeps its checkpoint of step {self._saved_step:,}."
+            if self.run and self._saved_step
+            else ""
+        )
         return NonFiniteError(
             f"The {what} became NaN or infinite at step {step:,}: lower the learning rate, clip the gradients "
             f"(clipnorm=1.0 in the optimizer), or look for outliers in the data.{kept}"

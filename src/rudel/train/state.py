@@ -35,11 +35,13 @@ def build(model: Any, batch: tuple[Any, ...]) -> None:
         ModelError: the model is not compiled, is to run eagerly, or cannot take these shapes.
     """
     if not getattr(model, "compiled", False) or model.optimizer is None:
-        raise ModelError(f"The model `{model.name}` is not compiled: call model.compile(optimizer=..., loss=...) first.")
+        raise ModelError(
+            f"The model `{model.name}` is not compiled: call model.compile(optimizer=..., loss=...) first."
+        )
     if model.run_eagerly:
         raise ModelError(
-            f"The model `{model.name}` is compiled with run_eagerly=True, and Rudel compiles many steps into one program: "
-            "leave run_eagerly out, or train with model.fit."
+            f"The model `{model.name}` is compiled with run_eagerly=True, and Rudel compiles many steps into one "
+            "program: leave run_eagerly out, or train with model.fit."
         )
     try:
         model._symbolic_build(data_batch=batch)

@@ -50,8 +50,8 @@ def evaluate_run(run: str | Path, data: str | Path | None = None, batch_size: in
 
     Args:
         run: its directory.
-        data: an `.npz` file with `x`, `y` and optionally `names` (see `rudel.data.arrays_file`); or where the recipe shall
-            take its data from; None for the recipe's own validation data.
+        data: an `.npz` file with `x`, `y` and optionally `names` (see `rudel.data.arrays_file`); or where the recipe
+            shall take its data from; None for the recipe's own validation data.
         batch_size: examples a step.
 
     Raises:
@@ -90,7 +90,9 @@ def predict_files(run: str | Path, files: Sequence[str | Path]) -> list[Predicti
     model = load(run)
     shape = model.input_shape
     if not isinstance(shape, tuple) or any(not isinstance(n, int) for n in shape[1:]):
-        raise DataError(f"The model of the run {directory.path} takes {shape}, and files give one input of a fixed shape.")
+        raise DataError(
+            f"The model of the run {directory.path} takes {shape}, and files give one input of a fixed shape."
+        )
     recipe = recipe_of(directory)
     inputs: list[np.ndarray] = []
     sources: list[str] = []
@@ -117,5 +119,5 @@ def _ranking(probabilities: np.ndarray | None, row: int, names: Sequence[str]) -
     values = probabilities[row]
     if len(values) == 1:  # one sigmoid: the probability of the second of two classes
         values = np.array([1 - values[0], values[0]])
-    told = names if len(names) == len(values) else [str(i) for i in range(len(values))]
+    told = list(names) if len(names) == len(values) else [str(i) for i in range(len(values))]
     return [(told[i], float(values[i])) for i in np.argsort(-values, kind="stable")]

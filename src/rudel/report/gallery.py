@@ -1,0 +1,66 @@
+"""Pictures of the examples that the model was surest about: those it got right and those it got wrong."""
+
+import base64
+import io
+
+import numpy as np
+
+from rudel.report.markup import Html, element, join
+from rudel.report.predictions import Predictions
+from rudel.report.read import Run
+from rudel.report.words import percent
+
+_LONGEST_SIDE = 128
+_SHARP_BELOW = 65
+
+
+def gallery(run: Run) -> Html | None:
+    """Two rows of pictures; either is left out when it has none."""
+    predictions = run.predictions
+    if predictions is None or predictions.examples_index is None or not len(predictions.examples_index):
+        return None
+    index = predictions.examples_index
+    right = predictions.truth[index] == predictions.predicted[index]
+    return join(
+        [
+            _row(run, predictions, np.flatnonzero(right), "Surest and right"),
+            _row(run, predictions, np.flatnonzero(~right), "Surest and wrong"),
+        ]
+    )
+
+
+def data_uri(picture: np.ndarray) -> str:
+    """A picture, uint8 (H, W) or (H, W, 1 or 3), as a PNG inside an address; large ones are scaled down."""
+    from PIL import Image
+
+    image = Image.fromarray(picture[..., 0] if picture.ndim == 3 and picture.shape[2] == 1 else picture)
+    if max(image.size) > _LONGEST_SIDE:
+        image.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
+    file = io.BytesIO()
+    image.save(file, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def _row(run: Run, predictions: Predictions, which: np.ndarray, title: str) -> Html | None:
+    if not len(which):
+        return None
+    pictures = element("ul", join(_picture(run, predictions, i) for i in which.tolist()), class_="gallery")
+    return join([element("h3", title), pictures])
+
+
+def _picture(run: Run, predictions: Predictions, i: int) -> Html:
+    assert predictions.examples_index is not None
+    assert predictions.examples_x is not None
+    example, picture = predictions.examples_index[i], predictions.examples_x[i]
+    truth, answer = (run.class_name(int(c[example])) for c in (predictions.truth, predictions.predicted))
+    sure = percent(float(predictions.confidence[example]), 0)
+    mistaken = truth != answer
+    alt = f"An example of {truth}, taken for {answer} with {sure}" if mistaken else f"An example of {truth}"
+    height, width = picture.shape[:2]
+    small = max(height, width) < _SHARP_BELOW
+    return element(
+        "li",
+        element("img", src=data_uri(picture), alt=alt, width=width, height=height, class_="sharp" if small else None),
+        element("span", element("b", answer), f" {sure}", class_="caption"),
+        element("span", f"is {truth}", class_="truth") if mistaken else None,
+    )

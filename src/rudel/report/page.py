@@ -1,0 +1,74 @@
+"""The page: the sections that have something to show, one after the other, in one file."""
+
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+from rudel.errors import RunError
+from rudel.files import written_atomically
+from rudel.report.classes import class_table
+from rudel.report.confusion import confusion
+from rudel.report.curves import curves
+from rudel.report.gallery import gallery
+from rudel.report.headline import headline, title
+from rudel.report.markup import Html, element, join
+from rudel.report.ran import what_ran
+from rudel.report.read import Run, read_run
+from rudel.report.time import time_spent
+
+SECTIONS: tuple[tuple[str, str, Callable[[Run], Html | None]], ...] = (
+    ("learning", "How it learned", curves),
+    ("mistakes", "What it mixes up", confusion),
+    ("pictures", "Where it was surest", gallery),
+    ("classes", "Class by class", class_table),
+    ("time", "How the time was spent", time_spent),
+    ("ran", "What ran", what_ran),
+)
+"""Anchor, title and function of each section, in the order of the page."""
+
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def write_report(run: Path) -> Path:
+    """Writes `report.html` into a run directory, in place of an older one.
+
+    Args:
+        run: the run directory; the run may be unfinished.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        RunError: the directory is missing or damaged, or cannot be written.
+    """
+    path = run / "report.html"
+    page = render(read_run(run))
+    try:
+        with written_atomically(path) as file:
+            file.write(page.encode())
+    except OSError as error:
+        raise RunError(f"The report could not be written to `{path}`: {error.strerror}.") from error
+    return path
+
+
+def render(run: Run) -> str:
+    """The whole page; equal runs give equal pages."""
+    made = [(anchor, name, make(run)) for anchor, name, make in SECTIONS]
+    shown = [(anchor, name, body) for anchor, name, body in made if body]
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"{title(run)} – training report"),
+        element("link", rel="icon", href="data:,"),
+        element("style", Html((files("rudel.report") / "page.css").read_text(encoding="utf-8"))),
+    )
+    contents = element(
+        "nav", join((element("a", name, href=f"#{a}") for a, name, _ in shown), " "), aria_label="Contents"
+    )
+    sections = join(element("section", element("h2", name), body, id=anchor) for anchor, name, body in shown)
+    foot = element("footer", element("p", "Made by Rudel from the run directory alone."))
+    body = element("body", element("main", headline(run), contents if len(shown) > 1 else None, sections), foot)
+    return "<!DOCTYPE html>\n" + element("html", head, body, lang="en") + "\n"

@@ -1,0 +1,166 @@
+"""What a classifier answered to its validation examples, and the pictures of its surest answers.
+
+`predictions.npz` holds the arrays of `Predictions` under their names; the two for pictures only where there are any.
+"""
+
+import zipfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rudel.errors import DataError, RunError
+from rudel.files import written_atomically
+
+_LEAST_SIDE = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """A classifier's answers to N examples.
+
+    Args:
+        truth: right classes, int32 (N,).
+        predicted: most probable classes, int32 (N,).
+        confidence: probability of the predicted class, float32 (N,).
+        truth_probability: probability of the right class, float32 (N,).
+        examples_index: which of the N examples have pictures, int32 (M,).
+        examples_x: their pictures, uint8 (M, H, W) or (M, H, W, 1 or 3).
+
+    Raises:
+        DataError: the arrays do not fit together, or a class is negative.
+    """
+
+    truth: np.ndarray
+    predicted: np.ndarray
+    confidence: np.ndarray
+    truth_probability: np.ndarray
+    examples_index: np.ndarray | None = None
+    examples_x: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        """Checks that the arrays fit together."""
+        shapes = {a.shape for a in (self.truth, self.predicted, self.confidence, self.truth_probability)}
+        if len(shapes) > 1 or len(self.truth.shape) != 1:
+            raise DataError("The predictions do not fit together: their arrays must all be (N,).")
+        if self.truth.dtype.kind not in "iu" or self.predicted.dtype.kind not in "iu":
+            raise DataError("The predictions do not hold classes: `truth` and `predicted` must be whole numbers.")
+        if len(self.truth) and min(self.truth.min(), self.predicted.min()) < 0:
+            raise DataError("The predictions hold a negative class; classes count from 0.")
+        if (self.examples_index is None) != (self.examples_x is None):
+            raise DataError(
+                "The predictions have pictures without their examples' numbers, or numbers without pictures."
+            )
+        if self.examples_index is not None and self.examples_x is not None:
+            _check_pictures(self.examples_index, self.examples_x, len(self.truth))
+
+
+def _check_pictures(index: np.ndarray, x: np.ndarray, examples: int) -> None:
+    fits = index.dtype.kind in "iu" and index.ndim == 1 and len(index) == len(x)
+    if not fits or (len(index) and not 0 <= index.min() <= index.max() < examples):
+        raise DataError("The predictions' pictures do not belong to the examples: `examples_index` does not fit.")
+    if x.dtype != np.uint8 or not _image_like(x.shape):
+        raise DataError("The predictions' pictures must be uint8, (M, H, W) or (M, H, W, 1 or 3).")
+
+
+def summarise(probabilities: Any, truth: Any) -> Predictions:
+    """What there is to say about the answers, without the probabilities of all classes.
+
+    Args:
+        probabilities: of each class, float (N, C); or of class 1 of two, (N, 1) or (N,), as one sigmoid gives them.
+        truth: right classes, whole numbers (N,) or (N, 1).
+
+    Raises:
+        DataError: the shapes do not fit, or a right class is not among the C.
+
+    >>> summarise([[0.1, 0.9], [0.6, 0.4]], [1, 1]).predicted.tolist()
+    [1, 0]
+    """
+    table = np.asarray(probabilities, np.float32)
+    if table.ndim == 1 or (table.ndim == 2 and table.shape[1] == 1):
+        one = table.reshape(-1)
+        table = np.stack([1 - one, one], axis=1)
+    labels = np.asarray(truth)
+    labels = labels.reshape(-1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if table.ndim != 2 or labels.shape != table.shape[:1]:
+        told = f"probabilities {np.shape(probabilities)} and right classes {np.shape(truth)}"
+        raise DataError(f"The answers of a classifier must be (N, C) for (N,) right classes; these are {told}.")
+    if len(labels) and not 0 <= labels.min() <= labels.max() < table.shape[1]:
+        raise DataError(f"A right class is not among the {table.shape[1]} that the model answers with.")
+    labels = labels.astype(np.int32)
+    predicted = table.argmax(axis=1).astype(np.int32)
+    rows = np.arange(len(table))
+    return Predictions(labels, predicted, table[rows, predicted], table[rows, labels])
+
+
+def select_examples(truth: np.ndarray, predicted: np.ndarray, confidence: np.ndarray, count: int = 12) -> np.ndarray:
+    """The examples that the model was surest and right about, then those it was surest and wrong about.
+
+    Args:
+        truth: right classes, integers (N,).
+        predicted: answers, integers (N,).
+        confidence: probability of the answer, float (N,); NaN is never selected.
+        count: how many of each at most.
+
+    Returns:
+        int32 (M,), M at most 2 `count`, surest first within each part; of equally sure ones the earlier comes first.
+
+    >>> select_examples(np.array([0, 1, 1]), np.array([0, 1, 0]), np.array([0.7, 0.9, 0.8])).tolist()
+    [1, 0, 2]
+    """
+    surest = np.argsort(-np.nan_to_num(confidence, nan=-1), kind="stable")
+    surest = surest[np.isfinite(confidence[surest])]
+    right = truth[surest] == predicted[surest]
+    return np.concatenate([surest[right][:count], surest[~right][:count]]).astype(np.int32)
+
+
+def save(path: Path, predictions: Predictions, x: Any = None) -> None:
+    """Writes predictions atomically, with pictures of the selected examples if the inputs are pictures.
+
+    Args:
+        path: the file; in a run directory, `predictions.npz`.
+        predictions: of N examples.
+        x: the N inputs. Pictures are (N, H, W) or (N, H, W, 1 or 3), at least 8 x 8: uint8 is kept as it is, other
+            numbers are scaled so that the least and the greatest of the selected ones become 0 and 255. Inputs that
+            are no pictures are not kept.
+
+    Raises:
+        DataError: there are not as many inputs as predictions.
+        OSError: the file cannot be written.
+    """
+    if _image_like(getattr(x, "shape", ())):
+        if len(x) != len(predictions.truth):
+            raise DataError(f"There are {len(x):,} inputs for {len(predictions.truth):,} predictions.")
+        index = select_examples(predictions.truth, predictions.predicted, predictions.confidence)
+        predictions = replace(predictions, examples_index=index, examples_x=_as_pictures(np.asarray(x[index])))
+    arrays = {name: array for name, array in vars(predictions).items() if array is not None}
+    with written_atomically(path) as file:
+        np.savez_compressed(file, **arrays)
+
+
+def load(path: Path) -> Predictions:
+    """Reads predictions.
+
+    Raises:
+        RunError: the file cannot be read, or does not hold predictions.
+    """
+    names = Predictions.__dataclass_fields__
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return Predictions(**{name: file[name] for name in names if name in file})
+    except (OSError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, DataError) as error:
+        raise RunError(f"`{path}` does not hold predictions, or is damaged: delete it or train again.") from error
+
+
+def _image_like(shape: tuple[int, ...]) -> bool:
+    pictures = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
+    return pictures and min(shape[1:3]) >= _LEAST_SIDE
+
+
+def _as_pictures(x: np.ndarray) -> np.ndarray:
+    if x.dtype == np.uint8 or not x.size:
+        return x.astype(np.uint8)
+    numbers = np.nan_to_num(x.astype(np.float64), nan=0, posinf=0, neginf=0)
+    least, greatest = numbers.min(), numbers.max()
+    return np.rint((numbers - least) * (255 / (greatest - least or 1))).astype(np.uint8)

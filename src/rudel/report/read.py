@@ -1,0 +1,110 @@
+"""A run directory, read into memory for the report."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rudel.errors import RunError
+from rudel.report.markup import printable
+from rudel.report.predictions import Predictions, load
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What a run directory says. Numbers that are not finite are None.
+
+    Args:
+        path: the directory.
+        config: what was asked for (`config.json`).
+        epochs: what was measured after each epoch, first to last (`metrics.jsonl`).
+        summary: how it ended (`summary.json`); None while the run is unfinished.
+        predictions: a classifier's answers to the validation examples; None where none were kept.
+    """
+
+    path: Path
+    config: Mapping[str, Any]
+    epochs: tuple[Mapping[str, Any], ...]
+    summary: Mapping[str, Any] | None
+    predictions: Predictions | None
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """The final metrics; of an unfinished run, the latest."""
+        told = (self.summary or {}).get("metrics")
+        if isinstance(told, dict):
+            return told
+        return {key: value for key, value in (self.epochs[-1] if self.epochs else {}).items() if key not in NOT_METRICS}
+
+    def class_name(self, number: int) -> str:
+        """The name of a class, or its number where it has none."""
+        names = self.config.get("class_names") or []
+        return printable(" ".join(str(names[number]).split())) if number < len(names) else str(number)
+
+
+NOT_METRICS = frozenset({"epoch", "round", "step", "samples", "seconds", "learning_rate"})
+"""Keys of a line of `metrics.jsonl` that say when, not how well."""
+
+
+def read_run(path: Path) -> Run:
+    """Reads a run directory, finished or not.
+
+    Raises:
+        RunError: there is no such directory, it is not one of a run, or a file in it is damaged.
+    """
+    if not path.is_dir():
+        raise RunError(f"There is no run directory `{path}`.")
+    if not (path / "config.json").is_file():
+        raise RunError(f"`{path}` is not a run directory: it has no config.json.")
+    predictions = path / "predictions.npz"
+    return Run(
+        path=path,
+        config=_object(path / "config.json"),
+        epochs=_lines(path / "metrics.jsonl"),
+        summary=_object(path / "summary.json") if (path / "summary.json").is_file() else None,
+        predictions=load(predictions) if predictions.is_file() else None,
+    )
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"`{path}` cannot be read as JSON.") from error
+    if not isinstance(document, dict):
+        raise RunError(f"`{path}` is damaged: it does not hold a JSON object.")
+    return _finite(document)
+
+
+def _lines(path: Path) -> tuple[dict[str, Any], ...]:
+    """The lines of a log: a later line of an epoch replaces an earlier one; a last line that was cut off is ignored."""
+    if not path.is_file():
+        return ()
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise RunError(f"`{path}` cannot be read.") from error
+    epochs: dict[Any, dict[str, Any]] = {}
+    for number, line in enumerate(lines, start=1):
+        try:
+            told = json.loads(line)
+            if not isinstance(told, dict):
+                raise ValueError("not an object")
+        except ValueError as error:
+            if number == len(lines):
+                break
+            raise RunError(f"`{path}` is damaged: line {number} is not a JSON object.") from error
+        epoch = told.get("epoch")
+        epoch = epoch if isinstance(epoch, int | float) else number
+        epochs[epoch] = _finite({**told, "epoch": epoch})
+    return tuple(epochs[epoch] for epoch in sorted(epochs))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

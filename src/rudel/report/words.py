@@ -1,0 +1,122 @@
+"""Numbers and names as people read them."""
+
+import math
+from typing import Any
+
+_THIN = "\u202f"
+_HIGHER = ("accuracy", "auc", "precision", "recall", "f1", "iou", "r2", "cosine")
+_ABBREVIATIONS = frozenset({"auc", "f1", "iou", "mae", "mape", "mse", "msle", "r2", "rmse"})
+_LOWER = ("loss", "error", "entropy", "mae", "mse", "rmse", "perplexity", "divergence")
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share of 0 to 1 in per cent, never rounded up to the whole; "–" for none.
+
+    >>> percent(0.8125), percent(0.98, 0), percent(0.99996, 0)
+    ('81.2\u202f%', '98\u202f%', '>99\u202f%')
+    """
+    if share is None or not math.isfinite(share):
+        return "–"
+    written = f"{100 * share:.{digits}f}"
+    if share < 1 and float(written) >= 100:
+        written = ">" + f"{100 - 10.0**-digits:.{digits}f}"
+    return f"{written}{_THIN}%"
+
+
+def count(number: Any) -> str:
+    """A whole number with commas; "–" for none.
+
+    >>> count(204301)
+    '204,301'
+    """
+    return f"{number:,.0f}" if is_number(number) else "–"
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A value with so many significant digits; "–" for none.
+
+    >>> number(0.61234), number(12345.6), number(1.5e-7)
+    ('0.6123', '12,346', '1.5e−07')
+    """
+    if not is_number(value):
+        return "–"
+    if 1000 <= abs(value) < 1e9:
+        return f"{value:,.0f}".replace("-", "−")
+    return f"{value:.{digits}g}".replace("-", "−")
+
+
+def rate(per_second: float) -> str:
+    """How many a second, rounded to three digits.
+
+    >>> rate(25612.4), rate(12.345)
+    ('25,600', '12.3')
+    """
+    if per_second >= 100:
+        return f"{round(per_second, 2 - int(math.log10(per_second))):,.0f}"
+    return f"{per_second:.3g}"
+
+
+def duration(seconds: Any) -> str:
+    """A time in the units that fit it; "–" for none.
+
+    >>> duration(0.0312), duration(12.34), duration(125), duration(7380)
+    ('0.03\u202fs', '12.3\u202fs', '2\u202fmin 5\u202fs', '2\u202fh 3\u202fmin')
+    """
+    if not is_number(seconds):
+        return "–"
+    if seconds < 59.95:
+        return f"{seconds:.{2 if seconds < 9.995 else 1}f}{_THIN}s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60}{_THIN}min {whole % 60}{_THIN}s"
+    return f"{whole // 3600}{_THIN}h {whole % 3600 // 60}{_THIN}min"
+
+
+def metric_name(key: str) -> str:
+    """A Keras metric's name in words, without `val_`.
+
+    >>> metric_name("val_sparse_categorical_accuracy")
+    'sparse categorical accuracy'
+    >>> metric_name("mae")
+    'MAE'
+    """
+    words = key.removeprefix("val_").split("_")
+    return " ".join(word.upper() if word in _ABBREVIATIONS else word for word in words)
+
+
+def metric_value(key: str, value: Any) -> str:
+    """A metric's value: accuracies in per cent, all else as it is.
+
+    >>> metric_value("val_accuracy", 0.8125), metric_value("loss", 0.61234)
+    ('81.2\u202f%', '0.6123')
+    """
+    if is_share(key) and is_number(value) and 0 <= value <= 1:
+        return percent(value)
+    return number(value)
+
+
+def is_share(key: str) -> bool:
+    """Whether the metric is a share of the examples, by its name: an accuracy."""
+    return key.endswith(("accuracy", "_acc")) or key == "acc"
+
+
+def better(key: str) -> int:
+    """1 when more of the metric is better, -1 when less is, 0 when its name does not tell."""
+    name = key.removeprefix("val_").lower()
+    if any(word in name for word in _LOWER):
+        return -1
+    return 1 if any(word in name for word in _HIGHER) else 0
+
+
+def plural(number: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> plural(1, "host"), plural(4, "host")
+    ('1 host', '4 hosts')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def is_number(value: Any) -> bool:
+    """Whether the value is a finite number, and not a truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

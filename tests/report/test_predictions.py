@@ -1,0 +1,146 @@
+import base64
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rudel.errors import DataError, RunError
+from rudel.report.gallery import data_uri
+from rudel.report.predictions import Predictions, load, save, select_examples, summarise
+
+
+def test_summarise_takes_the_most_probable_class():
+    told = summarise(np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]]), np.array([2, 0]))
+    assert told.predicted.tolist() == [1, 0]
+    np.testing.assert_allclose(told.confidence, [0.5, 0.6])
+    np.testing.assert_allclose(told.truth_probability, [0.3, 0.6])
+    kinds = [a.dtype for a in (told.truth, told.predicted, told.confidence, told.truth_probability)]
+    assert kinds == [np.int32, np.int32, np.float32, np.float32]
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1)])
+def test_one_sigmoid_is_two_classes(shape):
+    told = summarise(np.array([0.9, 0.2, 0.4]).reshape(shape), np.array([1.0, 0.0, 1.0]).reshape(shape))
+    assert told.predicted.tolist() == [1, 0, 0]
+    np.testing.assert_allclose(told.confidence, [0.9, 0.8, 0.6], rtol=1e-6)
+    np.testing.assert_allclose(told.truth_probability, [0.9, 0.8, 0.4], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "truth", "told"),
+    [
+        (np.zeros((3, 2)), np.zeros(2, int), r"must be \(N, C\)"),
+        (np.zeros((3, 2, 2)), np.zeros(3, int), r"must be \(N, C\)"),
+        (np.zeros((3, 2)), np.zeros((3, 2)), r"must be \(N, C\)"),
+        (np.zeros((3, 2)), np.array([0, 1, 2]), "not among the 2"),
+        (np.zeros((3, 2)), np.array([0, 1, -1]), "not among the 2"),
+    ],
+)
+def test_what_does_not_fit_is_an_error(probabilities, truth, told):
+    with pytest.raises(DataError, match=told):
+        summarise(probabilities, truth)
+
+
+def test_the_surest_right_come_before_the_surest_wrong_and_ties_go_to_the_earlier():
+    truth = np.array([0, 0, 0, 0, 1, 1])
+    predicted = np.array([0, 0, 1, 1, 1, 1])
+    confidence = np.array([0.8, 0.9, 0.7, 0.7, 0.9, np.nan], np.float32)
+    chosen = select_examples(truth, predicted, confidence, count=2)
+    assert chosen.tolist() == [1, 4, 2, 3]
+    assert chosen.dtype == np.int32
+    assert select_examples(truth, predicted, confidence, count=1).tolist() == [1, 2]
+    assert select_examples(truth, predicted, confidence).tolist() == [1, 4, 0, 2, 3]
+
+
+@pytest.mark.parametrize("shape", [(28, 28), (28, 28, 1), (16, 20, 3)])
+def test_pictures_of_bytes_are_kept_as_they_are(tmp_path, make_answers, shape):
+    predictions = summarise(*make_answers(3, 50))
+    x = np.random.default_rng(0).integers(0, 200, (50, *shape), np.uint8)
+    save(tmp_path / "p.npz", predictions, x)
+    back = load(tmp_path / "p.npz")
+    assert back.examples_index is not None
+    chosen = select_examples(predictions.truth, predictions.predicted, predictions.confidence)
+    assert back.examples_index.tolist() == chosen.tolist()
+    np.testing.assert_array_equal(back.examples_x, x[chosen])
+    for name in ("truth", "predicted", "confidence", "truth_probability"):
+        np.testing.assert_array_equal(getattr(back, name), getattr(predictions, name))
+        assert getattr(back, name).dtype == getattr(predictions, name).dtype
+
+
+def test_pictures_of_other_numbers_are_scaled_to_bytes(tmp_path):
+    x = np.linspace(-1, 1, 4 * 64, dtype=np.float32).reshape(4, 8, 8)
+    x[1, 0, 0] = np.nan
+    save(tmp_path / "p.npz", summarise(np.eye(4), np.arange(4)), x)
+    pictures = load(tmp_path / "p.npz").examples_x
+    assert pictures is not None
+    assert pictures.dtype == np.uint8
+    assert (pictures.min(), pictures.max()) == (0, 255)
+    assert abs(int(pictures[1, 0, 0]) - 128) <= 1
+    save(tmp_path / "p.npz", summarise(np.eye(4), np.arange(4)), np.ones((4, 8, 8)))
+    assert not np.any(load(tmp_path / "p.npz").examples_x)
+
+
+@pytest.mark.parametrize("x", [None, np.zeros((5, 784)), np.zeros((5, 8, 8, 4)), np.zeros((5, 100, 1)), {"a": 1}])
+def test_inputs_that_are_no_pictures_have_none(tmp_path, x):
+    save(tmp_path / "p.npz", summarise(np.eye(5), np.arange(5)), x)
+    assert load(tmp_path / "p.npz").examples_x is None
+
+
+def test_too_few_inputs_are_an_error(tmp_path):
+    with pytest.raises(DataError, match="4 inputs for 5 predictions"):
+        save(tmp_path / "p.npz", summarise(np.eye(5), np.arange(5)), np.zeros((4, 8, 8)))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"truth": np.zeros(4, np.int32)},
+        {"predicted": np.full(5, -1)},
+        {"predicted": np.zeros(5)},
+        {"examples_index": np.array([5]), "examples_x": np.zeros((1, 8, 8), np.uint8)},
+        {"examples_index": np.array([0])},
+        {"examples_index": np.array([0]), "examples_x": np.zeros((1, 8, 8))},
+    ],
+)
+def test_files_that_do_not_fit_together_are_refused(tmp_path, changes):
+    arrays = vars(summarise(np.eye(5), np.arange(5)))
+    arrays = {name: array for name, array in {**arrays, **changes}.items() if array is not None}
+    with pytest.raises(DataError):
+        Predictions(**arrays)
+    np.savez(tmp_path / "p.npz", **arrays)
+    with pytest.raises(RunError, match="does not hold predictions"):
+        load(tmp_path / "p.npz")
+
+
+def test_other_files_are_refused(tmp_path):
+    np.savez(tmp_path / "p.npz", truth=np.zeros(3, int))
+    np.save(tmp_path / "q.npy", np.zeros(3))
+    for name in ("p.npz", "q.npy", "missing.npz"):
+        with pytest.raises(RunError, match=name):
+            load(tmp_path / name)
+
+
+@pytest.mark.parametrize("shape", [(28, 28), (28, 28, 1), (28, 20, 3)])
+def test_a_picture_in_the_page_is_the_picture(shape):
+    picture = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    kind, written = data_uri(picture).split(",")
+    assert kind == "data:image/png;base64"
+    with Image.open(io.BytesIO(base64.b64decode(written))) as image:
+        np.testing.assert_array_equal(np.asarray(image).reshape(shape), picture)
+
+
+def test_large_pictures_are_scaled_down():
+    written = data_uri(np.zeros((512, 256, 3), np.uint8)).split(",")[1]
+    with Image.open(io.BytesIO(base64.b64decode(written))) as image:
+        assert image.size == (64, 128)
+
+
+def test_the_gallery_says_what_was_taken_for_what(run):
+    probabilities = np.array([[0.98, 0.01, 0.01], [0.97, 0.02, 0.01], [0.999, 0.001, 0], [1, 0, 0]])
+    save(run.path / "predictions.npz", summarise(probabilities, np.array([0, 2, 0, 0])), np.zeros((4, 8, 8), np.uint8))
+    page = run.config().report()
+    told = [[" ".join("".join(span.itertext()).split()) for span in item.iter("span")] for item in page.all("li")]
+    assert told == [["bird 100 %"], ["bird >99 %"], ["bird 98 %"], ["bird 97 %", "is fish"]]
+    assert page.all("img")[-1].get("alt") == "An example of fish, taken for bird with 97\u202f%"
