@@ -51,9 +51,8 @@ def several_inputs_and_outputs() -> tuple[Any, Any, Any]:
     total = layers.Dense(1, name="total")(joined)
     model = keras.Model({"picture": picture, "table": table}, {"kind": kind, "total": total})
     losses = {"kind": "sparse_categorical_crossentropy", "total": "mse"}
-    model.compile(
-        optimizer=keras.optimizers.SGD(0.01), loss=losses, metrics={"kind": ["accuracy"]}, loss_weights={"total": 0.3, "kind": 1.0}
-    )  # fmt: skip
+    weights = {"total": 0.3, "kind": 1.0}
+    model.compile(optimizer="sgd", loss=losses, metrics={"kind": ["accuracy"]}, loss_weights=weights)
     return model, {"picture": PICTURES, "table": TABLE}, {"kind": LABELS, "total": TABLE.sum(1, keepdims=True)}
 
 
@@ -87,7 +86,7 @@ class Halving(keras.Model):
         x, y = data
 
         def loss_of(trainable: Any, non_trainable: Any) -> Any:
-            predicted, non_trainable = self.stateless_call(trainable, non_trainable, x, training=True)
+            predicted, non_trainable = self.stateless_call(trainable, non_trainable, x)
             return ops.mean(self.loss(y, predicted)) / 2, non_trainable
 
         (loss, non_trainable), gradients = jax.value_and_grad(loss_of, has_aux=True)(trainable, non_trainable)
@@ -103,7 +102,13 @@ def overridden_train_step() -> tuple[Any, Any, Any]:
 
 @pytest.mark.parametrize(
     "make",
-    [convolutional, with_schedule_and_clipping, several_inputs_and_outputs, custom_loss_and_metric, overridden_train_step],
+    [
+        convolutional,
+        with_schedule_and_clipping,
+        several_inputs_and_outputs,
+        custom_loss_and_metric,
+        overridden_train_step,
+    ],
     ids=lambda f: f.__name__,
 )
 def test_ends_with_the_weights_of_model_fit(make: Callable[[], tuple[Any, Any, Any]]) -> None:
@@ -148,7 +153,9 @@ def test_evaluation_counts_every_example_once(classifier: Any, blobs: Any, batch
 
 def test_predicts_what_keras_predicts(classifier: Any, blobs: Any) -> None:
     model = classifier()
-    np.testing.assert_allclose(rudel.predict(model, blobs[0], batch_size=50), model.predict(blobs[0], verbose=0), rtol=1e-5)
+    np.testing.assert_allclose(
+        rudel.predict(model, blobs[0], batch_size=50), model.predict(blobs[0], verbose=0), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])

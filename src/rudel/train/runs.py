@@ -4,6 +4,7 @@ import datetime
 import hashlib
 import importlib.metadata
 import platform
+import re
 import time
 import zlib
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from rudel.train.evaluation import predict
 from rudel.train.run_directory import RunDirectory
 from rudel.train.schedule import plan_schedule
 from rudel.train.single import Job, Training
+from rudel.train.state import check_compiled
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
     schedule = plan_schedule(
         len(dataset.train), request.batch_size, request.epochs, request.steps, request.seed, request.shuffle
     )
+    check_compiled(model)
     check_callbacks(keras, request.callbacks)
     check_examples(dataset.train, model, "training")
     if dataset.validation is not None:
@@ -124,7 +127,7 @@ def _identity(request: Request) -> dict[str, Any]:
     """What has to be alike for a run to be resumed: the recipe, its options, the model, the data and their order."""
     about = request.about
     return {
-        "recipe": about.get("recipe", request.model.name),
+        "recipe": _name(request),
         "options": about.get("options", {}),
         "batch size": request.batch_size,
         "seed": request.seed,
@@ -134,6 +137,11 @@ def _identity(request: Request) -> dict[str, Any]:
         "model (fingerprint)": _fingerprint_of_model(request.model),
         "training data (fingerprint)": _fingerprint_of_examples(request.dataset.train),
     }
+
+
+def _name(request: Request) -> str:
+    """The recipe, or the model's name without the number that Keras counts its models by."""
+    return request.about.get("recipe") or re.sub(r"_\d+$", "", request.model.name)
 
 
 def _fingerprint_of_model(model: Any) -> str:
@@ -191,7 +199,7 @@ def _summary(request: Request, training: Training, began: float) -> dict[str, An
     position = training.position
     clock = position.clock
     return {
-        "recipe": request.about.get("recipe", request.model.name),
+        "recipe": _name(request),
         "strategy": "single",
         "seed": request.seed,
         "hosts": [platform.node()],

@@ -34,6 +34,20 @@ def build(model: Any, batch: tuple[Any, ...]) -> None:
     Raises:
         ModelError: the model is not compiled, is to run eagerly, or cannot take these shapes.
     """
+    check_compiled(model)
+    try:
+        model._symbolic_build(data_batch=batch)
+        model.optimizer.build(model.trainable_variables)
+    except Exception as error:
+        raise ModelError(f"The model `{model.name}` cannot take these examples: {first_line(error)}") from error
+
+
+def check_compiled(model: Any) -> None:
+    """Refuses a model that is not compiled, or is compiled to run eagerly.
+
+    Raises:
+        ModelError: says which.
+    """
     if not getattr(model, "compiled", False) or model.optimizer is None:
         raise ModelError(
             f"The model `{model.name}` is not compiled: call model.compile(optimizer=..., loss=...) first."
@@ -43,11 +57,6 @@ def build(model: Any, batch: tuple[Any, ...]) -> None:
             f"The model `{model.name}` is compiled with run_eagerly=True, and Rudel compiles many steps into one "
             "program: leave run_eagerly out, or train with model.fit."
         )
-    try:
-        model._symbolic_build(data_batch=batch)
-        model.optimizer.build(model.trainable_variables)
-    except Exception as error:
-        raise ModelError(f"The model `{model.name}` cannot take these examples: {first_line(error)}") from error
 
 
 def variables(model: Any) -> ModelState:

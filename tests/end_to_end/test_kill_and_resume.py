@@ -1,0 +1,108 @@
+"""A training that is killed with SIGKILL, again and again, ends with the very weights of one that was not."""
+
+import contextlib
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import rudel
+
+WORKER = """
+import sys
+import keras, numpy as np
+import rudel
+from keras import layers
+
+run, checkpoint_every = sys.argv[1], int(sys.argv[2])
+keras.utils.set_random_seed(3)
+random = np.random.default_rng(0)
+x = random.integers(0, 256, (640, 10, 10), dtype="uint8")
+y = random.integers(0, 4, 640).astype("int32")
+model = keras.Sequential([
+    keras.Input((10, 10)), layers.Rescaling(1 / 255), layers.Reshape((10, 10, 1)),
+    layers.Conv2D(8, 3), layers.BatchNormalization(), layers.ReLU(), layers.Flatten(), layers.Dropout(0.4),
+    layers.Dense(64, activation="relu"), layers.Dense(4, activation="softmax"),
+])
+model.compile(optimizer=keras.optimizers.Adam(1e-3), loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+callbacks = [
+    keras.callbacks.ReduceLROnPlateau(patience=1, min_delta=0.01),
+    keras.callbacks.EarlyStopping(patience=50, restore_best_weights=True),
+]
+
+class Tell(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None): print("began", flush=True)
+    def on_epoch_end(self, epoch, logs=None): print(epoch, flush=True)
+
+rudel.fit(model, x, y, validation=0.2, steps=1500, batch_size=32, run=run, resume=True, callbacks=[*callbacks, Tell()],
+          checkpoint_every=checkpoint_every)
+"""
+
+
+@contextlib.contextmanager
+def started(run: Path, checkpoint_every: int) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-W", "ignore", "-c", WORKER, str(run), str(checkpoint_every)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+        yield worker
+
+
+def finish(run: Path) -> None:
+    with started(run, 10_000) as worker:
+        worker.communicate()
+    assert worker.returncode == 0
+
+
+def read_until(worker: subprocess.Popen[str], line: str) -> None:
+    assert worker.stdout
+    for told in worker.stdout:
+        if told.strip() == line:
+            return
+    raise AssertionError(f"the training ended without saying {line!r}")
+
+
+def weights(run: Path) -> str:
+    model = rudel.load(run)
+    return hashlib.sha256(b"".join(w.tobytes() for w in model.get_weights())).hexdigest()
+
+
+def metrics(run: Path) -> list[dict[str, object]]:
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+
+
+def test_ten_kills_change_no_bit(tmp_path: Path) -> None:
+    undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
+    finish(undisturbed)
+    chance = random.Random(os.environ.get("RUDEL_TEST_SEED", "rudel"))
+    for epoch in sorted(chance.sample(range(2, 90), 10)):
+        with started(disturbed, chance.choice([7, 16, 33])) as worker:
+            read_until(worker, str(epoch))
+            worker.kill()  # wherever it is by now
+        assert worker.returncode == -signal.SIGKILL
+        assert not (disturbed / "summary.json").exists()
+    finish(disturbed)
+    assert weights(disturbed) == weights(undisturbed)
+    assert metrics(disturbed) == metrics(undisturbed)
+
+
+def test_killed_before_the_first_checkpoint_it_begins_anew(tmp_path: Path) -> None:
+    with started(tmp_path, 10_000) as worker:
+        read_until(worker, "began")
+        worker.kill()
+    assert (tmp_path / "config.json").exists()
+    finish(tmp_path)
+
+
+def test_an_interrupt_keeps_a_checkpoint_of_that_moment(tmp_path: Path) -> None:
+    with started(tmp_path, 10_000) as worker:
+        read_until(worker, "3")
+        worker.send_signal(signal.SIGINT)
+        worker.communicate()
+    assert worker.returncode not in (0, -signal.SIGKILL)
+    (kept,) = (tmp_path / "checkpoints").iterdir()
+    assert int(kept.stem.removeprefix("step-")) >= 3 * 16
