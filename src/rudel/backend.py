@@ -42,6 +42,29 @@ def keras_on_jax(*, light: bool = False) -> ModuleType:
     return keras
 
 
+def set_seed(seed: int) -> None:
+    """Does what `keras.utils.set_random_seed` does, without importing TensorFlow for it."""
+    keras = keras_on_jax()
+    with without_tensorflow():
+        keras.utils.set_random_seed(seed)
+
+
+@contextlib.contextmanager
+def without_tensorflow() -> Iterator[None]:
+    """Keeps Keras from importing TensorFlow inside the block, unless somebody has imported it before.
+
+    Where TensorFlow is installed, Keras imports it even on JAX, to seed it or to look whether an object is one of its
+    own: seconds and 300 MB for nothing.
+    """
+    from keras.src.utils.module_utils import tensorflow as lazy
+
+    was_unknown = getattr(lazy, "_available", True) is None
+    with _hidden(("tensorflow",)):
+        yield
+    if was_unknown and "tensorflow" not in sys.modules:
+        lazy._available = None
+
+
 def _keep_compiled_programs() -> None:
     """Points JAX at a compilation cache on disk, unless the user has chosen one."""
     import jax

@@ -26,7 +26,7 @@ def read_arrays(path: Path, class_names: Sequence[str], shape: tuple[int, ...]) 
         DataError: the file cannot be read, an array is missing or does not fit, or no row is left.
     """
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files if name in ("x", "y", "names")}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read as an .npz file: {error}.") from error

@@ -71,6 +71,8 @@ def restore(callbacks: Sequence[Any], packed: Sequence[Any], arrays: dict[str, n
     """Gives callbacks of the same classes, in the same order, their memory back."""
     for callback, (kind, attributes) in zip(callbacks, packed, strict=False):
         if kind == type(callback).__name__:
+            if "min_delta" in dict(attributes):  # Keras negates it when it first needs to know what is better
+                callback._set_monitor_op()
             for name, value in attributes:
                 setattr(callback, name, checkpoint.unpack(value, arrays))
 

@@ -81,7 +81,7 @@ def load(path: Path) -> Checkpoint:
         CheckpointError: the file is missing, cut short or damaged.
     """
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             document = json.loads(stored[_DOCUMENT].tobytes())
             arrays = {name: _typed(stored[name], dtype) for name, dtype in document["dtypes"].items()}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:

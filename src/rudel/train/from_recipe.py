@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rudel.backend import keras_on_jax
+from rudel.backend import keras_on_jax, set_seed
 from rudel.errors import OptionError
 from rudel.recipes.load import Recipe, find_recipe
 from rudel.train.run_directory import next_free
@@ -95,7 +95,7 @@ def train_recipe(
 
     plan = _plan(found, epochs, steps, batch_size)
     previous_policy = keras.config.dtype_policy()
-    keras.utils.set_random_seed(seed)
+    set_seed(seed)
     keras.config.set_dtype_policy(precision)
     try:
         dataset = found.data(settings, source=data, progress=progress)

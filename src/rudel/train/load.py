@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from rudel.backend import keras_on_jax
+from rudel.backend import keras_on_jax, set_seed
 from rudel.data.dataset import Dataset
 from rudel.errors import RecipeError, RunError
 from rudel.recipes.load import Recipe, find_recipe
@@ -51,5 +51,5 @@ def dataset_of(run: RunDirectory, source: str | None = None) -> Dataset:
         )
     known = {name: value for name, value in config.get("options", {}).items() if name in recipe.options}
     settings = recipe.settings({k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})
-    keras_on_jax().utils.set_random_seed(config.get("seed", 0))
+    set_seed(config.get("seed", 0))
     return recipe.data(settings, source=source or config.get("source"))

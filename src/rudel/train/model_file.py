@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from rudel.backend import keras_on_jax
+from rudel.backend import keras_on_jax, without_tensorflow
 from rudel.errors import RunError
 from rudel.train.state import first_line
 
@@ -17,7 +17,8 @@ def save_model(model: Any, path: Path) -> None:
     """
     with tempfile.TemporaryDirectory(prefix=".model.", dir=path.parent) as folder:
         beside = Path(folder) / path.name
-        model.save(beside)
+        with without_tensorflow():
+            model.save(beside)
         beside.replace(path)
 
 
@@ -29,7 +30,8 @@ def load_model(path: Path) -> Any:
     """
     keras = keras_on_jax()
     try:
-        return keras.models.load_model(path)
+        with without_tensorflow():
+            return keras.models.load_model(path)
     except Exception as error:
         raise RunError(
             f"The model {path} cannot be loaded: {first_line(error)} If it has layers of your own, register them by "
