@@ -20,6 +20,7 @@ from rudel.train import state as model_state
 from rudel.train.checkpoint import Checkpoint
 from rudel.train.display import Display
 from rudel.train.evaluation import Evaluator, as_batch, as_floats
+from rudel.train.interrupt import Interrupts
 from rudel.train.loop import Progress, compile_training
 from rudel.train.run_directory import RunDirectory
 from rudel.train.schedule import Schedule
@@ -113,12 +114,9 @@ class Training:
         self._saved_step, self._saved_time = self.position.step, time.perf_counter()
         self.display.start(self.job.schedule, self.position.step)
         try:
-            while self.position.step < self.job.schedule.total_steps and not self.position.stopped:
-                self._epoch(self.position.step // self.job.schedule.steps_per_epoch)
-        except KeyboardInterrupt:
-            if self.run:
-                self._save()
-            raise
+            with Interrupts() as self._interrupts:
+                while self.position.step < self.job.schedule.total_steps and not self.position.stopped:
+                    self._epoch(self.position.step // self.job.schedule.steps_per_epoch)
         finally:
             model_state.write(self._model, self._state)
             self.display.stop()
@@ -163,6 +161,7 @@ class Training:
         position.stopped = bool(self._model.stop_training)
         if position.step == schedule.total_steps or position.stopped or self._checkpoint_is_due():
             self._save()
+        self._interrupts.act()
 
     def _train_epoch(self, epoch: int) -> dict[str, float]:
         """Takes the steps of an epoch that are still to be taken; returns the logs of the last."""
@@ -186,8 +185,10 @@ class Training:
             position.step = stop
             position.clock.train += time.perf_counter() - began
             self.display.advance(stop, as_floats(progress.logs))
-            if stop < schedule.last_step(epoch) and self._checkpoint_is_due():
-                self._save()
+            if stop < schedule.last_step(epoch):
+                if self._checkpoint_is_due():
+                    self._save()
+                self._interrupts.act()
             began = time.perf_counter()
         return as_floats(progress.logs)
 
@@ -201,6 +202,8 @@ class Training:
     def _checkpoint_is_due(self) -> bool:
         if not self.run:
             return False
+        if self._interrupts.received:
+            return True
         if self.job.checkpoint_every:
             return self.position.step - self._saved_step >= self.job.checkpoint_every
         return time.perf_counter() - self._saved_time >= CHECKPOINT_SECONDS

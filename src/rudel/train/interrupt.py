@@ -1,0 +1,53 @@
+"""Ctrl-C and SIGTERM, held back until the training is at a point from which it can be resumed exactly."""
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Interrupts:
+    """While it is entered, the first SIGINT or SIGTERM is only noted; a second one acts as usual.
+
+    Limit: Python delivers signals to the main thread alone; in other threads nothing changes.
+    """
+
+    def __init__(self) -> None:
+        self._received: int | None = None
+        self._usual: dict[int, Any] = {}
+
+    def __enter__(self) -> "Interrupts":
+        if threading.current_thread() is threading.main_thread():
+            self._usual = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    @property
+    def received(self) -> bool:
+        """Whether a signal came."""
+        return self._received is not None
+
+    def act(self) -> None:
+        """Does what the signal asked for.
+
+        Raises:
+            KeyboardInterrupt: for SIGINT.
+            SystemExit: for SIGTERM, with the exit code that shells expect.
+        """
+        if self._received == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._received is not None:
+            raise SystemExit(128 + self._received)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._received = number
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._usual.items():
+            signal.signal(number, handler)
+        self._usual = {}
