@@ -64,7 +64,7 @@ class Recipe:
         """
         for name in values:
             if name not in self.options:
-                raise OptionError(f"The recipe `{self.name}` has no option `{name}`{_nearest(name, self.options)}.")
+                raise OptionError(f"The recipe `{self.name}` has no option `{name}`{_nearest(name, self.options)}")
         return {
             name: option.read(values[name]) if name in values else option.default
             for name, option in self.options.items()
@@ -121,9 +121,9 @@ def find_recipe(name: str) -> Recipe:
         return _checked(name, Path(str(module.__file__)), module)
     path = Path(name).expanduser()
     if path.suffix != ".py":
-        hint = f"There is no recipe `{name}`{_nearest(name, BUILT_IN)}"
-        also = f"; for a file of your own give its path: {name}.py" if path.with_suffix(".py").is_file() else ""
-        raise RecipeError(f"{hint}{also}. `rudel recipes` lists all.")
+        if path.with_suffix(".py").is_file():
+            raise RecipeError(f"There is no recipe `{name}`, but a file: give its path, {name}.py.")
+        raise RecipeError(f"There is no recipe `{name}`{_nearest(name, BUILT_IN)} `rudel recipes` lists all.")
     if not path.is_file():
         raise RecipeError(f"There is no recipe file {path}: `rudel new {path.stem}` writes a starting point.")
     return _checked(path.stem, path, _import_file(path.resolve()))
@@ -171,8 +171,8 @@ def _nearest(name: str, known: typing.Iterable[str]) -> str:
     known = list(known)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     if near:
-        return f"; did you mean {' or '.join(f'`{n}`' for n in near)}?"[:-1]
-    return f"; there are {', '.join(f'`{n}`' for n in known)}" if known else "; it has none"
+        return f": did you mean {' or '.join(f'`{n}`' for n in near)}?"
+    return f": there are {', '.join(f'`{n}`' for n in known)}." if known else "; it has none."
 
 
 def _where(error: BaseException, path: Path) -> str:
@@ -189,4 +189,4 @@ def _told(error: BaseException) -> str:
 
 
 def _kind(value: Any) -> str:
-    return "nothing" if value is None else f"a {type(value).__name__}"
+    return "nothing" if value is None else f"something of type {type(value).__name__}"

@@ -1,0 +1,45 @@
+"""The command line, run in this process."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rudel.cli import main
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The one sentence of a refused command."""
+        assert self.code == 2, (self.code, self.out, self.err)
+        assert "Traceback" not in self.err
+        return self.err.strip().splitlines()[-1]
+
+
+@pytest.fixture
+def rudel(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
+    """Runs `rudel ARGUMENTS` in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["rudel", *map(str, arguments)])
+        capfd.readouterr()
+        code = 0
+        try:
+            main.run()
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 0
+        told = capfd.readouterr()
+        return Result(code, told.out, told.err)
+
+    return run

@@ -1,0 +1,123 @@
+"""Every command, on real input."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+CLASSES = "airplane,alarm clock,apple,banana,bicycle,bird,book,cat,dog,fish,flower,house,rainbow"
+
+
+def test_digits_end_to_end(rudel: Callable[..., Any], tmp_path: Path) -> None:
+    trained = rudel("train", "--json")
+    assert trained.code == 0
+    summary = json.loads(trained.out)
+    assert summary["metrics"]["val_accuracy"] >= 0.98
+    assert summary["run"] == "runs/digits"
+    assert (tmp_path / "runs/digits/report.html").is_file()
+
+    evaluated = json.loads(rudel("evaluate", "runs/digits", "--json").out)
+    assert evaluated["metrics"]["accuracy"] == pytest.approx(summary["metrics"]["val_accuracy"])
+
+    from sklearn.datasets import load_digits
+
+    digits: Any = load_digits()
+    np.save("digits.npy", (digits.images[:3] * 255 / 16).astype("uint8"))
+    Image.fromarray((digits.images[4] * 255 / 16).astype("uint8")).resize((64, 64)).save("four.png")
+    told = rudel("predict", "runs/digits", "digits.npy", "four.png").out.splitlines()
+    assert [line.split(":")[0] for line in told] == ["digits.npy[0]", "digits.npy[1]", "digits.npy[2]", "four.png"]
+    assert [line.split(": ")[1][0] for line in told] == ["0", "1", "2", "4"]
+
+    (tmp_path / "runs/digits/report.html").unlink()
+    assert rudel("report", "runs/digits").out.strip() == "runs/digits/report.html"
+    assert (tmp_path / "runs/digits/report.html").is_file()
+
+    again = json.loads(rudel("train", "digits", "--json").out)
+    assert again["run"] == "runs/digits-2"
+    assert again["metrics"] == summary["metrics"]
+
+
+def test_the_articles_job_on_real_drawings(rudel: Callable[..., Any], shared_data: Path) -> None:
+    source = shared_data / "quickdraw"
+    trained = json.loads(rudel("train", "montagsmaler", "--data", source, "--set", f"classes={CLASSES}", "--json").out)
+    assert (trained["steps"], trained["samples"]) == (8192, 262144)
+    assert trained["metrics"]["val_accuracy"] >= 0.805
+
+    # Rows of other classes are left out and counted; labels are matched by name, whatever their order.
+    names = ["zebra", "rainbow", "cat", "airplane"]
+    folder = source / "full/numpy_bitmap"
+    drawings = [np.load(folder / f"{name}.npy")[-50:] for name in names[1:]]
+    x = np.concatenate([np.zeros((7, 784), "uint8"), *drawings])
+    y = np.repeat(np.arange(4), [7, 50, 50, 50])
+    np.savez("other.npz", x=x, y=y, names=names)
+    evaluated = json.loads(rudel("evaluate", "runs/montagsmaler", "--data", "other.npz", "--json").out)
+    assert (evaluated["examples"], evaluated["left_out"]) == (150, {"zebra": 7})
+    assert evaluated["metrics"]["accuracy"] > 0.7
+
+
+def test_options_reach_the_recipe(rudel: Callable[..., Any]) -> None:
+    arguments = (
+        "--set",
+        "filters=4",
+        "--epochs",
+        1,
+        "--batch-size",
+        64,
+        "--learning-rate",
+        0.01,
+        "--seed",
+        3,
+        "--run",
+        "r",
+    )
+    rudel("train", "digits", *arguments)
+    config = json.loads(Path("r/config.json").read_text())
+    assert config["options"]["filters"] == 4
+    assert config["options"]["learning_rate"] == 0.01
+    assert (config["batch_size"], config["seed"], config["epochs"]) == (64, 3, 1)
+
+
+def test_mixed_precision(rudel: Callable[..., Any]) -> None:
+    trained = rudel("train", "digits", "--precision", "mixed_bfloat16", "--epochs", 10, "--json")
+    assert json.loads(trained.out)["metrics"]["val_accuracy"] > 0.9
+    assert json.loads(Path("runs/digits/config.json").read_text())["precision"] == "mixed_bfloat16"
+
+
+def test_a_recipe_of_ones_own(rudel: Callable[..., Any]) -> None:
+    assert "moons.py" in rudel("new", "moons").out
+    Path("moons.py").write_text(Path("moons.py").read_text().replace("import rudel", "import neighbour\nimport rudel"))
+    Path("neighbour.py").write_text("")
+    trained = json.loads(rudel("train", "moons.py", "--set", "hidden=16", "--json").out)
+    assert trained["metrics"]["val_accuracy"] > 0.9
+    np.save("points.npy", np.array([[-1, 0], [2, 0.5]], "float32"))
+    guesses = json.loads(rudel("predict", "runs/moons", "points.npy", "--json").out)
+    assert [guess["classes"][0]["name"] for guess in guesses] == ["upper", "lower"]
+    assert rudel("evaluate", "runs/moons").code == 0
+
+
+def test_lists_recipes(rudel: Callable[..., Any]) -> None:
+    told = rudel("recipes").out
+    assert all(word in told for word in ("digits", "montagsmaler", "hidden", "classes"))
+    assert [recipe["name"] for recipe in json.loads(rudel("recipes", "--json").out)] == ["digits", "montagsmaler"]
+
+
+def test_goes_on_with_a_run(rudel: Callable[..., Any]) -> None:
+    rudel("train", "digits", "--epochs", 2, "--run", "r")
+    assert (
+        json.loads(rudel("train", "digits", "--epochs", 3, "--run", "r", "--resume", "--json").out)["steps"] == 3 * 44
+    )
+
+
+def test_imports_nothing_heavy_until_it_is_needed() -> None:
+    script = (
+        "import sys, rudel\nfrom rudel.cli import main\n"
+        "heavy = {'jax', 'keras', 'matplotlib', 'numpy', 'sklearn', 'tensorflow'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
