@@ -111,7 +111,7 @@ class TestCallbacks:
         assert same_bits(keras.models.load_model(path), model)
 
     def test_logs_for_tensorboard(self, classifier: Any, blobs: Any, tmp_path: Path) -> None:
-        board = keras.callbacks.TensorBoard(tmp_path)
+        board = keras.callbacks.TensorBoard(str(tmp_path))
         rudel.fit(classifier(), *blobs, validation=blobs, epochs=2, callbacks=[board])
         assert sorted(p.name for p in tmp_path.iterdir()) == ["train", "validation"]
         assert all(list(tmp_path.glob(f"{part}/events.out.tfevents.*")) for part in ("train", "validation"))
@@ -128,7 +128,8 @@ class TestCallbacks:
             def on_train_batch_end(self, batch: int, logs: Any = None) -> None: ...
 
         by_lambda = keras.callbacks.LambdaCallback(on_train_batch_begin=print)
-        between = keras.callbacks.ModelCheckpoint("x.keras", save_freq=10)
+        every_ten: Any = 10
+        between = keras.callbacks.ModelCheckpoint("x.keras", save_freq=every_ten)
         for callback, words in ((Meddler(), "Meddler"), (by_lambda, "LambdaCallback"), (between, 'save_freq="epoch"')):
             with pytest.raises(ModelError, match=words):
                 rudel.fit(classifier(), *blobs, callbacks=[callback])
@@ -172,7 +173,8 @@ class TestMistakes:
     def test_models(self, classifier: Any, blobs: Any) -> None:
         class Branching(keras.Model):
             def call(self, x: Any) -> Any:
-                return x if keras.ops.sum(x) > 0 else -x
+                total: Any = keras.ops.sum(x)
+                return x if total > 0 else -x
 
         branching = Branching()
         branching.compile(optimizer="sgd", loss="mse")

@@ -39,7 +39,7 @@ def convolutional() -> tuple[Any, Any, Any]:
 
 def with_schedule_and_clipping() -> tuple[Any, Any, Any]:
     model = keras.Sequential([keras.Input((5,)), layers.Dense(8, activation="tanh"), layers.Dense(1)])
-    schedule = keras.optimizers.schedules.CosineDecay(0.02, 12)
+    schedule: Any = keras.optimizers.schedules.CosineDecay(0.02, 12)
     model.compile(optimizer=keras.optimizers.AdamW(schedule, clipnorm=1.0), loss="mse", metrics=["mae"])
     return model, TABLE, TABLE.sum(1, keepdims=True)
 
@@ -86,7 +86,7 @@ class Halving(keras.Model):
         x, y = data
 
         def loss_of(trainable: Any, non_trainable: Any) -> Any:
-            predicted, non_trainable = self.stateless_call(trainable, non_trainable, x)
+            predicted, non_trainable = self.stateless_call(trainable, non_trainable, x)[:2]
             return ops.mean(self.loss(y, predicted)) / 2, non_trainable
 
         (loss, non_trainable), gradients = jax.value_and_grad(loss_of, has_aux=True)(trainable, non_trainable)
