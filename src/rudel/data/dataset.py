@@ -1,6 +1,6 @@
 """Examples in memory, and the training, validation and test parts that a recipe makes of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,8 @@ class Dataset:
         class_names: what the integer labels mean; empty where the targets are no classes.
         attribution: who made the data and under which licence, in one sentence.
         notes: what a user should know of how the data came about, a sentence each.
+        augment: a function `(key, x) -> x` that changes the inputs of a training batch at random, on the device; see
+            `rudel.data.augmentation`. None to train on the examples as they are.
     """
 
     train: Examples
@@ -74,6 +76,7 @@ class Dataset:
     class_names: Sequence[str] = ()
     attribution: str = ""
     notes: Sequence[str] = ()
+    augment: Callable[[Any, Any], Any] | None = None
 
 
 def split(examples: Examples, fraction: float, seed: int = 0) -> tuple[Examples, Examples]:

@@ -89,7 +89,7 @@ def read_image(picture: Any) -> np.ndarray:
         grey = ImageOps.invert(grey)
     box = Image.fromarray(np.asarray(grey) > 48).getbbox() or (0, 0, *grey.size)
     drawn = grey.crop(box)
-    side = round(max(drawn.size) * 304 / 256)  # Quick, Draw! leaves 24 of 304 units free on every side
+    side = round(max(drawn.size) * 304 / 272)  # Quick, Draw! leaves 16 of 304 units free around the ink
     square = Image.new("L", (side, side))
     square.paste(drawn, ((side - drawn.width) // 2, (side - drawn.height) // 2))
     return np.asarray(square.resize((28, 28), Image.Resampling.BOX if side > 56 else Image.Resampling.BILINEAR))

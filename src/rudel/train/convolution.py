@@ -7,7 +7,7 @@ formulations in the place of `lax.conv_general_dilated` and `lax.reduce_window`:
 - a convolution gathers each output's window (im2col; Chellapilla et al., "High Performance Convolutional Neural
   Networks for Document Processing", 2006) and multiplies once; its gradients, by differentiation, are products too;
 - a depthwise convolution is a sum of shifted inputs times one weight each;
-- pooling combines strided slices.
+- pooling combines strided slices, of columns and then of rows.
 
 The results differ from XLA's by rounding only. What is not covered (three dimensions, dilation, other layouts, huge
 windows) goes to XLA as before. On GPU and TPU nothing is changed.
@@ -95,10 +95,11 @@ def pool(
     strides: Sequence[int],
     pads: Any,
 ) -> jax.Array:
-    """Combines the elements of every window of (N, H, W, C); `fill` pads."""
+    """Combines the elements of every window of (N, H, W, C), along W and then along H; `fill` pads."""
     if any(sum(pad) for pad in pads):
         x = jnp.pad(x, ((0, 0), *pads, (0, 0)), constant_values=fill)
-    return functools.reduce(combine, _shifted(x, size, strides))
+    along_columns = functools.reduce(combine, _shifted(x, (1, size[1]), (1, strides[1])))
+    return functools.reduce(combine, _shifted(along_columns, (size[0], 1), (strides[0], 1)))
 
 
 def first_maximum(a: jax.Array, b: jax.Array) -> jax.Array:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -93,7 +94,7 @@ def fit(
         validation_examples = as_examples(validation, "validation")
     request = Request(
         model=model,
-        dataset=Dataset(dataset.train, validation_examples, dataset.test, dataset.class_names, dataset.attribution),
+        dataset=replace(dataset, validation=validation_examples),
         epochs=epochs,
         steps=steps,
         batch_size=batch_size,
@@ -125,5 +126,5 @@ def as_dataset(train: Any, y: Any, sample_weight: Any, validation: Any, seed: in
         dataset = Dataset(as_examples((train, y, sample_weight), "training"))
     if isinstance(validation, float):
         rest, held_out = split(dataset.train, validation, seed)
-        return Dataset(rest, held_out, dataset.test, dataset.class_names, dataset.attribution)
+        return replace(dataset, train=rest, validation=held_out)
     return dataset

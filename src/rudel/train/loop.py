@@ -47,11 +47,14 @@ class Program:
     compile_seconds: float
 
 
-def compile_training(model: Any, state: ModelState, data: Batch, order: np.ndarray) -> tuple[Program, Any]:
-    """Compiles `run(progress, data, order, first, last) -> progress` for a built model.
+def compile_training(
+    model: Any, state: ModelState, data: Batch, order: np.ndarray, augment: Callable[[Any, Any], Any] | None = None
+) -> tuple[Program, Any]:
+    """Compiles `run(progress, data, order, key, first, last) -> progress` for a built model.
 
     `order` is int32 (steps, batch_size), indices into `data`; the steps `first` (inclusive) to `last` (exclusive) of it
-    are taken. The progress that goes in is consumed (its buffers are donated).
+    are taken. `key` is the epoch's random key for `augment(key, x) -> x`; every step derives its own from it. The
+    progress that goes in is consumed (its buffers are donated).
 
     Returns:
         The program, and logs of the right form to start with.
@@ -65,9 +68,11 @@ def compile_training(model: Any, state: ModelState, data: Batch, order: np.ndarr
         logs, new = model.train_step(tuple(state), _as_keras_data(batch))
         return logs, ModelState(*(list(part) for part in new))
 
-    def run(progress: Progress, data: Batch, order: jax.Array, first: jax.Array, last: jax.Array) -> Progress:
+    def run(
+        progress: Progress, data: Batch, order: jax.Array, key: jax.Array, first: jax.Array, last: jax.Array
+    ) -> Progress:
         def body(i: jax.Array, progress: Progress) -> Progress:
-            logs, state = step(progress.state, _gather(data, order[i]))
+            logs, state = step(progress.state, batch_of(data, order[i], key, i))
             loss = logs.get("loss") if isinstance(logs, Mapping) else None
             failed = jnp.asarray(False) if loss is None else ~jnp.all(jnp.isfinite(loss))
             bad_step = jnp.where((progress.bad_step < 0) & failed, i.astype(jnp.int32), progress.bad_step)
@@ -75,13 +80,18 @@ def compile_training(model: Any, state: ModelState, data: Batch, order: np.ndarr
 
         return lax.fori_loop(first, last, body, progress)
 
+    def batch_of(data: Batch, indices: jax.Array, key: jax.Array, i: jax.Array) -> Batch:
+        x, *targets = _gather(data, indices)
+        return (x if augment is None else augment(jax.random.fold_in(key, i), x), *targets)
+
     def traced() -> tuple[Any, Any]:
-        batch = jax.eval_shape(_gather, data, order[0])
+        key = jax.random.key(0)
+        batch = jax.eval_shape(batch_of, data, order[0], key, 0)
         shapes, new_state = jax.eval_shape(step, state, batch)
         _check_carried(model, state, new_state)
         logs = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
         start = Progress(state, logs, np.asarray(-1, np.int32))
-        return jax.jit(run, donate_argnums=0, keep_unused=True).trace(start, data, order, *_BOUNDS), logs
+        return jax.jit(run, donate_argnums=0, keep_unused=True).trace(start, data, order, key, *_BOUNDS), logs
 
     return _compile(model, "train_step", traced)
 

@@ -92,7 +92,15 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
     )
     identity = _identity(request)
     job = Job(
-        model, dataset.train, dataset.validation, schedule, request.callbacks, size, request.checkpoint_every, identity
+        model=model,
+        train=dataset.train,
+        validation=dataset.validation,
+        schedule=schedule,
+        callbacks=request.callbacks,
+        validation_batch_size=size,
+        checkpoint_every=request.checkpoint_every,
+        identity=identity,
+        augment=dataset.augment,
     )
     run = run_directory.create(request.run, request.resume) if request.run else None
     try:

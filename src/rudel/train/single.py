@@ -5,7 +5,7 @@ however often it is killed and resumed from its checkpoints. Limit: callbacks ac
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +46,7 @@ class Job:
         validation_batch_size: examples a step of the evaluation.
         checkpoint_every: steps between checkpoints; None to go by time.
         identity: what must be alike for a training to be resumed, by name.
+        augment: changes the inputs of a training batch at random: `(key, x) -> x`.
     """
 
     model: Any
@@ -56,6 +57,7 @@ class Job:
     validation_batch_size: int = 256
     checkpoint_every: int | None = None
     identity: dict[str, Any] = field(default_factory=dict)
+    augment: Callable[[Any, Any], Any] | None = None
 
 
 @dataclass
@@ -132,7 +134,7 @@ class Training:
     def _compile(self) -> None:
         job = self.job
         self._order_epoch, self._order = 0, job.schedule.order(0)
-        self._program, self._logs = compile_training(job.model, self._state, self._data, self._order)
+        self._program, self._logs = compile_training(job.model, self._state, self._data, self._order, job.augment)
         self._evaluator = None
         if job.validation is not None:
             self._evaluator = Evaluator(job.model, self._state, job.validation, job.validation_batch_size)
@@ -170,13 +172,14 @@ class Training:
         if epoch != self._order_epoch:
             self._order_epoch, self._order = epoch, schedule.order(epoch)
         order = jax.device_put(self._order)
+        key = jax.random.fold_in(jax.random.key(schedule.seed), epoch)
         progress = Progress(self._state, self._logs, np.asarray(-1, np.int32))
         start = schedule.first_step(epoch)
         while position.step < schedule.last_step(epoch):
             stop = min(position.step + self._block_steps(), schedule.last_step(epoch))
             block_began = time.perf_counter()
             first, last = np.int32(position.step - start), np.int32(stop - start)
-            progress = self._program.run(progress, self._data, order, first, last)
+            progress = self._program.run(progress, self._data, order, key, first, last)
             bad_step = int(progress.bad_step)  # waits for the block
             self._state = progress.state
             if bad_step >= 0:
