@@ -1,7 +1,7 @@
 """What benchmarks share: contestants in processes of their own, rounds of them, and ratios within a round.
 
-Contestants take turns (A B C, A B C, ...), so that a machine that is busy for a while is busy for all of them. A ratio is
-computed within each round, between neighbours in time, and only then are the ratios summed up.
+Contestants take turns (A B C, A B C, ...), so that a machine that is busy for a while is busy for all of them. A ratio
+is computed within each round, between neighbours in time, and only then are the ratios summed up.
 """
 
 import importlib.util
@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+_ALONE = Path(__file__).with_name("alone.py")
 
 Numbers = dict[str, Any]
 """What one process measured, by name."""
@@ -37,6 +39,8 @@ class Contestant:
         script: the file to run; it gets the job as JSON in its only argument.
         packages: modules that have to be importable.
         install: what to tell pip where they are not.
+        hidden: modules that shall look as if they were not installed (see `alone`).
+        settings: to be added to the job.
         environment: variables to set for it.
     """
 
@@ -44,6 +48,8 @@ class Contestant:
     script: Path
     packages: Sequence[str] = ()
     install: str = ""
+    hidden: Sequence[str] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -52,7 +58,9 @@ class Contestant:
         missing = [name for name in self.packages if importlib.util.find_spec(name) is None]
         if not missing:
             return ""
-        return f"{self.name} is left out, because {' and '.join(missing)} cannot be imported: pip install {self.install}"
+        return (
+            f"{self.name} is left out, because {' and '.join(missing)} cannot be imported: pip install {self.install}"
+        )
 
 
 @dataclass(frozen=True)
@@ -95,9 +103,10 @@ def run(contestant: Contestant, job: Mapping[str, Any], environment: Mapping[str
     Raises:
         BenchmarkError: it failed, or printed no document.
     """
+    arguments = [str(contestant.script), json.dumps({**job, **contestant.settings}), *contestant.hidden]
     began = time.perf_counter()
     process = subprocess.run(
-        [sys.executable, str(contestant.script), json.dumps(job)],
+        [sys.executable, str(_ALONE), *arguments],
         env={**os.environ, **contestant.environment, **environment},
         capture_output=True,
         text=True,

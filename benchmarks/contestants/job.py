@@ -27,6 +27,7 @@ class Job:
         steps: optimizer steps, warm-up included.
         batch_size: examples a step.
         seed: of weights, dropout and order; the held-out drawings are the same for every seed.
+        steps_per_execution: Keras' setting for its own `fit`.
     """
 
     data: str
@@ -35,6 +36,7 @@ class Job:
     steps: int
     batch_size: int
     seed: int
+    steps_per_execution: int = 1
 
     @property
     def warm_up(self) -> int:
@@ -68,6 +70,11 @@ def answer(packages: Sequence[str], **numbers: Any) -> None:
     """Prints the numbers, the peak of this process' memory, and the versions of packages."""
     versions = {name: importlib.metadata.version(name) for name in packages}
     print(json.dumps(numbers | {"peak_bytes": peak_bytes(), "versions": versions}))
+
+
+def leave_out(reason: str) -> None:
+    """Prints why this contestant cannot take part."""
+    print(json.dumps({"left_out": reason}))
 
 
 def peak_bytes() -> int:

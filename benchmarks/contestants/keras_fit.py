@@ -1,10 +1,10 @@
 """Keras' own `fit`, on the backend that KERAS_BACKEND names.
 
-The MLP gets its drawings as float32 in 0..1, the recipe's CNN as the uint8 that it rescales itself. `fit` is called three
-times: for the warm-up, for all full epochs, and for what is left of the steps. The drawings are cut to full batches, so
-that there is nothing to compile after the warm-up, and there is no callback between steps. The clock runs within the
-epochs after the warm-up and waits for their results; `compile_seconds` is the warm-up, less what its steps would have
-taken at the later pace.
+The MLP gets its drawings as float32 in 0..1, the recipe's CNN as the uint8 that it rescales itself. `fit` is called
+three times: for the warm-up, for all full epochs, and for what is left of the steps. The drawings are cut to full
+batches, so that there is nothing to compile after the warm-up, and there is no callback between steps. The clock runs
+within the epochs after the warm-up and waits for their results; `compile_seconds` is the warm-up, less what its steps
+would have taken at the later pace.
 """
 
 import time
@@ -74,6 +74,7 @@ def main() -> None:
     given = job.read()
     keras.utils.set_random_seed(given.seed)
     model, (x, y), (x_held_out, y_held_out) = prepared(given)
+    model.steps_per_execution = given.steps_per_execution
     size = given.batch_size
 
     def fit(steps: int, epochs: int, clock: Clock) -> None:

@@ -1,7 +1,7 @@
 """The matrix products of a training step, by NumPy, and nothing else: what no training on this BLAS can undercut.
 
-Two products forward and three backward, float32, all buffers allocated beforehand. With one thread or with all, whichever
-is faster: small products often do not gain by threads.
+Two products forward and three backward, float32, all buffers allocated beforehand. With one thread or with all,
+whichever is faster: small products often do not gain by threads.
 """
 
 import time

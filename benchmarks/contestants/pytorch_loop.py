@@ -10,6 +10,7 @@ from typing import Any
 
 import job
 import torch
+import torch_net
 from torch import nn
 
 from rudel.data.dataset import Dataset, Examples
@@ -17,18 +18,14 @@ from rudel.data.dataset import Dataset, Examples
 
 def article_net(classes: int) -> nn.Module:
     """The article's net, for pixels in 0..1, ending in logits."""
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(28 * 28, 256), nn.ReLU(), nn.Dropout(0.2), nn.Linear(256, classes)
-    )
+    return nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, 256), nn.ReLU(), nn.Dropout(0.2), nn.Linear(256, classes))
 
 
 def prepared(given: job.Job, dataset: Dataset) -> nn.Module:
     """The net that is asked for."""
     if given.net == "mlp":
         return article_net(len(given.classes))
-    from torch_net import translated
-
-    return translated(job.recipe_model(given, dataset))
+    return torch_net.translated(job.recipe_model(given, dataset))
 
 
 def as_tensors(examples: Examples) -> tuple[torch.Tensor, torch.Tensor]:
@@ -78,7 +75,11 @@ def main() -> None:
     torch.manual_seed(given.seed)
     dataset = job.drawings(given)
     assert dataset.validation
-    net = prepared(given, dataset)
+    try:
+        net = prepared(given, dataset)
+    except torch_net.NotTranslatedError as error:
+        job.leave_out(f"the recipe's net has {error}, which is not translated to PyTorch")
+        return
     (x, y), held_out = as_tensors(dataset.train), as_tensors(dataset.validation)
     loop = Loop(net, x, y, given.batch_size)
 
