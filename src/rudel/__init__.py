@@ -1,6 +1,7 @@
 """Rudel trains one Keras 3 model on whatever computers you have and puts it wherever you need it.
 
-`import rudel` before `import keras` makes Keras run on JAX. Nothing heavy is imported until it is used.
+`import rudel` before `import keras` makes Keras run on JAX, with compiled programs kept in Rudel's cache folder.
+Nothing heavy is imported until it is used.
 
 >>> import rudel, numpy as np
 >>> dataset = rudel.Dataset(rudel.Examples(x=np.zeros((1, 28, 28), np.uint8), y=np.array([7])))
@@ -12,9 +13,16 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from rudel.cache import cache_folder
+
 __version__ = "0.1.0"
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    # Keep every compiled program, also the small ones that make up the initial weights of a model.
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache_folder() / "jax")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 if TYPE_CHECKING:
     from rudel.data.dataset import Dataset, Examples, split

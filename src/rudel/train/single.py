@@ -22,6 +22,7 @@ from rudel.train.display import Display
 from rudel.train.evaluation import Evaluator, as_batch, as_floats
 from rudel.train.interrupt import Interrupts
 from rudel.train.loop import Progress, compile_training
+from rudel.train.memory import release_freed_memory
 from rudel.train.run_directory import RunDirectory
 from rudel.train.schedule import Schedule
 from rudel.train.state import ModelState
@@ -102,6 +103,7 @@ class Training:
         self._state = model_state.read(job.model)
         self.position.clock.setup = time.perf_counter() - began
         self._compile()
+        release_freed_memory()
 
     def __call__(self) -> Any:
         """Trains to the end and returns the Keras `History`."""
