@@ -61,6 +61,10 @@ class RunDirectory:
         """Marks the run as finished."""
         write_json(self.path / "summary.json", finite(summary))
 
+    def mark_unfinished(self) -> None:
+        """Takes the summary away: the run is trained further."""
+        (self.path / "summary.json").unlink(missing_ok=True)
+
     def write_metrics(self, records: Sequence[dict[str, Any]]) -> None:
         """Replaces the metrics by these records: those of before the checkpoint that a training resumes from."""
         with written_atomically(self.path / "metrics.jsonl") as file:

@@ -137,6 +137,7 @@ def _identity(request: Request) -> dict[str, Any]:
     return {
         "recipe": _name(request),
         "options": about.get("options", {}),
+        "learning rate": about.get("learning_rate"),
         "batch size": request.batch_size,
         "seed": request.seed,
         "shuffle": request.shuffle,

@@ -115,6 +115,8 @@ class Training:
             self._restore(saved)
         elif self.run:
             self.run.write_metrics([])
+        if self.run and self.position.step < self.job.schedule.total_steps:
+            self.run.mark_unfinished()
         self._saved_step, self._saved_time = self.position.step, time.perf_counter()
         self.display.start(self.job.schedule, self.position.step)
         try:
