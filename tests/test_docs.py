@@ -1,0 +1,291 @@
+"""The documentation is true: what README.md and docs/ tell a reader to do is done here, page by page.
+
+A page runs in an empty folder of its own, from top to bottom. Its ```python blocks share one namespace in one process,
+and its ```sh blocks run by `bash -e` with `rudel` in the PATH; what a block leaves behind, the next one finds. A ```python
+block that begins with a comment such as `# shapes.py` is written to that file and not run. A ```text block directly below
+a block is what it prints, compared without regard to numbers and spacing; `...` in it stands for anything. Other blocks
+are only read.
+
+`rudel train montagsmaler` and `rudel data quickdraw` would fetch from the internet: where such a command has no
+`--data`, it gets the address of a server of this test's own, which has made-up drawings of everything.
+
+A block that cannot be run says why in a comment directly above it, `<!-- not run: reason -->`, and is listed in
+NOT_RUN.
+"""
+
+import ast
+import functools
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+
+import rudel
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+NOT_RUN = {
+    ("README.md", "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/rudel train"),
+    (
+        "README.md",
+        "python3 -m venv .venv-dev && .venv-dev/bin/pip install -e '.[dev]' && .venv-dev/bin/python -m pytest",
+    ),
+}
+"""The blocks that may say that they are not run."""
+
+_BLOCK = re.compile(
+    r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n+)?"
+    r"^```(?P<kind>\w*)\n(?P<code>.*?)^```\n"
+    r"(?:\n*^```text\n(?P<told>.*?)^```\n)?",
+    re.MULTILINE | re.DOTALL,
+)
+_FETCHING = re.compile(r"\brudel (?:train montagsmaler|data quickdraw)\b(?![^\n]*--data)")
+_NUMBER = re.compile(r"[-+]?\d[\d,.]*(?:e[-+]?\d+)?")
+
+_RUN_PAGE = """
+import contextlib, io, json, re, subprocess, sys, types
+
+page = types.ModuleType("__main__")
+sys.modules["__main__"] = page
+told = []
+for block in json.load(sys.stdin):
+    print("in line", block["line"], file=sys.stderr, flush=True)
+    name = re.match(r"# (\\w+\\.py)\\n", block["code"])
+    if block["kind"] == "python" and name:
+        open(name[1], "w").write(block["code"])
+        told.append("")
+    elif block["kind"] == "python":
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(block["code"], f"line {block['line']} and below", "exec"), vars(page))
+        told.append(printed.getvalue())
+    else:
+        done = subprocess.run(["bash", "-e", "-c", block["code"]], stdout=-1, stderr=-2, text=True, errors="replace")
+        told.append(done.stdout)
+        if done.returncode:
+            sys.exit(done.stdout + f"exit code {done.returncode}")
+json.dump(told, sys.stdout)
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page.
+
+    Args:
+        line: where it is.
+        kind: the word behind its fence.
+        code: its content.
+        told: what it should print, or None.
+        reason: why it is not run, or None.
+    """
+
+    line: int
+    kind: str
+    code: str
+    told: str | None
+    reason: str | None
+
+
+def blocks_of(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(text[: found.start("code")].count("\n"), found["kind"], found["code"], found["told"], found["reason"])
+        for found in _BLOCK.finditer(text)
+    ]
+
+
+class _Drawings(BaseHTTPRequestHandler):
+    """Any class of drawings there could be, as Quick, Draw!'s bucket would serve it."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        content = _file_of_drawings(unquote(self.path).rpartition("/")[2])
+        first, last = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
+        part = content[first : last + 1]
+        self.send_response(206)
+        self.send_header("ETag", '"1"')
+        self.send_header("Content-Length", str(len(part)))
+        self.send_header("Content-Range", f"bytes {first}-{first + len(part) - 1}/{len(content)}")
+        self.end_headers()
+        self.wfile.write(part)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+@functools.cache
+def _file_of_drawings(name: str, count: int = 4000) -> bytes:
+    random = np.random.default_rng(zlib.crc32(name.encode()))
+    thing = random.integers(0, 2, 784, np.uint8) * 255
+    smudges = random.integers(0, 4, (count, 784), np.uint8) == 0
+    header = b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little")
+    said = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({count}, 784), }}"
+    return header + said.ljust(117).encode() + b"\n" + np.where(smudges, 255 - thing, thing).tobytes()
+
+
+@pytest.fixture(scope="session")
+def drawings() -> Iterator[str]:
+    """The address of a server with drawings."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Drawings)
+    server.daemon_threads = False
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A user's environment, with a cache that all pages share."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KERAS_", "JAX_"))}
+    return kept | {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "RUDEL_CACHE": str(tmp_path_factory.mktemp("cache")),
+        "NO_PROXY": "*",
+        "no_proxy": "*",
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_does_what_it_says(page: Path, tmp_path: Path, drawings: str, environment: dict[str, str]) -> None:
+    blocks = [b for b in blocks_of(page) if b.kind in ("python", "sh") and not b.reason]
+    todo = [{"line": b.line, "kind": b.kind, "code": _with_drawings(b.code, drawings)} for b in blocks]
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN_PAGE],
+        input=json.dumps(todo), capture_output=True, text=True, cwd=tmp_path, env=environment, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{page.name}: {done.stderr}"
+    for block, told in zip(blocks, json.loads(done.stdout), strict=True):
+        if block.told is not None:
+            assert _fits(told, block.told), f"{page.name}, line {block.line} prints:\n{told}"
+
+
+def _with_drawings(code: str, address: str) -> str:
+    return _FETCHING.sub(lambda command: f"{command[0]} --data {address}", code.replace("\\\n", " "))
+
+
+def _fits(told: str, expected: str) -> bool:
+    told, expected = (" ".join(_NUMBER.sub("0", text).split()) for text in (told, expected))
+    return re.fullmatch(re.escape(expected).replace(re.escape("..."), ".*"), told) is not None
+
+
+def test_every_block_that_is_not_run_is_known() -> None:
+    marked = {(page.name, block.code.strip()) for page in PAGES for block in blocks_of(page) if block.reason}
+    assert marked == NOT_RUN
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_is_found(page: Path) -> None:
+    fences = re.findall(r"^ *(?:```|~~~)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    blocks = blocks_of(page)
+    assert len(fences) == 2 * (len(blocks) + sum(block.told is not None for block in blocks))
+    assert {block.kind for block in blocks} <= {"python", "sh", "text", "json", ""}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks/README.md"],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", _without_code(page)):
+        if re.match(r"https?://|mailto:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.is_relative_to(ROOT), link
+        assert target.exists(), link
+        assert not anchor or anchor in _anchors(target), link
+
+
+def _without_code(page: Path) -> str:
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", _without_code(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_file_and_key_of_a_run_is_described(tmp_path: Path) -> None:
+    run = rudel.train_recipe("digits", options={"filters": 2}, epochs=1, run=tmp_path / "run").path
+    told = (ROOT / "docs/runs.md").read_text(encoding="utf-8")
+    config, summary = (json.loads((run / name).read_text()) for name in ("config.json", "summary.json"))
+    record = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])
+    inner = {key for name in ("model", "data") for key in config[name]} | set(config["identity"])
+    stored = set(np.load(run / "predictions.npz").files)
+    names = {path.name for path in run.iterdir()} | {*config, *summary, *record, *inner, *stored}
+    assert sorted(name for name in names if f"`{name}" not in told) == []
+
+
+def test_every_module_is_on_the_map() -> None:
+    told = (ROOT / "docs/design.md").read_text(encoding="utf-8")
+    source = ROOT / "src/rudel"
+    modules = [path.relative_to(source).as_posix() for path in source.rglob("*.py") if path.name != "__init__.py"]
+    assert [module for module in modules if f"`{module.rpartition('/')[2]}`" not in told] == []
+
+
+def test_imports_flow_from_left_to_right() -> None:
+    rooms = ["errors", "files", "cache", "backend", "data", "recipes", "report", "train", "cli"]
+    source = ROOT / "src/rudel"
+    for path in source.rglob("*.py"):
+        room = path.relative_to(source).with_suffix("").parts[0]
+        if room == "__init__":
+            continue
+        for name in _imports(path):
+            used = name.split(".")[1]
+            assert rooms.index(used) <= rooms.index(room), f"{path.relative_to(source)} imports {name}"
+
+
+def _imports(path: Path) -> list[str]:
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [
+        f"{node.module}.{alias.name}"
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+        if not alias.name.startswith("_")
+    ]
+    return [name for name in names if re.match(r"rudel\.[a-z]", name)]
+
+
+def test_the_public_names_are_all_there_and_sorted() -> None:
+    assert rudel.__all__ == sorted(set(rudel.__all__))
+    assert all(getattr(rudel, name) is not None for name in rudel.__all__)
+    assert set(rudel.__all__) <= set(dir(rudel))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        rudel.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("name", rudel.__all__)
+def test_public_names_say_what_they_take_and_give(name: str) -> None:
+    thing = getattr(rudel, name)
+    told = inspect.getdoc(thing) or ""
+    assert told
+    if inspect.isclass(thing) and issubclass(thing, Exception):
+        return
+    parameters = [parameter for parameter in inspect.signature(thing).parameters if parameter != "self"]
+    arguments = re.split(r"\n\S", told.partition("Args:\n")[2])[0]
+    assert [parameter for parameter in parameters if f"    {parameter}: " not in arguments] == []
+    if inspect.isfunction(thing):
+        assert "\nReturns:\n" in told
+        assert "\nRaises:\n" in told
