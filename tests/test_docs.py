@@ -1,10 +1,10 @@
 """The documentation is true: what README.md and docs/ tell a reader to do is done here, page by page.
 
 A page runs in an empty folder of its own, from top to bottom. Its ```python blocks share one namespace in one process,
-and its ```sh blocks run by `bash -e` with `rudel` in the PATH; what a block leaves behind, the next one finds. A ```python
-block that begins with a comment such as `# shapes.py` is written to that file and not run. A ```text block directly below
-a block is what it prints, compared without regard to numbers and spacing; `...` in it stands for anything. Other blocks
-are only read.
+and its ```sh blocks run by `bash -e` with `rudel` in the PATH; what a block leaves behind, the next one finds. A
+```python block that begins with a comment such as `# shapes.py` is written to that file and not run. A ```text block
+directly below a block is what it prints, compared without regard to numbers and spacing; `...` in it stands for
+anything. Other blocks are only read.
 
 `rudel train montagsmaler` and `rudel data quickdraw` would fetch from the internet: where such a command has no
 `--data`, it gets the address of a server of this test's own, which has made-up drawings of everything.
@@ -34,6 +34,7 @@ import numpy as np
 import pytest
 
 import rudel
+from rudel.recipes.template import write_template
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -226,7 +227,8 @@ def _anchors(page: Path) -> set[str]:
 
 
 def test_every_file_and_key_of_a_run_is_described(tmp_path: Path) -> None:
-    run = rudel.train_recipe("digits", options={"filters": 2}, epochs=1, run=tmp_path / "run").path
+    recipe = write_template("moons", tmp_path)
+    run = rudel.train_recipe(str(recipe), epochs=1, run=tmp_path / "run").path
     told = (ROOT / "docs/runs.md").read_text(encoding="utf-8")
     config, summary = (json.loads((run / name).read_text()) for name in ("config.json", "summary.json"))
     record = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])
