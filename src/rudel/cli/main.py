@@ -50,6 +50,3 @@ def run() -> None:
             raise
         typer.echo(f"Error: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("Interrupted.", err=True)
-        sys.exit(130)

@@ -30,6 +30,16 @@ def print_table(headings: list[str], rows: list[list[str]], right: tuple[int, ..
 
 
 @contextlib.contextmanager
+def interrupts_told() -> Iterator[None]:
+    """Makes one line and exit code 130 of a Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        typer.echo(str(interrupt) or "Interrupted.", err=True)
+        raise typer.Exit(130) from interrupt
+
+
+@contextlib.contextmanager
 def download_display() -> Iterator[Callable[[int, int], None]]:
     """Yields a callback `progress(done, total)` in bytes that draws a bar on a terminal, and nothing elsewhere."""
     if not sys.stderr.isatty():

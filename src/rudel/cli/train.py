@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rudel.cli.output import download_display, print_json
+from rudel.cli.output import download_display, interrupts_told, print_json
 from rudel.errors import OptionError
 
 
@@ -24,11 +24,11 @@ def train(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Sets an option of the recipe; repeatable.")
     ] = None,
     run: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Directory for the run.  [default: runs/RECIPE]")
+        Path | None, typer.Option(metavar="DIR", help="Directory for the run.  \\[default: runs/RECIPE]")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run, if there is one.")] = False,
     checkpoint_every: Annotated[
-        int | None, typer.Option(metavar="STEPS", help="Steps between checkpoints.  [default: about 15 s]")
+        int | None, typer.Option(metavar="STEPS", help="Steps between checkpoints.  \\[default: about 15 s]")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
@@ -39,7 +39,7 @@ def train(
     keras_on_jax(light=True)
     from rudel.train.from_recipe import train_recipe
 
-    with download_display() as progress:
+    with download_display() as progress, interrupts_told():
         trained = train_recipe(
             recipe,
             data=data,

@@ -18,7 +18,7 @@ def evaluate(
         typer.Option(
             metavar="FILE.npz|DIR|URL",
             help="Arrays x, y and optionally names; or where the recipe shall take its data from.  "
-            "[default: the validation data of the run]",
+            "\\[default: the validation data of the run]",
         ),
     ] = None,
     json: JsonOption = False,

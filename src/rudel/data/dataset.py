@@ -83,6 +83,14 @@ class Dataset:
 def split(examples: Examples, fraction: float, seed: int = 0) -> tuple[Examples, Examples]:
     """Shuffles and cuts examples in two: (the rest, `fraction` of them).
 
+    Args:
+        examples: to be cut.
+        fraction: share of the second part, between 0 and 1.
+        seed: of the choice.
+
+    Returns:
+        Both parts, shuffled.
+
     Raises:
         DataError: one of the parts would be empty.
 

@@ -9,6 +9,9 @@ import numpy as np
 
 from rudel.errors import DataError
 
+_INK = 48
+"""Grey levels above this, of 255, count as drawn."""
+
 
 def read_input(path: Path, shape: tuple[int, ...], read_image: Callable[[Any], Any] | None = None) -> np.ndarray:
     """Reads a file as inputs of a model.
@@ -32,6 +35,35 @@ def read_input(path: Path, shape: tuple[int, ...], read_image: Callable[[Any], A
     picture = _load_picture(path)
     array = np.asarray(read_image(picture) if read_image else _fitted(picture, shape, path))
     return _rows(array, shape, path)
+
+
+def ink_on_a_square(picture: Any, side: int, margin: float) -> np.ndarray:
+    """A picture of something drawn, as data sets of drawings have it.
+
+    Args:
+        picture: a Pillow image: white on black, or dark on light, which is inverted. One that already has the size that
+            is asked for is taken as it is.
+        side: height and width of the result, pixels.
+        margin: share of the side that is left free on every side of what is drawn.
+
+    Returns:
+        uint8 (side, side), white on black, what is drawn in the middle.
+    """
+    from PIL import Image, ImageOps
+
+    grey = ImageOps.exif_transpose(picture).convert("L")
+    if grey.size == (side, side):
+        return np.asarray(grey)
+    pixels = np.asarray(grey)
+    border = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
+    if np.median(border) > 127:
+        grey = ImageOps.invert(grey)
+    drawn = grey.crop(Image.fromarray(np.asarray(grey) > _INK).getbbox() or (0, 0, *grey.size))
+    whole = max(1, round(max(drawn.size) / (1 - 2 * margin)))
+    square = Image.new("L", (whole, whole))
+    square.paste(drawn, ((whole - drawn.width) // 2, (whole - drawn.height) // 2))
+    way = Image.Resampling.BOX if whole > 2 * side else Image.Resampling.BILINEAR
+    return np.asarray(square.resize((side, side), way))
 
 
 def _load_array(path: Path) -> np.ndarray:

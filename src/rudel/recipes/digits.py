@@ -9,6 +9,7 @@ import numpy as np
 
 import rudel
 from rudel.data.augmentation import random_zoom_and_shift
+from rudel.data.pictures import ink_on_a_square
 
 training = {"epochs": 60, "batch_size": 32}
 
@@ -70,3 +71,8 @@ def model(
     schedule: Any = keras.optimizers.schedules.CosineDecay(learning_rate, steps)
     net.compile(keras.optimizers.Adam(schedule), "sparse_categorical_crossentropy", metrics=["accuracy"])
     return net
+
+
+def read_image(picture: Any) -> np.ndarray:
+    """A Pillow image as a digit: uint8 (8, 8), white on black; dark ink on light paper is inverted and cut out."""
+    return ink_on_a_square(picture, 8, margin=0)

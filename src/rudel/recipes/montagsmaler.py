@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 import rudel
+from rudel.data.pictures import ink_on_a_square
 
 training = {"steps": 8192, "batch_size": 32}
 
@@ -77,19 +78,4 @@ def read_image(picture: Any) -> np.ndarray:
 
     Dark lines on light paper are inverted; the picture is cut to what is drawn, made square and scaled.
     """
-    from PIL import Image, ImageOps
-
-    grey = ImageOps.exif_transpose(picture).convert("L")
-    if grey.size == (28, 28):
-        return np.asarray(grey)
-    border = np.concatenate(
-        [np.asarray(grey)[edge] for edge in (0, -1)] + [np.asarray(grey)[:, edge] for edge in (0, -1)]
-    )
-    if np.median(border) > 127:
-        grey = ImageOps.invert(grey)
-    box = Image.fromarray(np.asarray(grey) > 48).getbbox() or (0, 0, *grey.size)
-    drawn = grey.crop(box)
-    side = round(max(drawn.size) * 304 / 272)  # Quick, Draw! leaves 16 of 304 units free around the ink
-    square = Image.new("L", (side, side))
-    square.paste(drawn, ((side - drawn.width) // 2, (side - drawn.height) // 2))
-    return np.asarray(square.resize((28, 28), Image.Resampling.BOX if side > 56 else Image.Resampling.BILINEAR))
+    return ink_on_a_square(picture, 28, margin=16 / 304)  # of the 304 units of a drawing, 16 are free around the ink

@@ -65,7 +65,7 @@ def _numbers(run: Run) -> Html | None:
 
 def _seconds_so_far(run: Run) -> float | None:
     told = [epoch["seconds"] for epoch in run.epochs if is_number(epoch.get("seconds"))]
-    return sum(told) if told else None
+    return told[-1] if told else None
 
 
 def _per_second(amount: object, seconds: object) -> str | None:

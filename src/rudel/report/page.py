@@ -29,7 +29,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Run], Html | None]], ...] = (
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
-def write_report(run: Path) -> Path:
+def write_report(run: str | Path) -> Path:
     """Writes `report.html` into a run directory, in place of an older one.
 
     Args:
@@ -41,6 +41,7 @@ def write_report(run: Path) -> Path:
     Raises:
         RunError: the directory is missing or damaged, or cannot be written.
     """
+    run = Path(run)
     path = run / "report.html"
     page = render(read_run(run))
     try:

@@ -12,7 +12,7 @@ import numpy as np
 from rudel.errors import ModelError
 from rudel.train import checkpoint
 
-_BATCH_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
+_BATCH_HOOKS = tuple(f"on_{kind}batch_{moment}" for kind in ("", "train_", "test_") for moment in ("begin", "end"))
 _SETTING_FOR_EPOCHS = {"ModelCheckpoint": "save_freq", "BackupAndRestore": "save_freq", "TensorBoard": "update_freq"}
 _HARMLESS_WITHOUT_BATCHES = ("TerminateOnNaN", "ProgbarLogger")
 
@@ -40,7 +40,7 @@ def check_callbacks(keras: Any, callbacks: Sequence[Any]) -> None:
             if getattr(kind, hook) is not getattr(keras.callbacks.Callback, hook) or hook in vars(callback):
                 raise ModelError(
                     f"The callback {kind.__name__} has `{hook}`, and Rudel compiles many steps into one program: "
-                    "do its work in `on_epoch_begin` or `on_epoch_end`, or train with model.fit."
+                    "do its work in `on_epoch_end` or `on_test_end`, or train with model.fit."
                 )
 
 

@@ -1,7 +1,6 @@
 """What a person sees while a model trains: a live line for the running epoch, and a line for every finished one."""
 
 import sys
-import time
 from typing import Any, Literal
 
 from rudel.train.schedule import Schedule
@@ -12,11 +11,11 @@ _NOT_METRICS = ("epoch", "step", "seconds", "learning_rate")
 class Display:
     """Shows nothing; the base of every display."""
 
-    def start(self, schedule: Schedule, step: int) -> None:
-        """Training begins, with this many steps already done."""
+    def start(self, schedule: Schedule, step: int, seconds: float) -> None:
+        """Training begins, with this many steps already done in this many seconds of training."""
 
-    def advance(self, step: int, logs: dict[str, float]) -> None:
-        """A block has ended after `step` steps, with the metrics of the epoch so far."""
+    def advance(self, step: int, logs: dict[str, float], seconds: float) -> None:
+        """A block has ended after `step` steps and `seconds` of training, with the metrics of the epoch so far."""
 
     def epoch(self, record: dict[str, Any]) -> None:
         """An epoch has ended, with a line of metrics.jsonl."""
@@ -32,35 +31,37 @@ class RichDisplay(Display):
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+        console = Console(stderr=True)
+        self._wide = console.width >= 130
         columns = (
             SpinnerColumn(),
             TextColumn("epoch {task.fields[epoch]}", style="bold"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=24 if self._wide else 8),
             TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"),
             TextColumn("{task.fields[speed]}", style="cyan"),
             TextColumn("{task.fields[metrics]}"),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         )
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._progress = Progress(*columns, console=console, transient=True)
 
-    def start(self, schedule: Schedule, step: int) -> None:
+    def start(self, schedule: Schedule, step: int, seconds: float) -> None:
         """Draws the bar."""
-        self._schedule, self._began = schedule, (time.perf_counter(), step)
+        self._schedule, self._began = schedule, (seconds, step)
         self._task = self._progress.add_task(
             "", total=schedule.total_steps, completed=step, epoch=self._epoch_of(step), speed="compiled", metrics=""
         )
         self._progress.start()
 
-    def advance(self, step: int, logs: dict[str, float]) -> None:
+    def advance(self, step: int, logs: dict[str, float], seconds: float) -> None:
         """Moves the bar."""
         began, first = self._began
-        speed = (step - first) / max(time.perf_counter() - began, 1e-9)
+        speed = (step - first) / max(seconds - began, 1e-9)
         self._progress.update(
             self._task,
             completed=step,
             epoch=self._epoch_of(max(step - 1, 0)),
-            speed=f"{speed:,.0f} steps/s · {speed * self._schedule.batch_size:,.0f} samples/s",
-            metrics=described(logs),
+            speed=f"{speed:,.0f} steps/s · {speed * self._schedule.batch_size:,.0f} samples/s" if self._wide else "",
+            metrics=described(dict(sorted(logs.items(), key=lambda entry: entry[0] != "loss"))),
         )
 
     def epoch(self, record: dict[str, Any]) -> None:

@@ -100,9 +100,17 @@ def evaluate(
 
 
 def predict(model: Any, x: Any, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Any:
-    """The outputs of a Keras model for inputs (N, ...), as NumPy arrays (N, ...) in the form the model gives them.
+    """Asks a Keras model about inputs, in one compiled program.
 
     The last batch is padded with copies of its last example, so that one program serves all.
+
+    Args:
+        model: a built Keras model, compiled or not.
+        x: inputs (N, ...), or a dict, list or tuple of them.
+        batch_size: examples a step.
+
+    Returns:
+        The outputs as NumPy arrays (N, ...), in the form in which the model gives them.
 
     Raises:
         ModelError: the model's `predict_step` cannot be compiled.

@@ -88,6 +88,8 @@ def fit(
     began = time.perf_counter()
     if resume and run is None:
         raise OptionError("There is nothing to resume without a run directory: give run=... too.")
+    if isinstance(validation, int | float) and not (isinstance(validation, float) and 0 < validation < 1):
+        raise OptionError(f"`validation` is a fraction between 0 and 1, or examples, not {validation!r}.")
     dataset = as_dataset(train, y, sample_weight, validation, seed)
     validation_examples = dataset.validation
     if validation is not None and not isinstance(validation, float):

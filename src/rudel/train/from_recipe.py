@@ -74,6 +74,9 @@ def train_recipe(
         progress: called with (bytes done, bytes in all) while data is fetched.
         verbose: see `rudel.fit`.
 
+    Returns:
+        The finished run: its directory, the trained model, its history and its summary.
+
     Raises:
         RudelError: everything that `rudel.fit` raises, and `RecipeError` and `OptionError` for the recipe.
     """

@@ -31,15 +31,18 @@ class Interrupts:
         """Whether a signal came."""
         return self._received is not None
 
-    def act(self) -> None:
+    def act(self, told: str) -> None:
         """Does what the signal asked for.
+
+        Args:
+            told: what a person should know, for the message of the interrupt.
 
         Raises:
             KeyboardInterrupt: for SIGINT.
             SystemExit: for SIGTERM, with the exit code that shells expect.
         """
         if self._received == signal.SIGINT:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(told)
         if self._received is not None:
             raise SystemExit(128 + self._received)
 

@@ -13,7 +13,13 @@ from rudel.train.run_directory import RunDirectory
 
 
 def load(run: str | Path) -> Any:
-    """The trained model of a finished run, compiled as it was.
+    """Reads the trained model of a finished run.
+
+    Args:
+        run: the run directory.
+
+    Returns:
+        The Keras model, compiled as it was.
 
     Raises:
         RunError: there is no such run, it is unfinished, or the model cannot be read.
@@ -45,6 +51,8 @@ def dataset_of(run: RunDirectory, source: str | None = None) -> Dataset:
     """
     config = run.read_config()
     recipe = recipe_of(run)
+    if "source" not in config:
+        raise RunError(f"The run {run.path} was made by rudel.fit and has no recipe: give data with --data FILE.npz.")
     if recipe is None:
         raise RunError(
             f"The recipe `{config.get('recipe')}` of the run {run.path} cannot be read: give data with --data FILE.npz."

@@ -5,7 +5,6 @@ import hashlib
 import importlib.metadata
 import platform
 import re
-import time
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,15 +14,17 @@ import numpy as np
 
 from rudel.data.dataset import Dataset, Examples
 from rudel.errors import RunError
+from rudel.train import checkpoint as checkpoints
 from rudel.train import run_directory
 from rudel.train.callbacks import check_callbacks
+from rudel.train.checkpoint import Checkpoint
 from rudel.train.checks import check_examples
 from rudel.train.classification import as_probabilities, class_labels
 from rudel.train.display import choose_display
-from rudel.train.evaluation import predict
+from rudel.train.evaluation import evaluate, predict
 from rudel.train.run_directory import RunDirectory
 from rudel.train.schedule import plan_schedule
-from rudel.train.single import Job, Training
+from rudel.train.single import Job, Training, check_same
 from rudel.train.state import check_compiled
 
 
@@ -33,7 +34,6 @@ class Request:
 
     Args:
         about: what config.json should say beside that, such as the recipe and its options.
-        setup_seconds: time already spent on setting up, such as on loading data.
     """
 
     model: Any
@@ -50,7 +50,6 @@ class Request:
     checkpoint_every: int | None = None
     verbose: bool | Literal["auto"] = "auto"
     about: dict[str, Any] = field(default_factory=dict)
-    setup_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,9 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
     check_compiled(model)
     check_callbacks(keras, request.callbacks)
     check_examples(dataset.train, model, "training")
-    if dataset.validation is not None:
-        check_examples(dataset.validation, model, "validation")
+    for part, name in ((dataset.validation, "validation"), (dataset.test, "test")):
+        if part is not None:
+            check_examples(part, model, name)
     size = min(
         request.validation_batch_size or max(request.batch_size, 256),
         len(dataset.validation) if dataset.validation else 1,
@@ -107,13 +107,14 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
         config = run.read_config() if run else {}
         if run and config:
             _check_config(run, config, identity)
-        training = Training(keras, job, run, choose_display(request.verbose), began)
+        saved = _resumable(run, job) if run else None
+        training = Training(keras, job, run, saved, choose_display(request.verbose), began)
         if run:
             run.write_config(_config(request, identity, config.get("started")))
         history = training()
-        summary = _summary(request, training, began)
+        summary = _summary(request, training)
         if run:
-            _keep_results(run, request, summary, began)
+            _keep_results(run, request, summary, training)
         return Outcome(history, summary)
     except OSError as error:
         where = f"the run {run.path}" if run else "a file"
@@ -136,7 +137,7 @@ def _identity(request: Request) -> dict[str, Any]:
     about = request.about
     return {
         "recipe": _name(request),
-        "options": about.get("options", {}),
+        **{f"option {name}": value for name, value in about.get("options", {}).items()},
         "learning rate": about.get("learning_rate"),
         "batch size": request.batch_size,
         "seed": request.seed,
@@ -172,9 +173,24 @@ def _fingerprint_of_examples(examples: Examples) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def _check_config(run: RunDirectory, config: dict[str, Any], identity: dict[str, Any]) -> None:
-    from rudel.train.single import check_same
+def _resumable(run: RunDirectory, job: Job) -> Checkpoint | None:
+    """The newest checkpoint, if there is one.
 
+    Raises:
+        RunError: it is of another training, or of one that has already gone further.
+    """
+    saved = checkpoints.newest(run.path)
+    if saved:
+        check_same(run, saved.document["identity"], job.identity)
+        if saved.step > job.schedule.total_steps:
+            raise RunError(
+                f"The run {run.path} has already done {saved.step:,} steps, more than the {job.schedule.total_steps:,} "
+                "asked for: ask for more, or give another directory with --run."
+            )
+    return saved
+
+
+def _check_config(run: RunDirectory, config: dict[str, Any], identity: dict[str, Any]) -> None:
     check_same(run, config.get("identity", {}), run_directory.finite(identity))
 
 
@@ -204,7 +220,7 @@ def _config(request: Request, identity: dict[str, Any], started: str | None) -> 
     )
 
 
-def _summary(request: Request, training: Training, began: float) -> dict[str, Any]:
+def _summary(request: Request, training: Training) -> dict[str, Any]:
     position = training.position
     clock = position.clock
     return {
@@ -215,26 +231,34 @@ def _summary(request: Request, training: Training, began: float) -> dict[str, An
         "versions": versions(),
         "steps": position.step,
         "samples": position.step * request.batch_size,
-        "setup_seconds": round(clock.setup + request.setup_seconds, 3),
+        "setup_seconds": round(clock.setup, 3),
         "compile_seconds": round(clock.compile, 3),
         "train_seconds": round(clock.train, 3),
         "evaluate_seconds": round(clock.evaluate, 3),
         "checkpoint_seconds": round(clock.checkpoint, 3),
-        "total_seconds": round(time.perf_counter() - began + request.setup_seconds, 3),
-        "metrics": training.metrics,
+        "total_seconds": round(training.total_seconds, 3),
+        "metrics": training.metrics | _test_metrics(request),
         "bytes_sent": 0,
         "bytes_received": 0,
     }
 
 
-def _keep_results(run: RunDirectory, request: Request, summary: dict[str, Any], began: float) -> None:
+def _test_metrics(request: Request) -> dict[str, float]:
+    """Metrics of the trained model on the test examples, if there are any."""
+    test = request.dataset.test
+    if test is None:
+        return {}
+    return {f"test_{name}": value for name, value in evaluate(request.model, test).items()}
+
+
+def _keep_results(run: RunDirectory, request: Request, summary: dict[str, Any], training: Training) -> None:
     """Writes the model, the predictions, the report, and last the summary that marks the run as finished."""
     from rudel.report.page import write_report
     from rudel.train.model_file import save_model
 
     save_model(request.model, run.model)
     _keep_predictions(run, request)
-    summary["total_seconds"] = round(time.perf_counter() - began + request.setup_seconds, 3)
+    summary["total_seconds"] = round(training.total_seconds, 3)
     run.write_summary(summary)
     write_report(run.path)
 

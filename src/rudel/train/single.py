@@ -63,13 +63,14 @@ class Job:
 
 @dataclass
 class Clock:
-    """Seconds spent, by kind; a resumed training goes on counting."""
+    """Seconds spent, by kind and in total; a resumed training goes on counting."""
 
     setup: float = 0.0
     compile: float = 0.0
     train: float = 0.0
     evaluate: float = 0.0
     checkpoint: float = 0.0
+    total: float = 0.0
 
 
 @dataclass
@@ -83,12 +84,23 @@ class Position:
 
 
 class Training:
-    """Runs a job, from the beginning or from the newest checkpoint of its run directory."""
+    """Runs a job, from the beginning or from a checkpoint.
 
-    def __init__(self, keras: Any, job: Job, run: RunDirectory | None, display: Display, began: float) -> None:
+    Args:
+        keras: the module.
+        job: what to do.
+        run: where to keep metrics and checkpoints, or None.
+        saved: a checkpoint of that run to go on from, or None.
+        display: what a person sees.
+        began: `time.perf_counter()` when the user's call began.
+    """
+
+    def __init__(
+        self, keras: Any, job: Job, run: RunDirectory | None, saved: Checkpoint | None, display: Display, began: float
+    ) -> None:
         self.job, self.run, self.display = job, run, display
         self.position = Position()
-        self._keras = keras
+        self._saved, self._began, self._total_before = saved, began, 0.0
         self._model = job.model
         self._callbacks = keras.callbacks.CallbackList(
             list(job.callbacks), add_history=True, add_progbar=False, model=job.model, epochs=job.schedule.epochs,
@@ -110,15 +122,14 @@ class Training:
         self._model.stop_training = False
         self._callbacks.on_train_begin()
         self._memory_at_begin = callback_memory.remembered(self.job.callbacks)
-        saved = checkpoints.newest(self.run.path) if self.run else None
-        if saved:
-            self._restore(saved)
+        if self._saved:
+            self._restore(self._saved)
         elif self.run:
             self.run.write_metrics([])
         if self.run and self.position.step < self.job.schedule.total_steps:
             self.run.mark_unfinished()
         self._saved_step, self._saved_time = self.position.step, time.perf_counter()
-        self.display.start(self.job.schedule, self.position.step)
+        self.display.start(self.job.schedule, self.position.step, self.position.clock.train)
         try:
             with Interrupts() as self._interrupts:
                 while self.position.step < self.job.schedule.total_steps and not self.position.stopped:
@@ -129,6 +140,11 @@ class Training:
         self._model.optimizer.finalize_variable_values(self._model.trainable_variables)
         self._callbacks.on_train_end(self.position.records[-1]["logs"] if self.position.records else {})
         return self._history
+
+    @property
+    def total_seconds(self) -> float:
+        """Seconds since the user's call, and those of the sessions that this one resumes."""
+        return self._total_before + time.perf_counter() - self._began
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -156,7 +172,9 @@ class Training:
         logs = results if set(results) == set(logs) else logs
         if self._evaluator:
             began = time.perf_counter()
-            validation = self._evaluator.run(self._state)
+            self._callbacks.on_test_begin()
+            validation = self._evaluator.run(model_state.read(self._model))
+            self._callbacks.on_test_end(dict(validation))
             logs |= {f"val_{name}": value for name, value in validation.items()}
             position.clock.evaluate += time.perf_counter() - began
             if np.isnan(validation.get("loss", 0.0)):
@@ -167,7 +185,7 @@ class Training:
         position.stopped = bool(self._model.stop_training)
         if position.step == schedule.total_steps or position.stopped or self._checkpoint_is_due():
             self._save()
-        self._interrupts.act()
+        self._interrupts.act(self._told())
 
     def _train_epoch(self, epoch: int) -> dict[str, float]:
         """Takes the steps of an epoch that are still to be taken; returns the logs of the last."""
@@ -191,11 +209,11 @@ class Training:
             self._steps_a_block = _next_block(stop - position.step, time.perf_counter() - block_began)
             position.step = stop
             position.clock.train += time.perf_counter() - began
-            self.display.advance(stop, as_floats(progress.logs))
+            self.display.advance(stop, as_floats(progress.logs), position.clock.train)
             if stop < schedule.last_step(epoch):
                 if self._checkpoint_is_due():
                     self._save()
-                self._interrupts.act()
+                self._interrupts.act(self._told())
             began = time.perf_counter()
         return as_floats(progress.logs)
 
@@ -231,6 +249,7 @@ class Training:
         host = model_state.to_host(self._state)
         arrays = {f"{part}/{i}": array for part in ModelState._fields for i, array in enumerate(getattr(host, part))}
         position = self.position
+        position.clock.total = self.total_seconds
         document = {
             "identity": self.job.identity,
             "records": position.records,
@@ -258,6 +277,7 @@ class Training:
         position.clock = Clock(**document["clock"])
         position.clock.setup += now.setup
         position.clock.compile += now.compile
+        self._total_before = position.clock.total
         for record in position.records:
             self._history.epoch.append(record["epoch"] - 1)
             for name, value in record["logs"].items():
@@ -267,6 +287,11 @@ class Training:
     def _reset_metrics(self) -> list[Any]:
         self._model.reset_metrics()
         return self._model.metrics_variables
+
+    def _told(self) -> str:
+        """Where an interrupted training stands."""
+        kept = f"; go on with --run {self.run.path} --resume" if self.run else ""
+        return f"Interrupted after {self.position.step:,} of {self.job.schedule.total_steps:,} steps{kept}."
 
     def _non_finite(self, what: str, step: int) -> NonFiniteError:
         kept = (

@@ -1,11 +1,14 @@
 """The variables of a Keras model as a pytree that a compiled loop can carry, and the way back."""
 
+import re
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from rudel.errors import ModelError
+
+_PREAMBLES = ("Exception encountered", "Unable to automatically build the model")
 
 
 class ModelState(NamedTuple):
@@ -85,6 +88,11 @@ def to_host(state: ModelState) -> ModelState:
 
 
 def first_line(error: BaseException) -> str:
-    """The first sentence of an exception, for one-sentence messages."""
-    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    """The line of an exception's message that says what is wrong, for one-sentence messages.
+
+    Keras puts a line before it that says where it happened, and terminal colours around it.
+    """
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    lines = [line.strip(" '") for line in text.splitlines() if line.strip(" '")]
+    told = [line for line in lines if not line.startswith(_PREAMBLES)]
+    return (told or lines or [type(error).__name__])[0]
