@@ -61,10 +61,12 @@ def without_tensorflow() -> Iterator[None]:
     from keras.src.utils.module_utils import tensorflow as lazy
 
     was_unknown = getattr(lazy, "_available", True) is None
-    with _hidden(("tensorflow",)):
-        yield
-    if was_unknown and "tensorflow" not in sys.modules:
-        lazy._available = None
+    try:
+        with _hidden(("tensorflow",)):
+            yield
+    finally:
+        if was_unknown and "tensorflow" not in sys.modules:
+            lazy._available = None
 
 
 def _keep_compiled_programs() -> None:

@@ -9,9 +9,8 @@ A message is one sentence that says what is wrong, where, and what to do. The co
     │   └── OptionError      an option that a recipe or a command does not have, or a value it cannot take
     ├── ModelError           a Keras model, callback or metric that the compiled loop cannot train
     ├── NonFiniteError       the loss became NaN or infinite
-    ├── RunError             a run directory that is missing, in use, unfinished or of another training
-    │   └── CheckpointError  a checkpoint that could not be written or read
-    └── MissingExtraError    a feature whose optional packages are not installed
+    └── RunError             a run directory that is missing, in use, unfinished or of another training
+        └── CheckpointError  a checkpoint that could not be written or read
 """
 
 
@@ -49,10 +48,3 @@ class RunError(RudelError):
 
 class CheckpointError(RunError):
     """A checkpoint that could not be written or read."""
-
-
-class MissingExtraError(RudelError):
-    """A feature whose optional packages are not installed."""
-
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs packages that are not installed: pip install 'rudel[{extra}]'")

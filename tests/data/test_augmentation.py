@@ -1,12 +1,14 @@
 """Random changes of pictures: the right shapes, the same by the same key, and no more than asked for."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
 
 from rudel.data.augmentation import random_flip, random_zoom_and_shift
 
-PICTURES = np.random.default_rng(0).integers(0, 256, (40, 12, 10), dtype="uint8")
+PICTURES: Any = np.random.default_rng(0).integers(0, 256, (40, 12, 10), dtype="uint8")
 
 
 @pytest.mark.parametrize("channels", [(), (3,)])
@@ -33,7 +35,7 @@ def test_no_zoom_and_no_shift_change_nothing() -> None:
 
 
 def test_a_dot_moves_no_further_than_asked_for() -> None:
-    dots = np.zeros((200, 21, 21), "float32")
+    dots: Any = np.zeros((200, 21, 21), "float32")
     dots[:, 10, 10] = 255
     moved = np.asarray(random_zoom_and_shift(jax.random.key(0), dots, zoom=0, shift=0.1))
     rows, columns = np.indices((21, 21))

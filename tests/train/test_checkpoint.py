@@ -42,17 +42,27 @@ def test_keeps_the_newest_two(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "rubbish"])
-def test_passes_over_a_damaged_one(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize("damage", ["cut", "flip", "method", "encrypted", "empty", "rubbish"])
+def test_passes_over_a_damaged_one_and_removes_it(tmp_path: Path, damage: str) -> None:
     checkpoint.save(tmp_path, made(1))
     path = checkpoint.save(tmp_path, made(2, size=1000))
     content = bytearray(path.read_bytes())
-    if damage == "flip":
-        content[1000] ^= 1
-    path.write_bytes({"cut": content[:-40], "flip": content, "empty": b"", "rubbish": b"rubbish"}[damage])
-    found = checkpoint.newest(tmp_path)
+    directory = content.index(b"PK\x01\x02")
+    place = {"flip": 1000, "method": directory + 10, "encrypted": directory + 8}.get(damage)
+    if place is not None:
+        content[place] ^= 1
+    path.write_bytes({"cut": content[:-40], "empty": b"", "rubbish": b"rubbish"}.get(damage, content))
+    with pytest.warns(UserWarning, match=r"step-0000000002.npz is damaged; going on from step 1"):
+        found = checkpoint.newest(tmp_path)
     assert found is not None
     assert found.step == 1
+    assert not path.exists()
+
+
+def test_damage_to_all_is_not_taken_for_a_new_run(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, made(1)).write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"No checkpoint in .* can be read"):
+        checkpoint.newest(tmp_path)
 
 
 def test_there_is_none_in_an_empty_run(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from jax import lax
 
 from rudel.train.convolution import fast_on_cpu
 
-random = np.random.default_rng(0)
+random: Any = np.random.default_rng(0)
 CHANNELS_LAST = ("NHWC", "HWIO", "NHWC")
 
 
@@ -72,7 +72,7 @@ def test_pooling(start: float, combine: Any, size: Any, strides: Any, padding: s
 
 
 def test_equal_maxima_give_their_gradient_to_the_first() -> None:
-    ones = np.ones((1, 4, 4, 1), "float32")
+    ones: Any = np.ones((1, 4, 4, 1), "float32")
 
     def pooled(x: Any) -> Any:
         return jnp.sum(lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"))
@@ -86,9 +86,9 @@ def test_what_is_not_covered_goes_to_xla() -> None:
     volume = random.normal(size=(1, 4, 4, 4, 2)).astype("float32")
     kernel = random.normal(size=(2, 2, 2, 2, 3)).astype("float32")
     numbers = ("NDHWC", "DHWIO", "NDHWC")
-    picture = random.normal(size=(1, 9, 9, 2)).astype("float32")
+    picture: Any = random.normal(size=(1, 9, 9, 2)).astype("float32")
     huge = random.normal(size=(9, 9, 2, 3)).astype("float32")
-    counts = np.arange(16, dtype="int32").reshape(1, 4, 4, 1)
+    counts: Any = np.arange(16, dtype="int32").reshape(1, 4, 4, 1)
     calls: list[Any] = [
         lambda: lax.conv_general_dilated(volume, kernel, (1, 1, 1), "SAME", dimension_numbers=numbers),
         lambda: lax.conv_general_dilated(

@@ -123,6 +123,24 @@ class TestCallbacks:
         for average, weight in zip(averages, weights_of(model), strict=True):
             np.testing.assert_array_equal(average, weight)
 
+    def test_a_model_can_be_trained_again_though_its_weights_share_arrays(self, classifier: Any, blobs: Any) -> None:
+        model = classifier(keras.optimizers.SGD(0.1, use_ema=True))
+        for _ in range(2):
+            rudel.fit(model, *blobs)
+
+    def test_evaluations_are_told_to_callbacks(self, classifier: Any, blobs: Any) -> None:
+        told: list[Any] = []
+
+        class Watch(keras.callbacks.Callback):
+            def on_test_begin(self, logs: Any = None) -> None:
+                told.append("begin")
+
+            def on_test_end(self, logs: Any = None) -> None:
+                told.append(sorted(logs))
+
+        rudel.fit(classifier(), *blobs, validation=blobs, epochs=2, callbacks=[Watch()])
+        assert told == ["begin", ["accuracy", "loss"]] * 2
+
     def test_hooks_between_steps_are_refused_by_name(self, classifier: Any, blobs: Any) -> None:
         class Meddler(keras.callbacks.Callback):
             def on_train_batch_end(self, batch: int, logs: Any = None) -> None: ...
@@ -130,7 +148,13 @@ class TestCallbacks:
         by_lambda = keras.callbacks.LambdaCallback(on_train_batch_begin=print)
         every_ten: Any = 10
         between = keras.callbacks.ModelCheckpoint("x.keras", save_freq=every_ten)
-        for callback, words in ((Meddler(), "Meddler"), (by_lambda, "LambdaCallback"), (between, 'save_freq="epoch"')):
+        backup = keras.callbacks.BackupAndRestore("backup")
+        for callback, words in (
+            (Meddler(), "Meddler"),
+            (by_lambda, "LambdaCallback"),
+            (between, 'save_freq="epoch"'),
+            (backup, "resume=True"),
+        ):
             with pytest.raises(ModelError, match=words):
                 rudel.fit(classifier(), *blobs, callbacks=[callback])
 
@@ -145,6 +169,9 @@ class TestMistakes:
             ({"steps": 2.5}, "`steps`"),
             ({"epochs": 1, "steps": 1}, "not both"),
             ({"resume": True}, "run directory"),
+            ({"checkpoint_every": -5}, "`checkpoint_every`"),
+            ({"validation_batch_size": 0}, "`validation_batch_size`"),
+            ({"validation": 2}, "`validation` is a fraction"),
         ):
             with pytest.raises(OptionError, match=words):
                 rudel.fit(classifier(), *blobs, **settings)
@@ -161,6 +188,7 @@ class TestMistakes:
             ((x, wrong), "label 3 of example 5 in training y is out of range: the model has 3 outputs"),
             ((x[:0], y[:0]), "no examples"),
             ((x, np.array(["a"] * 192)), "give numbers"),
+            (([[1.0], [2.0, 3.0]], y[:2]), "different lengths"),
             (((row for row in x), y), "generator"),
         ):
             with pytest.raises(DataError, match=words):
@@ -205,6 +233,20 @@ class TestMistakes:
             rudel.fit(model, blobs[0], 100 * blobs[1], steps=1, validation=blobs)
 
 
+def test_classes_that_the_loss_ignores_are_no_wrong_labels(classifier: Any, blobs: Any) -> None:
+    x, y = blobs
+    loss = keras.losses.SparseCategoricalCrossentropy(ignore_class=-1)
+    rudel.fit(classifier(loss=loss, metrics=[]), x, np.where(np.arange(192) < 9, -1, y))
+
+
+def test_test_examples_are_looked_at_at_the_end(classifier: Any, blobs: Any, tmp_path: Path) -> None:
+    model, part = classifier(), rudel.Examples(*blobs).take(np.arange(192) < 50)
+    rudel.fit(model, rudel.Dataset(rudel.Examples(*blobs), test=part), run=tmp_path / "run")
+    metrics = json.loads((tmp_path / "run/summary.json").read_text())["metrics"]
+    expected = model.evaluate(part.x, part.y, verbose=0, return_dict=True)
+    assert metrics["test_accuracy"] == pytest.approx(expected["accuracy"])
+
+
 class TestRuns:
     def test_a_run_keeps_everything(self, classifier: Any, blobs: Any, tmp_path: Path) -> None:
         model = classifier()
@@ -231,9 +273,29 @@ class TestRuns:
             rudel.fit(classifier(), *blobs, run=tmp_path)
         with pytest.raises(RunError, match="batch size 32, and this is 16"):
             rudel.fit(classifier(), *blobs, run=tmp_path, resume=True, batch_size=16)
+        for other in (classifier("sgd"), classifier(keras.optimizers.Adam(0.5)), classifier(metrics=[])):
+            with pytest.raises(RunError, match=r"optimizer|model"):
+                rudel.fit(other, *blobs, run=tmp_path, resume=True)
+        with pytest.raises(RunError, match=r"already done 6 steps, more than the 2 asked for"):
+            rudel.fit(classifier(), *blobs, steps=2, run=tmp_path, resume=True)
         with pytest.raises(RunError, match="training data"):
             rudel.fit(classifier(), blobs[0] + 1, blobs[1], run=tmp_path, resume=True)
         assert (tmp_path / "model.keras").read_bytes() == before
+
+    def test_a_model_that_cannot_be_saved_is_not_trained_into_a_run(self, blobs: Any, tmp_path: Path) -> None:
+        class Scaled(keras.layers.Layer):
+            def __init__(self, values: Any) -> None:
+                super().__init__()
+                self.values = values
+
+            def call(self, x: Any) -> Any:
+                return x * 2
+
+        model: Any = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3), Scaled(object())])
+        model.compile(optimizer="sgd", loss="mse")
+        with pytest.raises(ModelError, match="cannot be saved into a run"):
+            rudel.fit(model, *blobs, run=tmp_path / "run")
+        assert not (tmp_path / "run").exists()
 
     def test_two_trainings_cannot_share_a_directory(self, classifier: Any, blobs: Any, tmp_path: Path) -> None:
         errors = []

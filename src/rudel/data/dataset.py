@@ -51,7 +51,11 @@ class Examples:
         return [pair for name, part in parts.items() for pair in _leaves(name, part)]
 
     def take(self, indices: np.ndarray | slice) -> "Examples":
-        """The examples at these indices (from 0), in this order."""
+        """The examples at these indices, in this order; or those where a boolean mask is true."""
+        if isinstance(indices, np.ndarray) and indices.dtype == bool:
+            indices = np.flatnonzero(indices)
+        if not isinstance(indices, slice):
+            indices = np.arange(len(self))[indices]  # counts negative indices from the end, refuses those out of range
         parts = (self.x, self.y, self.sample_weight)
         return Examples(*(_map_arrays(lambda array: _taken(array, indices), part) for part in parts))
 

@@ -93,7 +93,8 @@ def options_of(module: types.ModuleType, given: Mapping[str, Sequence[str]]) -> 
 
 def _option(parameter: inspect.Parameter, hint: Any, help_text: str) -> Option:
     default = parameter.default
-    members = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    is_union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
+    members = typing.get_args(hint) if is_union else (hint,)
     optional = default is None or type(None) in members
     named = next((member for member in members if member not in (None, type(None))), None)
     if typing.get_origin(named) is Literal:

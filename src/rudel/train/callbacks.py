@@ -13,7 +13,7 @@ from rudel.errors import ModelError
 from rudel.train import checkpoint
 
 _BATCH_HOOKS = tuple(f"on_{kind}batch_{moment}" for kind in ("", "train_", "test_") for moment in ("begin", "end"))
-_SETTING_FOR_EPOCHS = {"ModelCheckpoint": "save_freq", "BackupAndRestore": "save_freq", "TensorBoard": "update_freq"}
+_SETTING_FOR_EPOCHS = {"ModelCheckpoint": "save_freq", "TensorBoard": "update_freq"}
 _HARMLESS_WITHOUT_BATCHES = ("TerminateOnNaN", "ProgbarLogger")
 
 
@@ -27,7 +27,12 @@ def check_callbacks(keras: Any, callbacks: Sequence[Any]) -> None:
         if not isinstance(callback, keras.callbacks.Callback):
             raise ModelError(f"{callback!r} is no Keras callback: give instances of keras.callbacks.Callback.")
         kind = type(callback)
-        if kind.__module__.startswith("keras."):
+        if isinstance(callback, keras.callbacks.BackupAndRestore):
+            raise ModelError(
+                "BackupAndRestore works with model.fit alone: give run=... and resume=True, which restore every bit."
+            )
+        ours = next((base for base in kind.__mro__ if base.__module__.startswith("keras.")), None)
+        if ours is kind:
             setting = _SETTING_FOR_EPOCHS.get(kind.__name__)
             if setting and getattr(callback, setting) != "epoch":
                 raise ModelError(
@@ -36,8 +41,9 @@ def check_callbacks(keras: Any, callbacks: Sequence[Any]) -> None:
                 )
             if setting or kind.__name__ in _HARMLESS_WITHOUT_BATCHES:
                 continue
+        usual = ours if ours and ours.__name__ in _SETTING_FOR_EPOCHS else keras.callbacks.Callback
         for hook in _BATCH_HOOKS:
-            if getattr(kind, hook) is not getattr(keras.callbacks.Callback, hook) or hook in vars(callback):
+            if getattr(kind, hook) is not getattr(usual, hook) or hook in vars(callback):
                 raise ModelError(
                     f"The callback {kind.__name__} has `{hook}`, and Rudel compiles many steps into one program: "
                     "do its work in `on_epoch_end` or `on_test_end`, or train with model.fit."
@@ -49,7 +55,7 @@ Memory = list[tuple[str, dict[str, tuple[Any, dict[str, np.ndarray]]]]]
 
 
 def remembered(callbacks: Sequence[Any]) -> Memory:
-    """Every attribute of every callback that is plain data or arrays; the model, open files, functions are left out."""
+    """Every attribute of every callback that is plain data or arrays; the rest is left out."""
     return [(type(callback).__name__, _attributes(callback, f"callback/{i}")) for i, callback in enumerate(callbacks)]
 
 
@@ -71,8 +77,8 @@ def restore(callbacks: Sequence[Any], packed: Sequence[Any], arrays: dict[str, n
     """Gives callbacks of the same classes, in the same order, their memory back."""
     for callback, (kind, attributes) in zip(callbacks, packed, strict=False):
         if kind == type(callback).__name__:
-            if "min_delta" in dict(attributes):  # Keras negates it when it first needs to know what is better
-                callback._set_monitor_op()
+            if "min_delta" in dict(attributes) and hasattr(callback, "_set_monitor_op"):
+                callback._set_monitor_op()  # Keras negates min_delta when it first needs to know what is better
             for name, value in attributes:
                 setattr(callback, name, checkpoint.unpack(value, arrays))
 

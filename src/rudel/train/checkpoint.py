@@ -8,12 +8,15 @@ Limit: arrays are gathered on the host, so a model must fit there twice.
 """
 
 import json
+import warnings
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import ml_dtypes
 import numpy as np
 
@@ -22,6 +25,7 @@ from rudel.files import written_atomically
 
 FOLDER = "checkpoints"
 _DOCUMENT = "document"
+_UNREADABLE = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ def save(run: Path, checkpoint: Checkpoint, keep: int = 2) -> Path:
         path.parent.mkdir(exist_ok=True)
         with written_atomically(path) as file:
             np.savez(file, **stored)  # type: ignore[arg-type]
-        for old in _files(run)[keep:]:
+        for old in [other for other in _files(run) if other != path][keep - 1 :]:
             old.unlink()
     except OSError as error:
         raise CheckpointError(
@@ -65,12 +69,28 @@ def save(run: Path, checkpoint: Checkpoint, keep: int = 2) -> Path:
 
 
 def newest(run: Path) -> Checkpoint | None:
-    """The newest readable checkpoint of a run directory, or None where there is none."""
+    """The newest readable checkpoint of a run directory, or None where there is none at all.
+
+    Newer ones that are damaged are removed, with a warning, so that they are not taken for progress again.
+
+    Raises:
+        CheckpointError: there are checkpoints, and none can be read.
+    """
+    damaged: list[Path] = []
     for path in _files(run):
         try:
-            return load(path)
+            found = load(path)
         except CheckpointError:
+            damaged.append(path)
             continue
+        for broken in damaged:
+            warnings.warn(f"The checkpoint {broken} is damaged; going on from step {found.step:,}.", stacklevel=2)
+            broken.unlink()
+        return found
+    if damaged:
+        raise CheckpointError(
+            f"No checkpoint in {run / FOLDER} can be read: remove that folder to begin this run anew."
+        )
     return None
 
 
@@ -84,7 +104,7 @@ def load(path: Path) -> Checkpoint:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             document = json.loads(stored[_DOCUMENT].tobytes())
             arrays = {name: _typed(stored[name], dtype) for name, dtype in document["dtypes"].items()}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise CheckpointError(
             f"The checkpoint {path} cannot be read ({error}): remove it to use an older one."
         ) from error
@@ -109,6 +129,8 @@ def pack(values: Any, prefix: str, arrays: dict[str, np.ndarray]) -> Any:
         return {"dict": [[key, pack(value, prefix, arrays)] for key, value in values.items()]}
     if isinstance(values, list | tuple) and type(values) in (list, tuple):
         return {type(values).__name__: [pack(value, prefix, arrays) for value in values]}
+    if isinstance(values, jax.Array) and not jax.numpy.issubdtype(values.dtype, jax.dtypes.prng_key):
+        return {"jax": pack(np.asarray(values), prefix, arrays)}
     if isinstance(values, np.ndarray | np.generic) and values.dtype.kind in "biufcV" and values.dtype.names is None:
         name = f"{prefix}/{len(arrays)}"
         arrays[name] = np.asarray(values)
@@ -121,6 +143,8 @@ def unpack(packed: Any, arrays: dict[str, np.ndarray]) -> Any:
     ((kind, content),) = packed.items()
     if kind == "value":
         return content
+    if kind == "jax":
+        return jax.device_put(unpack(content, arrays))
     if kind == "dict":
         return {key: unpack(value, arrays) for key, value in content}
     if kind in ("list", "tuple"):

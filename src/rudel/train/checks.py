@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from rudel.data.dataset import Examples
+from rudel.data.dataset import Dataset, Examples
 from rudel.errors import DataError
 
 _SPARSE_LOSSES = ("sparse_categorical_crossentropy", "SparseCategoricalCrossentropy")
@@ -17,7 +17,9 @@ def as_examples(data: Any, what: str) -> Examples:
         DataError: it is none of these, lengths differ, or there is no example.
     """
     if isinstance(data, Examples):
-        return data
+        data = (data.x, data.y, data.sample_weight)
+    if isinstance(data, Dataset):
+        raise DataError(f"The {what} data is a Dataset: say which part of it is meant, such as `dataset.validation`.")
     parts = data if isinstance(data, tuple) else (data,)
     if len(parts) > 3:
         raise DataError(f"The {what} data must be (x, y) or (x, y, sample_weight), not a tuple of {len(parts)}.")
@@ -42,6 +44,9 @@ def check_examples(examples: Examples, model: Any, what: str) -> None:
         return
     if labels.dtype.kind not in "iub" and not np.array_equal(labels, np.round(labels)):
         raise DataError(f"The labels in {what} y must be whole numbers for a sparse loss; give them as integers.")
+    ignored = getattr(model.loss, "ignore_class", None)
+    if ignored is not None:
+        labels = np.where(labels == ignored, 0, labels)
     wrong = np.flatnonzero(
         (labels.reshape(len(labels), -1) < 0).any(1) | (labels.reshape(len(labels), -1) >= classes).any(1)
     )
@@ -100,8 +105,15 @@ def _as_arrays(part: Any, what: str) -> Any:
         return {key: _as_arrays(value, f"{what}[{key!r}]") for key, value in part.items()}
     if isinstance(part, tuple) or (isinstance(part, list) and part and hasattr(part[0], "__array__")):
         return type(part)(_as_arrays(value, f"{what}[{i}]") for i, value in enumerate(part))
-    array = np.asarray(part)
-    if array.dtype.kind in "OSU":
+    try:
+        array = np.asarray(part)
+    except ValueError as error:
+        raise DataError(f"The {what} data is a list of parts of different lengths: give one array.") from error
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype == np.longdouble:
+        array = array.astype(np.float64)
+    if array.dtype.kind not in "biufcV":
         raise DataError(f"The {what} data holds {array.dtype} values; give numbers (labels as integers from 0).")
     if array.ndim == 0:
         raise DataError(f"The {what} data is a single number; give arrays with one entry per example.")

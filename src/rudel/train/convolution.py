@@ -103,8 +103,8 @@ def pool(
 
 
 def first_maximum(a: jax.Array, b: jax.Array) -> jax.Array:
-    """The larger of two; where they are equal the gradient goes to `a` alone, as in XLA's pooling."""
-    return jnp.where(a >= b, a, b)
+    """The larger of two, or NaN; where they are equal the gradient goes to `a` alone, as in XLA's pooling."""
+    return jnp.where((a >= b) | jnp.isnan(a), a, b)
 
 
 def _shifted(x: jax.Array, size: Sequence[int], strides: Sequence[int]) -> list[jax.Array]:

@@ -7,9 +7,10 @@ import jax
 import numpy as np
 
 from rudel.data.dataset import Examples
-from rudel.errors import ModelError
+from rudel.errors import DataError, ModelError
 from rudel.train import state as model_state
 from rudel.train.loop import Batch, Program, compile_evaluation, compile_prediction
+from rudel.train.schedule import check_whole_number
 from rudel.train.state import ModelState
 
 DEFAULT_BATCH_SIZE = 256
@@ -46,7 +47,7 @@ class Evaluator:
         if self._batches:
             self._full = compile_evaluation(model, state, self._data, batch_size)
         if rest:
-            self._rest = jax.tree.map(lambda array: array[-rest:], as_batch(examples.take(slice(-rest, None))))
+            self._rest = as_batch(examples.take(slice(-rest, None)))
             self._last = compile_evaluation(model, state, self._rest, rest)
 
     @property
@@ -91,6 +92,7 @@ def evaluate(
     """
     from rudel.train.checks import as_examples, check_examples
 
+    check_whole_number("batch_size", batch_size)
     examples = as_examples(x if y is None and sample_weight is None else (x, y, sample_weight), "evaluation")
     first = examples.take(slice(0, batch_size))
     model_state.build(model, (first.x, first.y, first.sample_weight))
@@ -115,7 +117,10 @@ def predict(model: Any, x: Any, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Any:
     Raises:
         ModelError: the model's `predict_step` cannot be compiled.
     """
+    check_whole_number("batch_size", batch_size)
     count = len(jax.tree.leaves(x)[0])
+    if not count:
+        raise DataError("There is nothing to predict: the arrays have length 0.")
     batch_size = min(batch_size, count)
     state = model_state.read(model)
     program: Program | None = None

@@ -91,9 +91,9 @@ def fit(
     if isinstance(validation, int | float) and not (isinstance(validation, float) and 0 < validation < 1):
         raise OptionError(f"`validation` is a fraction between 0 and 1, or examples, not {validation!r}.")
     dataset = as_dataset(train, y, sample_weight, validation, seed)
-    validation_examples = dataset.validation
-    if validation is not None and not isinstance(validation, float):
-        validation_examples = as_examples(validation, "validation")
+    validation_examples = dataset.validation if validation is None or isinstance(validation, float) else validation
+    if validation_examples is not None:
+        validation_examples = as_examples(validation_examples, "validation")
     request = Request(
         model=model,
         dataset=replace(dataset, validation=validation_examples),
@@ -119,10 +119,10 @@ def as_dataset(train: Any, y: Any, sample_weight: Any, validation: Any, seed: in
     if isinstance(train, Dataset):
         if y is not None or sample_weight is not None:
             raise OptionError("A Dataset brings its own targets and weights: leave out `y` and `sample_weight`.")
-        dataset = train
+        dataset = replace(train, train=as_examples(train.train, "training"))
     elif y is None and sample_weight is None:
         dataset = Dataset(as_examples(train, "training"))
-    elif isinstance(train, Examples | tuple):
+    elif isinstance(train, Examples):
         raise OptionError("Targets and weights are given twice: as (x, y, sample_weight) or as arguments, not both.")
     else:
         dataset = Dataset(as_examples((train, y, sample_weight), "training"))

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from rudel.backend import keras_on_jax, set_seed
 from rudel.errors import OptionError
 from rudel.recipes.load import Recipe, find_recipe
-from rudel.train.run_directory import next_free
+from rudel.train.run_directory import check_free
 from rudel.train.runs import Request, execute
-from rudel.train.schedule import plan_schedule
+from rudel.train.schedule import check_whole_number, plan_schedule
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
@@ -87,6 +87,11 @@ def train_recipe(
         raise OptionError(f"`learning_rate` must be a number above 0, not {learning_rate!r}.")
     if resume and run is None:
         raise OptionError("Which run is to be resumed? Name its directory with --run.")
+    check_whole_number("seed", seed, least=0)
+    if seed >= 2**32:
+        raise OptionError(f"`seed` must be below 2**32, not {seed}.")
+    if run is not None:
+        check_free(Path(run), resume)
     keras = keras_on_jax()
     found = find_recipe(recipe)
     values = dict(options or {})
@@ -109,7 +114,6 @@ def train_recipe(
     if learning_rate is not None and "learning_rate" not in found.options:
         _set_learning_rate(keras, model, learning_rate, found)
 
-    path = Path(run) if run is not None else next_free(found.name)
     about = {
         "recipe": recipe if found.path.suffix != ".py" or recipe == found.name else str(found.path.resolve()),
         "options": _as_json(settings),
@@ -122,7 +126,8 @@ def train_recipe(
         dataset,
         **plan,
         callbacks=tuple(callbacks),
-        run=path,
+        run=None if run is None else Path(run),
+        new_run=found.name if run is None else None,
         resume=resume,
         seed=seed,
         checkpoint_every=checkpoint_every,
@@ -130,7 +135,8 @@ def train_recipe(
         about=about,
     )
     outcome = execute(keras, request, began)
-    return TrainedRun(path, model, outcome.history, outcome.summary, dataset.attribution, tuple(dataset.notes))
+    assert outcome.run
+    return TrainedRun(outcome.run, model, outcome.history, outcome.summary, dataset.attribution, tuple(dataset.notes))
 
 
 def _plan(recipe: Recipe, epochs: int | None, steps: int | None, batch_size: int | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from rudel.backend import keras_on_jax, set_seed
 from rudel.data.dataset import Dataset
-from rudel.errors import RecipeError, RunError
+from rudel.errors import OptionError, RecipeError, RunError
 from rudel.recipes.load import Recipe, find_recipe
 from rudel.train import run_directory
 from rudel.train.model_file import load_model
@@ -57,6 +57,8 @@ def dataset_of(run: RunDirectory, source: str | None = None) -> Dataset:
         raise RunError(
             f"The recipe `{config.get('recipe')}` of the run {run.path} cannot be read: give data with --data FILE.npz."
         )
+    if source is not None and not recipe.takes_source:
+        raise OptionError(f"The recipe `{recipe.name}` takes no data from elsewhere: give a FILE.npz with --data.")
     known = {name: value for name, value in config.get("options", {}).items() if name in recipe.options}
     settings = recipe.settings({k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})
     set_seed(config.get("seed", 0))

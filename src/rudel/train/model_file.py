@@ -1,11 +1,12 @@
 """Model files: written whole or not at all, and read back with their recipe's own classes."""
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from rudel.backend import keras_on_jax, without_tensorflow
-from rudel.errors import RunError
+from rudel.errors import ModelError, RunError
 from rudel.train.state import first_line
 
 
@@ -19,7 +20,26 @@ def save_model(model: Any, path: Path) -> None:
         beside = Path(folder) / path.name
         with without_tensorflow():
             model.save(beside)
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
         beside.replace(path)
+
+
+def check_can_be_saved(model: Any) -> None:
+    """Refuses a model that Keras cannot write to a file, before it is trained.
+
+    Raises:
+        ModelError: names what is in the way.
+    """
+    keras = keras_on_jax()
+    try:
+        with without_tensorflow():
+            keras.saving.serialize_keras_object(model)
+    except Exception as error:
+        raise ModelError(
+            f"The model `{model.name}` cannot be saved into a run: {first_line(error)} Layers of your own need "
+            "`get_config`; or leave out `run`."
+        ) from error
 
 
 def load_model(path: Path) -> Any:

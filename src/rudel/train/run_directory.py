@@ -11,16 +11,20 @@
 One training at a time may use a directory: it holds a lock (flock) that the system releases however the process ends.
 """
 
+import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rudel.errors import RunError
 from rudel.files import write_json, written_atomically
+
+_LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -55,30 +59,54 @@ class RunDirectory:
 
     def write_config(self, config: dict[str, Any]) -> None:
         """Writes what was asked for."""
-        write_json(self.path / "config.json", config)
+        with writing(self.path):
+            write_json(self.path / "config.json", config)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Marks the run as finished."""
-        write_json(self.path / "summary.json", finite(summary))
+        with writing(self.path):
+            write_json(self.path / "summary.json", finite(summary))
 
     def mark_unfinished(self) -> None:
-        """Takes the summary away: the run is trained further."""
-        (self.path / "summary.json").unlink(missing_ok=True)
+        """Takes the summary and the predictions away: the run is trained further."""
+        with writing(self.path):
+            for name in ("summary.json", self.predictions.name):
+                (self.path / name).unlink(missing_ok=True)
 
     def write_metrics(self, records: Sequence[dict[str, Any]]) -> None:
         """Replaces the metrics by these records: those of before the checkpoint that a training resumes from."""
-        with written_atomically(self.path / "metrics.jsonl") as file:
+        with writing(self.path), written_atomically(self.path / "metrics.jsonl") as file:
             file.write("".join(json.dumps(finite(record)) + "\n" for record in records).encode())
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Adds the record of an epoch."""
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        with writing(self.path), (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(finite(record)) + "\n")
 
     def release(self) -> None:
-        """Lets another training use the directory."""
-        if self.lock >= 0:
-            os.close(self.lock)
+        """Lets another training use the directory; removes it if nothing was kept in it."""
+        if self.lock < 0:
+            return
+        if [path.name for path in self.path.iterdir()] == [_LOCK]:
+            (self.path / _LOCK).unlink()
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
+                self.path.parent.rmdir()  # `runs`, if this was to be the first in it
+        os.close(self.lock)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Makes one sentence of a full disk, or of a folder that cannot be written.
+
+    Raises:
+        RunError: something below `path` could not be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        told = error.strerror or str(error)
+        raise RunError(f"The run {path} could not be written ({told}): make room, then go on with --resume.") from error
 
 
 def create(path: Path, resume: bool) -> RunDirectory:
@@ -89,24 +117,46 @@ def create(path: Path, resume: bool) -> RunDirectory:
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise RunError(
             f"The run directory {path} cannot be written ({error.strerror}): give another with --run."
         ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError as error:
         os.close(lock)
         raise RunError(
             f"Another training is using the run directory {path}: wait for it, or give another with --run."
         ) from error
-    if (path / "config.json").exists() and not resume:
+    try:
+        check_free(path, resume)
+        _remove_leftovers(path)
+    except RunError:
         os.close(lock)
+        raise
+    return RunDirectory(path, lock)
+
+
+def check_free(path: Path, resume: bool) -> None:
+    """Refuses a directory that holds a run which is not to be resumed.
+
+    Raises:
+        RunError: there is such a run.
+    """
+    if (path / "config.json").exists() and not resume:
         raise RunError(
             f"{path} already holds a run: add --resume to go on with it, or give another directory with --run."
         )
-    return RunDirectory(path, lock)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Removes what a killed training had half written, beside its final place."""
+    with writing(path):
+        for leftover in (*path.glob(".*.tmp"), *path.glob("checkpoints/.*.tmp")):
+            leftover.unlink()
+        for leftover in path.glob(".model.*"):
+            shutil.rmtree(leftover)
 
 
 def open_run(path: Path) -> RunDirectory:
@@ -127,17 +177,28 @@ def open_finished(path: Path) -> RunDirectory:
         RunError: there is no run, or it is unfinished.
     """
     run = open_run(path)
-    if not run.model.is_file():
+    if not run.model.is_file() or run.read_summary() is None:
         raise RunError(f"The run at {path} is not finished: go on with it by `rudel train ... --run {path} --resume`.")
     return run
 
 
-def next_free(name: str, parent: Path = Path("runs")) -> Path:
-    """The first of `runs/name`, `runs/name-2`, `runs/name-3`, ... that is not there yet."""
+def create_next(name: str, parent: Path = Path("runs")) -> RunDirectory:
+    """Makes the first of `runs/name`, `runs/name-2`, `runs/name-3`, ... that is not there yet, and locks it.
+
+    Raises:
+        RunError: it cannot be written.
+    """
     number = 1
-    while (path := parent / (name if number == 1 else f"{name}-{number}")).exists():
-        number += 1
-    return path
+    while True:
+        path = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise RunError(f"{path} cannot be written ({error.strerror}): give a directory with --run.") from error
+        else:
+            return create(path, resume=False)
 
 
 def finite(value: Any) -> Any:

@@ -22,8 +22,9 @@ from rudel.train.checks import check_examples
 from rudel.train.classification import as_probabilities, class_labels
 from rudel.train.display import choose_display
 from rudel.train.evaluation import evaluate, predict
+from rudel.train.model_file import check_can_be_saved, save_model
 from rudel.train.run_directory import RunDirectory
-from rudel.train.schedule import plan_schedule
+from rudel.train.schedule import check_whole_number, plan_schedule
 from rudel.train.single import Job, Training, check_same
 from rudel.train.state import check_compiled
 
@@ -33,6 +34,7 @@ class Request:
     """What a user asked for; see `rudel.fit` for the meaning of the fields.
 
     Args:
+        run: the directory to use; `new_run` instead asks for the next free one of that name.
         about: what config.json should say beside that, such as the recipe and its options.
     """
 
@@ -43,6 +45,7 @@ class Request:
     batch_size: int
     callbacks: tuple[Any, ...] = ()
     run: Path | None = None
+    new_run: str | None = None
     resume: bool = False
     seed: int = 0
     shuffle: bool = True
@@ -59,10 +62,12 @@ class Outcome:
     Args:
         history: the Keras `History`.
         summary: the content of summary.json.
+        run: the run directory, if there is one.
     """
 
     history: Any
     summary: dict[str, Any]
+    run: Path | None
 
 
 def execute(keras: Any, request: Request, began: float) -> Outcome:
@@ -90,7 +95,16 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
         request.validation_batch_size or max(request.batch_size, 256),
         len(dataset.validation) if dataset.validation else 1,
     )
-    identity = _identity(request)
+    for name, value in (
+        ("checkpoint_every", request.checkpoint_every),
+        ("validation_batch_size", request.validation_batch_size),
+    ):
+        if value is not None:
+            check_whole_number(name, value)
+    keeps = request.run is not None or request.new_run is not None
+    if keeps:
+        check_can_be_saved(model)
+    identity = _identity(request) if keeps else {}
     job = Job(
         model=model,
         train=dataset.train,
@@ -102,12 +116,12 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
         identity=identity,
         augment=dataset.augment,
     )
-    run = run_directory.create(request.run, request.resume) if request.run else None
+    run = _open(request)
     try:
         config = run.read_config() if run else {}
         if run and config:
-            _check_config(run, config, identity)
-        saved = _resumable(run, job) if run else None
+            check_same(run, config.get("identity", {}), identity)
+        saved = _resumable(run, schedule.total_steps) if run else None
         training = Training(keras, job, run, saved, choose_display(request.verbose), began)
         if run:
             run.write_config(_config(request, identity, config.get("started")))
@@ -115,12 +129,7 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
         summary = _summary(request, training)
         if run:
             _keep_results(run, request, summary, training)
-        return Outcome(history, summary)
-    except OSError as error:
-        where = f"the run {run.path}" if run else "a file"
-        raise RunError(
-            f"Something in {where} could not be written ({error}): make room, then go on with --resume."
-        ) from error
+        return Outcome(history, summary, run.path if run else None)
     finally:
         if run:
             run.release()
@@ -135,7 +144,7 @@ def versions() -> dict[str, str]:
 def _identity(request: Request) -> dict[str, Any]:
     """What has to be alike for a run to be resumed: the recipe, its options, the model, the data and their order."""
     about = request.about
-    return {
+    identity = {
         "recipe": _name(request),
         **{f"option {name}": value for name, value in about.get("options", {}).items()},
         "learning rate": about.get("learning_rate"),
@@ -147,6 +156,7 @@ def _identity(request: Request) -> dict[str, Any]:
         "model (fingerprint)": _fingerprint_of_model(request.model),
         "training data (fingerprint)": _fingerprint_of_examples(request.dataset.train),
     }
+    return run_directory.finite(identity)
 
 
 def _name(request: Request) -> str:
@@ -155,11 +165,28 @@ def _name(request: Request) -> str:
 
 
 def _fingerprint_of_model(model: Any) -> str:
-    """Layers and shapes; Keras' automatic numbers of names (`dense_1`) do not count."""
-    lines = [f"{type(model).__name__}"]
+    """What the model and its compilation are made of.
+
+    Names that Keras numbers (`dense_1`) do not count, nor does a learning-rate schedule, which may depend on how long
+    the training is to be.
+    """
+    lines = [type(model).__name__]
     for layer in model._flatten_layers() if hasattr(model, "_flatten_layers") else model.layers:
-        lines += [f"{type(layer).__name__} {[tuple(w.shape) for w in getattr(layer, 'weights', [])]}"]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+        settings = {name: value for name, value in _config_of(layer).items() if not isinstance(value, dict | list)}
+        lines += [f"{type(layer).__name__} {settings} {[tuple(w.shape) for w in getattr(layer, 'weights', [])]}"]
+    compiled = model.get_compile_config() or {}
+    optimizer = (compiled.get("optimizer") or {}).get("config", {})
+    if isinstance(optimizer, dict) and isinstance(optimizer.get("learning_rate"), dict):
+        optimizer.pop("learning_rate")
+    text = "\n".join(lines) + repr(compiled)
+    return hashlib.sha256(re.sub(r"(_\d+(?=['\"])| at 0x[0-9a-f]+)", "", text).encode()).hexdigest()[:16]
+
+
+def _config_of(layer: Any) -> dict[str, Any]:
+    try:
+        return layer.get_config()
+    except NotImplementedError:  # a layer that does not describe itself counts by its weights
+        return {}
 
 
 def _fingerprint_of_examples(examples: Examples) -> str:
@@ -173,25 +200,25 @@ def _fingerprint_of_examples(examples: Examples) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def _resumable(run: RunDirectory, job: Job) -> Checkpoint | None:
+def _open(request: Request) -> RunDirectory | None:
+    if request.run is not None:
+        return run_directory.create(request.run, request.resume)
+    return run_directory.create_next(request.new_run) if request.new_run else None
+
+
+def _resumable(run: RunDirectory, total_steps: int) -> Checkpoint | None:
     """The newest checkpoint, if there is one.
 
     Raises:
-        RunError: it is of another training, or of one that has already gone further.
+        RunError: it is of a training that has already gone further.
     """
     saved = checkpoints.newest(run.path)
-    if saved:
-        check_same(run, saved.document["identity"], job.identity)
-        if saved.step > job.schedule.total_steps:
-            raise RunError(
-                f"The run {run.path} has already done {saved.step:,} steps, more than the {job.schedule.total_steps:,} "
-                "asked for: ask for more, or give another directory with --run."
-            )
+    if saved and saved.step > total_steps:
+        raise RunError(
+            f"The run {run.path} has already done {saved.step:,} steps, more than the {total_steps:,} asked for: "
+            "ask for more, or give another directory with --run."
+        )
     return saved
-
-
-def _check_config(run: RunDirectory, config: dict[str, Any], identity: dict[str, Any]) -> None:
-    check_same(run, config.get("identity", {}), run_directory.finite(identity))
 
 
 def _config(request: Request, identity: dict[str, Any], started: str | None) -> dict[str, Any]:
@@ -252,12 +279,12 @@ def _test_metrics(request: Request) -> dict[str, float]:
 
 
 def _keep_results(run: RunDirectory, request: Request, summary: dict[str, Any], training: Training) -> None:
-    """Writes the model, the predictions, the report, and last the summary that marks the run as finished."""
+    """Writes the model, the predictions, the summary that marks the run as finished, and the report of all that."""
     from rudel.report.page import write_report
-    from rudel.train.model_file import save_model
 
-    save_model(request.model, run.model)
-    _keep_predictions(run, request)
+    with run_directory.writing(run.path):
+        save_model(request.model, run.model)
+        _keep_predictions(run, request)
     summary["total_seconds"] = round(training.total_seconds, 3)
     run.write_summary(summary)
     write_report(run.path)

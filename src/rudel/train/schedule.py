@@ -6,6 +6,7 @@ the count of steps done, and a resumed training sees exactly the batches that wo
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -69,15 +70,11 @@ def plan_schedule(
     >>> plan_schedule(1000, 32, epochs=2, steps=None, seed=0).total_steps
     62
     """
-    for name, value, least in (
-        ("batch_size", batch_size, 1),
-        ("epochs", epochs, 1),
-        ("steps", steps, 1),
-        ("seed", seed, 0),
-    ):
-        is_number = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if value is not None and not (is_number and value >= least):
-            raise OptionError(f"`{name}` must be a whole number of at least {least}, not {value!r}.")
+    check_whole_number("batch_size", batch_size)
+    check_whole_number("seed", seed, least=0)
+    for name, value in (("epochs", epochs), ("steps", steps)):
+        if value is not None:
+            check_whole_number(name, value)
     if epochs is not None and steps is not None:
         raise OptionError(f"Give either epochs or steps, not both (epochs={epochs}, steps={steps}).")
     if batch_size > examples:
@@ -87,3 +84,13 @@ def plan_schedule(
         )
     total = steps if steps is not None else (epochs or 1) * (examples // batch_size)
     return Schedule(int(examples), int(batch_size), int(total), int(seed), shuffle)
+
+
+def check_whole_number(name: str, value: Any, least: int = 1) -> None:
+    """Refuses what is no whole number, or a smaller one than `least`.
+
+    Raises:
+        OptionError: names the argument.
+    """
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise OptionError(f"`{name}` must be a whole number of at least {least}, not {value!r}.")

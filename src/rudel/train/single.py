@@ -202,8 +202,8 @@ class Training:
             block_began = time.perf_counter()
             first, last = np.int32(position.step - start), np.int32(stop - start)
             progress = self._program.run(progress, self._data, order, key, first, last)
+            self._state = progress.state  # what went in is gone
             bad_step = int(progress.bad_step)  # waits for the block
-            self._state = progress.state
             if bad_step >= 0:
                 raise self._non_finite("loss", start + bad_step + 1)
             self._steps_a_block = _next_block(stop - position.step, time.perf_counter() - block_began)
@@ -264,11 +264,16 @@ class Training:
     def _restore(self, saved: Checkpoint) -> None:
         assert self.run
         document, position = saved.document, self.position
-        check_same(self.run, document["identity"], self.job.identity)
-        parts = []
-        for part in ModelState._fields:
-            count = len(getattr(self._state, part))
-            parts.append([saved.arrays[f"{part}/{i}"] for i in range(count)])
+        parts = [
+            [saved.arrays.get(f"{part}/{i}") for i in range(len(getattr(self._state, part)))]
+            for part in ModelState._fields
+        ]
+        expected, found = jax.tree.leaves(self._state), [array for part in parts for array in part]
+        if any(b is None or (a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(expected, found, strict=True)):
+            raise RunError(
+                f"The run {self.run.path} was begun with a model, an optimizer or metrics of other shapes: "
+                "resume it as it was begun, or give another directory with --run."
+            )
         self._state = jax.device_put(ModelState(*parts))
         model_state.write(self._model, self._state)
         callback_memory.restore(self.job.callbacks, document["callbacks"], saved.arrays)

@@ -73,8 +73,18 @@ def read(model: Any) -> ModelState:
     """The current values of a built model, on the device.
 
     The loop consumes them (donates their buffers): until `write`, the variables of the model then have no values.
+    Variables that share an array, as after `a.assign(b)`, get one each.
     """
-    return jax.tree.map(lambda variable: variable.value, variables(model))
+    seen: set[int] = set()
+
+    def own(variable: Any) -> Any:
+        value = variable.value
+        if id(value) in seen:
+            return jax.numpy.copy(value)
+        seen.add(id(value))
+        return value
+
+    return jax.tree.map(own, variables(model))
 
 
 def write(model: Any, state: ModelState) -> None:

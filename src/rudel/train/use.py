@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from rudel.train import run_directory
 from rudel.train.classification import as_probabilities
 from rudel.train.evaluation import evaluate, predict
 from rudel.train.load import dataset_of, load, recipe_of
+from rudel.train.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def evaluate_run(run: str | Path, data: str | Path | None = None, batch_size: in
     left_out: dict[str, int] = {}
     if data is not None and str(data).endswith(".npz"):
         names = directory.read_config().get("class_names", [])
-        examples, left_out = read_arrays(Path(data), names, tuple(model.input_shape[1:]))
+        examples, left_out = read_arrays(Path(data), names, _input_shape(model, directory))
     else:
         found = dataset_of(directory, None if data is None else str(data)).validation
         if found is None:
@@ -88,16 +90,12 @@ def predict_files(run: str | Path, files: Sequence[str | Path]) -> list[Predicti
     """
     directory = run_directory.open_finished(Path(run))
     model = load(run)
-    shape = model.input_shape
-    if not isinstance(shape, tuple) or any(not isinstance(n, int) for n in shape[1:]):
-        raise DataError(
-            f"The model of the run {directory.path} takes {shape}, and files give one input of a fixed shape."
-        )
+    shape = _input_shape(model, directory)
     recipe = recipe_of(directory)
     inputs: list[np.ndarray] = []
     sources: list[str] = []
     for file in files:
-        rows = read_input(Path(file), shape[1:], recipe.read_image if recipe else None)
+        rows = read_input(Path(file), shape, recipe.read_image if recipe else None)
         inputs.append(rows)
         sources += [str(file)] if len(rows) == 1 else [f"{file}[{i}]" for i in range(len(rows))]
     if not inputs:
@@ -111,6 +109,21 @@ def predict_files(run: str | Path, files: Sequence[str | Path]) -> list[Predicti
         Prediction(source, output.reshape(-1).astype(float).tolist(), _ranking(probabilities, i, names))
         for i, (source, output) in enumerate(zip(sources, outputs, strict=True))
     ]
+
+
+def _input_shape(model: Any, run: RunDirectory) -> tuple[int, ...]:
+    """Shape of one input of a model.
+
+    Raises:
+        DataError: it has several inputs, or one without a fixed shape.
+    """
+    shape = getattr(model, "input_shape", None)
+    if not isinstance(shape, tuple) or any(not isinstance(n, int) for n in shape[1:]):
+        raise DataError(
+            f"Files give one input of a fixed shape, and the model of the run {run.path} takes others: "
+            "call rudel.predict or rudel.evaluate in Python."
+        )
+    return shape[1:]
 
 
 def _ranking(probabilities: np.ndarray | None, row: int, names: Sequence[str]) -> list[tuple[str, float]]:
