@@ -1,7 +1,8 @@
 """`rudel.fit` on the recipe's drawings and model.
 
-Every step counts, the first one too: compilation is over when the first epoch begins, and evaluation comes after the
-last. `compile_seconds` is all that comes before the first step: checks, moving the data, tracing, compiling.
+Keras is imported as `rudel train` does it. Every step counts, the first one too: compilation is over when the first
+epoch begins, and evaluation comes after the last. `compile_seconds` is all that comes before the first step: checks,
+moving the data, tracing, compiling.
 """
 
 import time
@@ -10,13 +11,14 @@ from typing import Any
 import job
 
 import rudel
+from rudel.backend import keras_on_jax
 
 
 def main() -> None:
     """Trains, evaluates, prints."""
     given = job.read()
+    keras = keras_on_jax(light=True)
     dataset = job.drawings(given)
-    import keras
 
     class Clock(keras.callbacks.Callback):
         """Seconds in epochs, and the moment of the first."""

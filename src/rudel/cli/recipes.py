@@ -19,7 +19,7 @@ def list_recipes(json: Annotated[bool, typer.Option("--json", help="Print the li
                 {
                     "name": recipe.name,
                     "summary": recipe.summary,
-                    "training": dict(recipe.training),
+                    "training": recipe.training(recipe.settings({})),
                     "options": [
                         {"name": o.name, "default": o.default, "help": o.help} for o in recipe.options.values()
                     ],

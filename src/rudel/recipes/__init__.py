@@ -1,8 +1,8 @@
 """Recipes: what to train. Each is a short file with `data(...) -> rudel.Dataset` and `model(dataset) -> keras.Model`.
 
-The arguments of both functions are the recipe's options, which `rudel train RECIPE --set KEY=VALUE` sets. A dict
-`training` gives defaults for the arguments of `rudel.fit` (epochs or steps, batch_size), and a function
-`read_image(picture) -> array` says how `rudel predict` turns a Pillow image into an input.
+The arguments of both functions are the recipe's options, which `rudel train RECIPE --set KEY=VALUE` sets. `training`, a
+dict or a function of options that returns one, gives defaults for the arguments of `rudel.fit` (epochs or steps,
+batch_size), and a function `read_image(picture) -> array` says how `rudel predict` turns a Pillow image into an input.
 """
 
 BUILT_IN = ("digits", "montagsmaler")

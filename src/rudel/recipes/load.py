@@ -22,6 +22,8 @@ GIVEN = {"data": ("source", "progress"), "model": ("dataset", "steps")}
 """Arguments that Rudel gives to a recipe's functions, where they take them: the address or folder of `--data`, and a
 callback `progress(done, total)` for what takes long; the dataset, and the number of steps of the whole training."""
 
+_TRAINING = {"epochs", "steps", "batch_size", "validation_batch_size"}
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -32,14 +34,12 @@ class Recipe:
         path: the file it was read from.
         module: its module.
         options: by name, what `--set` may set.
-        training: defaults for the arguments of `rudel.fit`.
     """
 
     name: str
     path: Path
     module: types.ModuleType
     options: Mapping[str, Option]
-    training: Mapping[str, Any]
 
     @property
     def summary(self) -> str:
@@ -69,6 +69,21 @@ class Recipe:
             name: option.read(values[name]) if name in values else option.default
             for name, option in self.options.items()
         }
+
+    def training(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Defaults for the arguments of `rudel.fit`: the recipe's `training`, a dict, or a function of its options.
+
+        Raises:
+            RecipeError: it is neither, or has something else in it.
+        """
+        training = getattr(self.module, "training", {})
+        if callable(training):
+            training = self._call("training", settings, {})
+        if not isinstance(training, dict) or set(training) - _TRAINING:
+            raise RecipeError(
+                f"`training` in the recipe {self.path} must be a dict with some of {', '.join(sorted(_TRAINING))}."
+            )
+        return training
 
     def data(self, settings: Mapping[str, Any], **given: Any) -> Any:
         """Calls the recipe's `data` with its options and what Rudel gives."""
@@ -160,11 +175,7 @@ def _checked(name: str, path: Path, module: types.ModuleType) -> Recipe:
             raise RecipeError(
                 f"The recipe {path} has no function `{function}`: add `{function}({arguments}) -> {returns}`."
             )
-    training = getattr(module, "training", {})
-    known = {"epochs", "steps", "batch_size", "validation_batch_size"}
-    if not isinstance(training, dict) or set(training) - known:
-        raise RecipeError(f"`training` in the recipe {path} must be a dict with some of {', '.join(sorted(known))}.")
-    return Recipe(name, path, module, options_of(module, GIVEN), training)
+    return Recipe(name, path, module, options_of(module, GIVEN))
 
 
 def _nearest(name: str, known: typing.Iterable[str]) -> str:

@@ -101,7 +101,7 @@ def train_recipe(
     if data is not None and not found.takes_source:
         raise OptionError(f"The recipe `{found.name}` takes no data from elsewhere: leave out --data.")
 
-    plan = _plan(found, epochs, steps, batch_size)
+    plan = _plan(found.training(settings), epochs, steps, batch_size)
     previous_policy = keras.config.dtype_policy()
     set_seed(seed)
     keras.config.set_dtype_policy(precision)
@@ -139,11 +139,10 @@ def train_recipe(
     return TrainedRun(outcome.run, model, outcome.history, outcome.summary, dataset.attribution, tuple(dataset.notes))
 
 
-def _plan(recipe: Recipe, epochs: int | None, steps: int | None, batch_size: int | None) -> dict[str, Any]:
+def _plan(defaults: dict[str, Any], epochs: int | None, steps: int | None, batch_size: int | None) -> dict[str, Any]:
     """What the user says goes before what the recipe says; epochs and steps exclude each other."""
-    defaults = dict(recipe.training)
     if epochs is not None or steps is not None:
-        defaults |= {"epochs": epochs, "steps": steps}
+        defaults = defaults | {"epochs": epochs, "steps": steps}
     return {
         "epochs": defaults.get("epochs"),
         "steps": defaults.get("steps"),

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rudel.backend import without_tensorflow
 from rudel.data.dataset import Dataset, Examples
 from rudel.errors import RunError
 from rudel.train import checkpoint as checkpoints
@@ -104,7 +105,8 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
     keeps = request.run is not None or request.new_run is not None
     if keeps:
         check_can_be_saved(model)
-    identity = _identity(request) if keeps else {}
+    with without_tensorflow():
+        identity = _identity(request) if keeps else {}
     job = Job(
         model=model,
         train=dataset.train,
