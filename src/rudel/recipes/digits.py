@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 import rudel
-from rudel.data.augmentation import random_zoom_and_shift
 from rudel.data.pictures import ink_on_a_square
 
 training = {"epochs": 60, "batch_size": 32}
@@ -23,6 +22,8 @@ def data(validation: float = 0.2, augmentation: bool = True, seed: int = 0) -> r
         seed: of the choice of held-out examples.
     """
     from sklearn.datasets import load_digits
+
+    from rudel.data.augmentation import random_zoom_and_shift
 
     digits: Any = load_digits()
     pixels = (digits.images * (255 / 16)).round().astype(np.uint8)  # sixteen shades of grey become 0..255

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 
 import rudel
-from rudel.data.augmentation import random_flip, random_zoom_and_shift
 from rudel.data.pictures import ink_on_a_square
 
 CLASSES = (
@@ -118,6 +117,8 @@ def _falling_sgd(keras: Any, steps: int) -> Any:
 
 def _mirror_stretch_and_move(key: Any, x: Any) -> Any:
     import jax
+
+    from rudel.data.augmentation import random_flip, random_zoom_and_shift
 
     mirror, move = jax.random.split(key)
     return random_flip(mirror, random_zoom_and_shift(move, x, zoom=0.12, shift=0.05))
