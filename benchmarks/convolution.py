@@ -1,0 +1,108 @@
+"""A training step of the recipe's convolutional net, three ways: why Rudel has convolutions of its own for CPUs.
+
+    python benchmarks/convolution.py [--steps 20] [--repeats 5]
+
+`rudel` runs steps in its compiled loop; `xla-step` calls a compiled step of the same model again and again, as Keras'
+`fit` does; `xla-loop` is Rudel's loop with XLA's own convolutions. All train on noise, in this process, in turns.
+"""
+
+import argparse
+import contextlib
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+from rudel.backend import keras_on_jax
+
+keras_on_jax(light=True)
+
+import jax  # noqa: E402  # after Keras, which says where JAX keeps its programs
+import numpy as np  # noqa: E402
+
+import rudel  # noqa: E402
+from rudel.recipes import montagsmaler  # noqa: E402
+from rudel.train import loop, state  # noqa: E402
+
+BATCH_SIZE = 32
+
+
+def noise(steps: int) -> rudel.Dataset:
+    """As many examples as the steps need: uint8 (N, 28, 28), labels of 13 classes."""
+    random = np.random.default_rng(0)
+    count = steps * BATCH_SIZE
+    pixels = random.integers(0, 256, (count, 28, 28), dtype="uint8")
+    labels = random.integers(0, 13, count).astype("int32")
+    return rudel.Dataset(rudel.Examples(pixels, labels), class_names=[str(i) for i in range(13)])
+
+
+def built(dataset: rudel.Dataset, steps: int) -> Any:
+    """The recipe's net with all its variables."""
+    model = montagsmaler.model(dataset, steps=steps, net="cnn")
+    first = dataset.train.take(slice(0, BATCH_SIZE))
+    state.build(model, (first.x, first.y, None))
+    return model
+
+
+def in_a_loop(dataset: rudel.Dataset, steps: int, convolutions: Any) -> Callable[[], float]:
+    """A function that runs the steps as one program and returns the seconds of a step."""
+    model = built(dataset, steps)
+    data = jax.device_put((dataset.train.x, dataset.train.y, None))
+    order = np.arange(steps * BATCH_SIZE, dtype="int32").reshape(steps, BATCH_SIZE)
+    with mock.patch.object(loop, "fast_on_cpu", convolutions):
+        program, logs = loop.compile_training(model, state.read(model), data, order)
+    kept = [loop.Progress(state.read(model), logs, np.asarray(-1, np.int32))]
+
+    def run() -> float:
+        began = time.perf_counter()
+        kept[0] = program.run(kept[0], data, order, jax.random.key(0), np.int32(0), np.int32(steps))
+        jax.block_until_ready(kept[0].state)
+        return (time.perf_counter() - began) / steps
+
+    return run
+
+
+def step_by_step(dataset: rudel.Dataset, steps: int) -> Callable[[], float]:
+    """A function that calls a compiled step so many times and returns the seconds of a step."""
+    model = built(dataset, steps)
+    step = jax.jit(lambda values, batch: model.train_step(tuple(values), batch)[1], donate_argnums=0)
+    batch = jax.device_put((dataset.train.x[:BATCH_SIZE], dataset.train.y[:BATCH_SIZE]))
+    kept = [step(state.read(model), batch)]
+
+    def run() -> float:
+        began = time.perf_counter()
+        for _ in range(steps):
+            kept[0] = step(kept[0], batch)
+        jax.block_until_ready(kept[0])
+        return (time.perf_counter() - began) / steps
+
+    return run
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=5)
+    given = parser.parse_args()
+    dataset = noise(given.steps)
+    contestants = {
+        "rudel": in_a_loop(dataset, given.steps, loop.fast_on_cpu),
+        "xla-step": step_by_step(dataset, given.steps),
+        "xla-loop": in_a_loop(dataset, given.steps, contextlib.nullcontext),
+    }
+    for run in contestants.values():
+        run()  # warms up
+    rounds = [{name: run() for name, run in contestants.items()} for _ in range(given.repeats)]
+    for name in contestants:
+        ratios = [times[name] / times["rudel"] for times in rounds]
+        milliseconds = 1e3 * statistics.median(times[name] for times in rounds)
+        print(
+            f"{name:9} {milliseconds:8.2f} ms a step, {statistics.median(ratios):6.2f} times Rudel's "
+            f"({min(ratios):.2f} to {max(ratios):.2f})"
+        )
+
+
+if __name__ == "__main__":
+    main()
