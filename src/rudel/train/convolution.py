@@ -1,8 +1,8 @@
 """Convolution and pooling as matrix products and elementwise maxima, for CPUs.
 
-Inside a loop, XLA's CPU convolution is some twenty times slower than outside of one (`benchmarks/convolution.py`), and the
-gradient of its window reductions is a scalar loop. While a training step is traced on a CPU, `fast_on_cpu` puts these
-formulations in the place of `lax.conv_general_dilated` and `lax.reduce_window`:
+Inside a loop, XLA's CPU convolution is some twenty times slower than outside of one (`benchmarks/convolution.py`), and
+the gradient of its window reductions is a scalar loop. While a training step is traced on a CPU, `fast_on_cpu` puts
+these formulations in the place of `lax.conv_general_dilated` and `lax.reduce_window`:
 
 - a convolution gathers each output's window (im2col; Chellapilla et al., "High Performance Convolutional Neural
   Networks for Document Processing", 2006) and multiplies once; its gradients, by differentiation, are products too;
