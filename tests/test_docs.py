@@ -232,7 +232,8 @@ def test_every_file_and_key_of_a_run_is_described(tmp_path: Path) -> None:
     told = (ROOT / "docs/runs.md").read_text(encoding="utf-8")
     config, summary = (json.loads((run / name).read_text()) for name in ("config.json", "summary.json"))
     record = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])
-    inner = {key for name in ("model", "data") for key in config[name]} | set(config["identity"])
+    inner = {key for name in ("model", "data") for key in config[name]}
+    inner |= {re.sub(r"^option .*", "option", key) for key in config["identity"]}
     stored = set(np.load(run / "predictions.npz").files)
     names = {path.name for path in run.iterdir()} | {*config, *summary, *record, *inner, *stored}
     assert sorted(name for name in names if f"`{name}" not in told) == []
