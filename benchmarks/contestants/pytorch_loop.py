@@ -5,6 +5,9 @@ thread or with all, whichever took less time in the warm-up. There is nothing to
 warm-up took longer than its steps would have at the later pace.
 """
 
+# pyright: reportMissingImports=false
+# PyTorch is a rival that need not be installed.
+
 import time
 from typing import Any
 

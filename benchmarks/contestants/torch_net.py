@@ -4,6 +4,9 @@ Pixels come in as (N, H, W) in 0..1 and channels go first. The softmax at the en
 cross-entropy takes logits.
 """
 
+# pyright: reportMissingImports=false
+# PyTorch is a rival that need not be installed.
+
 from collections.abc import Callable
 from typing import Any
 
