@@ -30,7 +30,6 @@ def keras_on_jax(*, light: bool = False) -> ModuleType:
         asked = os.environ.setdefault("KERAS_BACKEND", "jax")
         if asked != "jax":
             raise ModelError(f"KERAS_BACKEND is {asked}, and Rudel trains on JAX: set KERAS_BACKEND=jax, or unset it.")
-        _keep_compiled_programs()
         with _hidden(_OPTIONAL_IN_KERAS if light else ()):
             import keras
     import keras

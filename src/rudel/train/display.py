@@ -3,9 +3,8 @@
 import sys
 from typing import Any, Literal
 
+from rudel.report.read import NOT_METRICS
 from rudel.train.schedule import Schedule
-
-_NOT_METRICS = ("epoch", "step", "seconds", "learning_rate")
 
 
 class Display:
@@ -67,7 +66,7 @@ class RichDisplay(Display):
     def epoch(self, record: dict[str, Any]) -> None:
         """Prints the line of an epoch above the bar."""
         total = len(str(self._schedule.epochs))
-        metrics = described({name: value for name, value in record.items() if name not in _NOT_METRICS})
+        metrics = described({name: value for name, value in record.items() if name not in NOT_METRICS})
         self._progress.console.print(f"epoch {record['epoch']:>{total}}  {metrics}", highlight=False)
 
     def stop(self) -> None:

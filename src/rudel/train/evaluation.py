@@ -41,7 +41,6 @@ class Evaluator:
         self._model = model
         self._data = as_batch(examples)
         self._batches, rest = divmod(len(examples), batch_size)
-        self._batches_of_rest = 1 if rest else 0
         self._full: Program | None = None
         self._last: Program | None = None
         if self._batches:
@@ -72,7 +71,7 @@ class Evaluator:
 
 
 def evaluate(
-    model: Any, x: Any, y: Any = None, *, sample_weight: Any = None, batch_size: int = 256
+    model: Any, x: Any, y: Any = None, *, sample_weight: Any = None, batch_size: int = DEFAULT_BATCH_SIZE
 ) -> dict[str, float]:
     """Evaluates a compiled Keras model, compiled into one loop.
 

@@ -81,7 +81,6 @@ def fit(
         >>> history.history["loss"][-1] < 1e-3
         True
     """
-    from rudel.train.checks import as_examples
     from rudel.train.runs import Request, execute
 
     keras = keras_on_jax()
@@ -90,13 +89,9 @@ def fit(
         raise OptionError("There is nothing to resume without a run directory: give run=... too.")
     if isinstance(validation, int | float) and not (isinstance(validation, float) and 0 < validation < 1):
         raise OptionError(f"`validation` is a fraction between 0 and 1, or examples, not {validation!r}.")
-    dataset = as_dataset(train, y, sample_weight, validation, seed)
-    validation_examples = dataset.validation if validation is None or isinstance(validation, float) else validation
-    if validation_examples is not None:
-        validation_examples = as_examples(validation_examples, "validation")
     request = Request(
         model=model,
-        dataset=replace(dataset, validation=validation_examples),
+        dataset=as_dataset(train, y, sample_weight, validation, seed),
         epochs=epochs,
         steps=steps,
         batch_size=batch_size,
@@ -113,7 +108,7 @@ def fit(
 
 
 def as_dataset(train: Any, y: Any, sample_weight: Any, validation: Any, seed: int) -> Dataset:
-    """A dataset of what `fit` was given, with a fraction held out if `validation` is one."""
+    """A dataset of what `fit` was given; `validation` is a fraction to hold out, or examples."""
     from rudel.train.checks import as_examples
 
     if isinstance(train, Dataset):
@@ -129,4 +124,5 @@ def as_dataset(train: Any, y: Any, sample_weight: Any, validation: Any, seed: in
     if isinstance(validation, float):
         rest, held_out = split(dataset.train, validation, seed)
         return replace(dataset, train=rest, validation=held_out)
-    return dataset
+    given = dataset.validation if validation is None else validation
+    return replace(dataset, validation=None if given is None else as_examples(given, "validation"))

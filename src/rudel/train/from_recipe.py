@@ -115,7 +115,7 @@ def train_recipe(
         _set_learning_rate(keras, model, learning_rate, found)
 
     about = {
-        "recipe": recipe if found.path.suffix != ".py" or recipe == found.name else str(found.path.resolve()),
+        "recipe": recipe if recipe == found.name else str(found.path.resolve()),
         "options": _as_json(settings),
         "learning_rate": learning_rate,
         "source": data if data is None or "://" in data else str(Path(data).resolve()),

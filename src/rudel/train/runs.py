@@ -22,7 +22,7 @@ from rudel.train.checkpoint import Checkpoint
 from rudel.train.checks import check_examples
 from rudel.train.classification import as_probabilities, class_labels
 from rudel.train.display import choose_display
-from rudel.train.evaluation import evaluate, predict
+from rudel.train.evaluation import DEFAULT_BATCH_SIZE, evaluate, predict
 from rudel.train.model_file import check_can_be_saved, save_model
 from rudel.train.run_directory import RunDirectory
 from rudel.train.schedule import check_whole_number, plan_schedule
@@ -93,7 +93,7 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
         if part is not None:
             check_examples(part, model, name)
     size = min(
-        request.validation_batch_size or max(request.batch_size, 256),
+        request.validation_batch_size or max(request.batch_size, DEFAULT_BATCH_SIZE),
         len(dataset.validation) if dataset.validation else 1,
     )
     for name, value in (

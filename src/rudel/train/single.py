@@ -19,7 +19,7 @@ from rudel.train import checkpoint as checkpoints
 from rudel.train import state as model_state
 from rudel.train.checkpoint import Checkpoint
 from rudel.train.display import Display
-from rudel.train.evaluation import Evaluator, as_batch, as_floats
+from rudel.train.evaluation import DEFAULT_BATCH_SIZE, Evaluator, as_batch, as_floats
 from rudel.train.interrupt import Interrupts
 from rudel.train.loop import Progress, compile_training
 from rudel.train.memory import release_freed_memory
@@ -55,7 +55,7 @@ class Job:
     validation: Examples | None
     schedule: Schedule
     callbacks: Sequence[Any] = ()
-    validation_batch_size: int = 256
+    validation_batch_size: int = DEFAULT_BATCH_SIZE
     checkpoint_every: int | None = None
     identity: dict[str, Any] = field(default_factory=dict)
     augment: Callable[[Any, Any], Any] | None = None

@@ -12,7 +12,7 @@ from rudel.data.pictures import read_input
 from rudel.errors import DataError, RunError
 from rudel.train import run_directory
 from rudel.train.classification import as_probabilities
-from rudel.train.evaluation import evaluate, predict
+from rudel.train.evaluation import DEFAULT_BATCH_SIZE, evaluate, predict
 from rudel.train.load import dataset_of, load, recipe_of
 from rudel.train.run_directory import RunDirectory
 
@@ -47,7 +47,7 @@ class Prediction:
     ranking: list[tuple[str, float]]
 
 
-def evaluate_run(run: str | Path, data: str | Path | None = None, batch_size: int = 256) -> Evaluation:
+def evaluate_run(run: str | Path, data: str | Path | None = None, batch_size: int = DEFAULT_BATCH_SIZE) -> Evaluation:
     """Evaluates a finished run.
 
     Args:
