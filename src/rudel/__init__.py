@@ -25,16 +25,20 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 if TYPE_CHECKING:
+    from rudel.cluster.engine import Cluster
     from rudel.data.dataset import Dataset, Examples, split
     from rudel.errors import RudelError
     from rudel.report import write_report
+    from rudel.train.diloco.options import Diloco
     from rudel.train.evaluation import evaluate, predict
     from rudel.train.fit import fit
     from rudel.train.from_recipe import train_recipe
     from rudel.train.load import load
 
 __all__ = [
+    "Cluster",
     "Dataset",
+    "Diloco",
     "Examples",
     "RudelError",
     "evaluate",
@@ -47,7 +51,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Cluster": "rudel.cluster.engine",
     "Dataset": "rudel.data.dataset",
+    "Diloco": "rudel.train.diloco.options",
     "Examples": "rudel.data.dataset",
     "RudelError": "rudel.errors",
     "evaluate": "rudel.train.evaluation",

@@ -9,8 +9,11 @@ A message is one sentence that says what is wrong, where, and what to do. The co
     │   └── OptionError      an option that a recipe or a command does not have, or a value it cannot take
     ├── ModelError           a Keras model, callback or metric that the compiled loop cannot train
     ├── NonFiniteError       the loss became NaN or infinite
-    └── RunError             a run directory that is missing, in use, unfinished or of another training
-        └── CheckpointError  a checkpoint that could not be written or read
+    ├── RunError             a run directory that is missing, in use, unfinished or of another training
+    │   └── CheckpointError  a checkpoint that could not be written or read
+    ├── HostError            a host that cannot be reached, or cannot be used
+    ├── ClusterError         workers that cannot be started, or that were all lost
+    └── LabError             the pretend Wi-Fi cluster cannot be built, or has no such node
 """
 
 
@@ -48,3 +51,15 @@ class RunError(RudelError):
 
 class CheckpointError(RunError):
     """A checkpoint that could not be written or read."""
+
+
+class HostError(RudelError):
+    """A host that cannot be reached, or cannot be used."""
+
+
+class ClusterError(RudelError):
+    """Workers that cannot be started, or that were all lost."""
+
+
+class LabError(RudelError):
+    """The pretend Wi-Fi cluster cannot be built, or has no such node."""

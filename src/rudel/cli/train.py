@@ -30,6 +30,19 @@ def train(
     checkpoint_every: Annotated[
         int | None, typer.Option(metavar="STEPS", help="Steps between checkpoints.  \\[default: about 15 s]")
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(metavar="HOST,...|FILE", help="Hosts to train on, over SSH, or a file with one a line."),
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers are to train.")
+    ] = None,
+    strategy: Annotated[str, typer.Option(help="How steps are spread over hosts: auto, single or diloco.")] = "auto",
+    round_steps: Annotated[
+        int | None, typer.Option(help="Steps of each host between two exchanges, for diloco.  \\[default: 128]")
+    ] = None,
+    min_hosts: Annotated[int | None, typer.Option(help="Begin with this many of the hosts.  \\[default: all]")] = None,
+    ssh_config: Annotated[Path | None, typer.Option(metavar="FILE", help="In the place of ~/.ssh/config.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Train a recipe into a run directory, and write a report."""
@@ -54,11 +67,26 @@ def train(
             resume=resume,
             checkpoint_every=checkpoint_every,
             progress=progress,
+            on=on,
+            client=scheduler,
+            strategy=_strategy(strategy, round_steps),
+            ssh_config=ssh_config,
+            min_hosts=min_hosts,
         )
     if json:
         print_json({"run": str(trained.path), **trained.summary})
         return
     _tell(trained)
+
+
+def _strategy(name: str, round_steps: int | None) -> Any:
+    if round_steps is None:
+        return name
+    if name not in ("auto", "diloco"):
+        raise OptionError(f"--round-steps belongs to the strategy diloco, not to {name}.")
+    from rudel.train.diloco.options import Diloco
+
+    return Diloco(round_steps=round_steps)
 
 
 def _key_and_value(text: str) -> tuple[str, str]:

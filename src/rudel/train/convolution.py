@@ -30,9 +30,13 @@ _tracing = threading.RLock()
 
 
 @contextlib.contextmanager
-def fast_on_cpu() -> Iterator[None]:
-    """Traces convolutions and pooling inside the block as matrix products and slices, if JAX computes on a CPU."""
-    if jax.default_backend() != "cpu":
+def fast_on_cpu(platform: str | None = None) -> Iterator[None]:
+    """Traces convolutions and pooling inside the block as matrix products and slices, if it is for a CPU.
+
+    Args:
+        platform: for what is traced, by JAX's name; None for where JAX computes here.
+    """
+    if (platform or jax.default_backend()) != "cpu":
         yield
         return
     with _tracing:

@@ -19,6 +19,12 @@ class Display:
     def epoch(self, record: dict[str, Any]) -> None:
         """An epoch has ended, with a line of metrics.jsonl."""
 
+    def round(self, closed: Any) -> None:
+        """A round of several hosts has ended, a `RoundClosed`."""
+
+    def host(self, changed: Any) -> None:
+        """A host was lost or has joined, a `HostChanged`."""
+
     def stop(self) -> None:
         """Training has ended, well or not."""
 

@@ -31,6 +31,10 @@ def fit(
     shuffle: bool = True,
     validation_batch_size: int | None = None,
     checkpoint_every: int | None = None,
+    on: Any = None,
+    cluster: Any = None,
+    client: Any = None,
+    strategy: Any = "auto",
     verbose: bool | Literal["auto"] = "auto",
 ) -> "keras.callbacks.History":
     """Trains a compiled Keras model, several times faster than `model.fit` where steps are short.
@@ -60,6 +64,12 @@ def fit(
         shuffle: False to take the examples in the order in which they are given.
         validation_batch_size: examples a step of the evaluation; by default `batch_size`, or 256 if that is larger.
         checkpoint_every: steps between checkpoints; by default one about every 15 seconds.
+        on: hosts to train on, in any form that `rudel.Cluster` takes; they are started for this training.
+        cluster: a running `rudel.Cluster` to train on.
+        client: a Dask client whose workers, which must have Rudel, are to train.
+        strategy: how steps are spread over hosts: "diloco" or a `rudel.Diloco`; "single" to train here. "auto" trains here
+            without hosts, and by `diloco` with them. With several hosts, a batch is what one host takes a step on, and
+            epochs and steps count the batches of all hosts together.
         verbose: True for a live display on standard error, False for none, "auto" for one on terminals.
 
     Returns:
@@ -71,6 +81,7 @@ def fit(
         NonFiniteError: the loss became NaN or infinite; names the step.
         RunError: the run directory is in use, or holds another run.
         OptionError: an argument that makes no sense.
+        HostError, ClusterError: hosts that cannot be reached or used, or were all lost.
 
     Example:
         >>> import rudel, keras, numpy as np
@@ -81,6 +92,7 @@ def fit(
         >>> history.history["loss"][-1] < 1e-3
         True
     """
+    from rudel.train.places import place
     from rudel.train.runs import Request, execute
 
     keras = keras_on_jax()
@@ -89,22 +101,26 @@ def fit(
         raise OptionError("There is nothing to resume without a run directory: give run=... too.")
     if isinstance(validation, int | float) and not (isinstance(validation, float) and 0 < validation < 1):
         raise OptionError(f"`validation` is a fraction between 0 and 1, or examples, not {validation!r}.")
-    request = Request(
-        model=model,
-        dataset=as_dataset(train, y, sample_weight, validation, seed),
-        epochs=epochs,
-        steps=steps,
-        batch_size=batch_size,
-        callbacks=tuple(callbacks),
-        run=None if run is None else Path(run),
-        resume=resume,
-        seed=seed,
-        shuffle=shuffle,
-        validation_batch_size=validation_batch_size,
-        checkpoint_every=checkpoint_every,
-        verbose=verbose,
-    )
-    return execute(keras, request, began).history
+    dataset = as_dataset(train, y, sample_weight, validation, seed)
+    with place(on, cluster, client, strategy) as (where, options):
+        request = Request(
+            model=model,
+            dataset=dataset,
+            epochs=epochs,
+            steps=steps,
+            batch_size=batch_size,
+            callbacks=tuple(callbacks),
+            run=None if run is None else Path(run),
+            resume=resume,
+            seed=seed,
+            shuffle=shuffle,
+            validation_batch_size=validation_batch_size,
+            checkpoint_every=checkpoint_every,
+            verbose=verbose,
+            cluster=where,
+            strategy=options,
+        )
+        return execute(keras, request, began).history
 
 
 def as_dataset(train: Any, y: Any, sample_weight: Any, validation: Any, seed: int) -> Dataset:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from rudel.backend import keras_on_jax, set_seed
 from rudel.errors import OptionError
 from rudel.recipes.load import Recipe, find_recipe
+from rudel.train.places import check_place, place
 from rudel.train.run_directory import check_free
 from rudel.train.runs import Request, execute
 from rudel.train.schedule import check_whole_number, plan_schedule
@@ -53,6 +54,12 @@ def train_recipe(
     checkpoint_every: int | None = None,
     callbacks: Sequence[Any] = (),
     progress: Callable[[int, int], None] | None = None,
+    on: Any = None,
+    cluster: Any = None,
+    client: Any = None,
+    strategy: Any = "auto",
+    ssh_config: str | Path | None = None,
+    min_hosts: int | None = None,
     verbose: bool | Literal["auto"] = "auto",
 ) -> TrainedRun:
     """Trains a recipe into a run directory.
@@ -72,6 +79,8 @@ def train_recipe(
         checkpoint_every: steps between checkpoints; by default one about every 15 seconds.
         callbacks: Keras callbacks; they act at epoch ends.
         progress: called with (bytes done, bytes in all) while data is fetched.
+        on, cluster, client, strategy: where to train; see `rudel.fit`.
+        ssh_config, min_hosts: with `on`; see `rudel.Cluster`.
         verbose: see `rudel.fit`.
 
     Returns:
@@ -90,6 +99,7 @@ def train_recipe(
     check_whole_number("seed", seed, least=0)
     if seed >= 2**32:
         raise OptionError(f"`seed` must be below 2**32, not {seed}.")
+    check_place(on, cluster, client, strategy)
     if run is not None:
         check_free(Path(run), resume)
     keras = keras_on_jax()
@@ -121,20 +131,23 @@ def train_recipe(
         "source": data if data is None or "://" in data else str(Path(data).resolve()),
         "notes": list(dataset.notes),
     }
-    request = Request(
-        model,
-        dataset,
-        **plan,
-        callbacks=tuple(callbacks),
-        run=None if run is None else Path(run),
-        new_run=found.name if run is None else None,
-        resume=resume,
-        seed=seed,
-        checkpoint_every=checkpoint_every,
-        verbose=verbose,
-        about=about,
-    )
-    outcome = execute(keras, request, began)
+    with place(on, cluster, client, strategy, ssh_config, min_hosts) as (where, spread):
+        request = Request(
+            model,
+            dataset,
+            **plan,
+            callbacks=tuple(callbacks),
+            run=None if run is None else Path(run),
+            new_run=found.name if run is None else None,
+            resume=resume,
+            seed=seed,
+            checkpoint_every=checkpoint_every,
+            verbose=verbose,
+            about=about,
+            cluster=where,
+            strategy=spread,
+        )
+        outcome = execute(keras, request, began)
     assert outcome.run
     return TrainedRun(outcome.run, model, outcome.history, outcome.summary, dataset.attribution, tuple(dataset.notes))
 

@@ -5,8 +5,9 @@ number of steps is an argument of the program, not a part of it: one compilation
 training is cut into blocks changes no bit of its result.
 """
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -63,16 +64,47 @@ def compile_training(
         ModelError: the model's `train_step` cannot be traced.
     """
 
+    run, start = training_loop(model, state, data, order, augment)
+
+    def traced() -> tuple[Any, Any]:
+        begin = start()
+        key = jax.random.key(0)
+        return jax.jit(run, donate_argnums=0, keep_unused=True).trace(begin, data, order, key, *_BOUNDS), begin.logs
+
+    return _compile(model, "train_step", traced)
+
+
+def training_loop(
+    model: Any, state: ModelState, data: Batch, order: np.ndarray, augment: Callable[[Any, Any], Any] | None
+) -> tuple[Callable[..., Progress], Callable[[], Progress]]:
+    """The loop of `compile_training` before it is compiled, and what makes the progress to begin with.
+
+    The loop is `run(progress, data, order, key, first, last, rates=None) -> progress`. Where `rates` is given, float32
+    (steps,), step i uses the learning rate `rates[i]` in the place of the optimizer's own.
+    """
+
     @jax.jit  # so that the step is traced once, though it is asked for its shapes first
-    def step(state: ModelState, batch: Batch) -> tuple[Any, ModelState]:
-        logs, new = model.train_step(tuple(state), _as_keras_data(batch))
+    def step(state: ModelState, batch: Batch, rate: jax.Array | None) -> tuple[Any, ModelState]:
+        with _learning_rate(model, rate):
+            logs, new = model.train_step(tuple(state), _as_keras_data(batch))
         return logs, ModelState(*(list(part) for part in new))
 
+    def batch_of(data: Batch, indices: jax.Array, key: jax.Array, i: jax.Array) -> Batch:
+        x, *targets = _gather(data, indices)
+        return (x if augment is None else augment(jax.random.fold_in(key, i), x), *targets)
+
     def run(
-        progress: Progress, data: Batch, order: jax.Array, key: jax.Array, first: jax.Array, last: jax.Array
+        progress: Progress,
+        data: Batch,
+        order: jax.Array,
+        key: jax.Array,
+        first: jax.Array,
+        last: jax.Array,
+        rates: jax.Array | None = None,
     ) -> Progress:
         def body(i: jax.Array, progress: Progress) -> Progress:
-            logs, state = step(progress.state, batch_of(data, order[i], key, i))
+            rate = None if rates is None else rates[i]
+            logs, state = step(progress.state, batch_of(data, order[i], key, i), rate)
             loss = logs.get("loss") if isinstance(logs, Mapping) else None
             failed = jnp.asarray(False) if loss is None else ~jnp.all(jnp.isfinite(loss))
             bad_step = jnp.where((progress.bad_step < 0) & failed, i.astype(jnp.int32), progress.bad_step)
@@ -80,20 +112,28 @@ def compile_training(
 
         return lax.fori_loop(first, last, body, progress)
 
-    def batch_of(data: Batch, indices: jax.Array, key: jax.Array, i: jax.Array) -> Batch:
-        x, *targets = _gather(data, indices)
-        return (x if augment is None else augment(jax.random.fold_in(key, i), x), *targets)
-
-    def traced() -> tuple[Any, Any]:
-        key = jax.random.key(0)
-        batch = jax.eval_shape(batch_of, data, order[0], key, 0)
-        shapes, new_state = jax.eval_shape(step, state, batch)
+    def start() -> Progress:
+        batch = jax.eval_shape(batch_of, data, order[0], jax.random.key(0), 0)
+        shapes, new_state = jax.eval_shape(step, state, batch, None)
         _check_carried(model, state, new_state)
         logs = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
-        start = Progress(state, logs, np.asarray(-1, np.int32))
-        return jax.jit(run, donate_argnums=0, keep_unused=True).trace(start, data, order, key, *_BOUNDS), logs
+        return Progress(state, logs, np.asarray(-1, np.int32))
 
-    return _compile(model, "train_step", traced)
+    return run, start
+
+
+@contextlib.contextmanager
+def _learning_rate(model: Any, rate: jax.Array | None) -> Iterator[None]:
+    """While it is entered, the model's optimizer uses this learning rate, whatever it was made with."""
+    if rate is None:
+        yield
+        return
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    optimizer._get_current_learning_rate = lambda: rate
+    try:
+        yield
+    finally:
+        del optimizer._get_current_learning_rate
 
 
 def compile_evaluation(model: Any, state: ModelState, data: Batch, batch_size: int) -> Program:
@@ -141,9 +181,21 @@ def compile_prediction(model: Any, state: ModelState, x: Any) -> Program:
 
 def _compile(model: Any, method: str, traced: Callable[[], tuple[Any, Any]]) -> tuple[Program, Any]:
     began = time.perf_counter()
+    with tracing(model, method), fast_on_cpu():
+        trace, extra = traced()
+    program = trace.lower().compile()
+    return Program(program, time.perf_counter() - began), extra
+
+
+@contextlib.contextmanager
+def tracing(model: Any, method: str) -> Iterator[None]:
+    """Makes one sentence of whatever goes wrong while a model's method is traced.
+
+    Raises:
+        ModelError: it cannot be traced.
+    """
     try:
-        with fast_on_cpu():
-            trace, extra = traced()
+        yield
     except ModelError:
         raise
     except Exception as error:
@@ -151,8 +203,6 @@ def _compile(model: Any, method: str, traced: Callable[[], tuple[Any, Any]]) -> 
             f"`{method}` of the model `{model.name}` cannot be compiled: {first_line(error)} "
             "Use keras.ops or jax.numpy on the arrays, and no Python branches on their values."
         ) from error
-    program = trace.lower().compile()
-    return Program(program, time.perf_counter() - began), extra
 
 
 def _check_carried(model: Any, before: ModelState, after: ModelState) -> None:

@@ -83,6 +83,19 @@ class RunDirectory:
         with writing(self.path), (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(finite(record)) + "\n")
 
+    def keep_rounds(self, count: int) -> None:
+        """Removes from rounds.jsonl what came after the first `count` rounds, or all of it."""
+        path = self.path / "rounds.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+        done = [number for number, line in enumerate(lines, 1) if f'"round": {count},' in line]
+        with writing(self.path), written_atomically(path) as file:
+            file.write("".join(lines[: done[0] if done and count else 0]).encode())
+
+    def append_round(self, record: dict[str, Any]) -> None:
+        """Adds a round, or what happened to a host."""
+        with writing(self.path), (self.path / "rounds.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(finite(record)) + "\n")
+
     def release(self) -> None:
         """Lets another training use the directory; removes it if nothing was kept in it."""
         if self.lock < 0:

@@ -37,6 +37,8 @@ class Request:
     Args:
         run: the directory to use; `new_run` instead asks for the next free one of that name.
         about: what config.json should say beside that, such as the recipe and its options.
+        cluster: a running `rudel.Cluster`, or one made of a client; None to train here.
+        strategy: options of the strategy that spreads the steps, a `Diloco`; None to train here.
     """
 
     model: Any
@@ -54,6 +56,8 @@ class Request:
     checkpoint_every: int | None = None
     verbose: bool | Literal["auto"] = "auto"
     about: dict[str, Any] = field(default_factory=dict)
+    cluster: Any = None
+    strategy: Any = None
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,8 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
         if run and config:
             check_same(run, config.get("identity", {}), identity)
         saved = _resumable(run, schedule.total_steps) if run else None
-        training = Training(keras, job, run, saved, choose_display(request.verbose), began)
+        arguments = (keras, job, run, saved, choose_display(request.verbose), began)
+        training = _spread(request, arguments) if request.cluster is not None else Training(*arguments)
         if run:
             run.write_config(_config(request, identity, config.get("started")))
         history = training()
@@ -135,6 +140,12 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
     finally:
         if run:
             run.release()
+
+
+def _spread(request: Request, arguments: tuple[Any, ...]) -> Training:
+    from rudel.train.diloco.training import DilocoTraining
+
+    return DilocoTraining(*arguments, cluster=request.cluster, options=request.strategy)
 
 
 def versions() -> dict[str, str]:
@@ -231,7 +242,7 @@ def _config(request: Request, identity: dict[str, Any], started: str | None) -> 
         {
             "recipe": identity["recipe"],
             "options": {},
-            "strategy": "single",
+            "strategy": "single" if request.cluster is None else "diloco",
             "epochs": request.epochs,
             "steps": request.steps,
             "batch_size": request.batch_size,
@@ -254,12 +265,9 @@ def _summary(request: Request, training: Training) -> dict[str, Any]:
     clock = position.clock
     return {
         "recipe": _name(request),
-        "strategy": "single",
         "seed": request.seed,
-        "hosts": [platform.node()],
         "versions": versions(),
         "steps": position.step,
-        "samples": position.step * request.batch_size,
         "setup_seconds": round(clock.setup, 3),
         "compile_seconds": round(clock.compile, 3),
         "train_seconds": round(clock.train, 3),
@@ -267,8 +275,7 @@ def _summary(request: Request, training: Training) -> dict[str, Any]:
         "checkpoint_seconds": round(clock.checkpoint, 3),
         "total_seconds": round(training.total_seconds, 3),
         "metrics": training.metrics | _test_metrics(request),
-        "bytes_sent": 0,
-        "bytes_received": 0,
+        **training.about,
     }
 
 

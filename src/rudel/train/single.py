@@ -4,6 +4,7 @@ Guarantee: the same model, data, schedule and machine give the same bits, howeve
 however often it is killed and resumed from its checkpoints. Limit: callbacks act at epoch ends.
 """
 
+import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -132,8 +133,7 @@ class Training:
         self.display.start(self.job.schedule, self.position.step, self.position.clock.train)
         try:
             with Interrupts() as self._interrupts:
-                while self.position.step < self.job.schedule.total_steps and not self.position.stopped:
-                    self._epoch(self.position.step // self.job.schedule.steps_per_epoch)
+                self._train()
         finally:
             model_state.write(self._model, self._state)
             self.display.stop()
@@ -151,6 +151,22 @@ class Training:
         """Metrics of the last epoch."""
         return dict(self.position.records[-1]["logs"]) if self.position.records else {}
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the summary says of how it was trained."""
+        return {
+            "strategy": "single",
+            "hosts": [platform.node()],
+            "samples": self.position.step * self.job.schedule.batch_size,
+            "bytes_sent": 0,
+            "bytes_received": 0,
+        }
+
+    def _train(self) -> None:
+        """Trains epoch by epoch, from the position to the end."""
+        while self.position.step < self.job.schedule.total_steps and not self.position.stopped:
+            self._epoch(self.position.step // self.job.schedule.steps_per_epoch)
+
     def _compile(self) -> None:
         job = self.job
         self._order_epoch, self._order = 0, job.schedule.order(0)
@@ -167,6 +183,16 @@ class Training:
             self._callbacks.on_epoch_begin(epoch)
             self._state = model_state.read(self._model)._replace(metrics=jax.device_put(self._initial_metrics))
         logs = self._train_epoch(epoch)
+        logs = self._end_of_epoch(epoch, logs)
+        self._state = model_state.read(self._model)
+        self._record(epoch, logs)
+        position.stopped = bool(self._model.stop_training)
+        if position.step == schedule.total_steps or position.stopped or self._checkpoint_is_due():
+            self._save()
+        self._interrupts.act(self._told())
+
+    def _end_of_epoch(self, epoch: int, logs: dict[str, float]) -> dict[str, float]:
+        """Evaluates, lets the callbacks act, and returns the logs of the epoch; the model has the state thereafter."""
         model_state.write(self._model, self._state)
         results = as_floats(self._model.get_metrics_result())
         logs = results if set(results) == set(logs) else logs
@@ -176,16 +202,11 @@ class Training:
             validation = self._evaluator.run(model_state.read(self._model))
             self._callbacks.on_test_end(dict(validation))
             logs |= {f"val_{name}": value for name, value in validation.items()}
-            position.clock.evaluate += time.perf_counter() - began
+            self.position.clock.evaluate += time.perf_counter() - began
             if np.isnan(validation.get("loss", 0.0)):
-                raise self._non_finite("validation loss", position.step)
+                raise self._non_finite("validation loss", self.position.step)
         self._callbacks.on_epoch_end(epoch, dict(logs))
-        self._state = model_state.read(self._model)
-        self._record(epoch, logs)
-        position.stopped = bool(self._model.stop_training)
-        if position.step == schedule.total_steps or position.stopped or self._checkpoint_is_due():
-            self._save()
-        self._interrupts.act(self._told())
+        return logs
 
     def _train_epoch(self, epoch: int) -> dict[str, float]:
         """Takes the steps of an epoch that are still to be taken; returns the logs of the last."""
@@ -246,8 +267,7 @@ class Training:
         if not self.run:
             return
         began = time.perf_counter()
-        host = model_state.to_host(self._state)
-        arrays = {f"{part}/{i}": array for part in ModelState._fields for i, array in enumerate(getattr(host, part))}
+        arrays, more = self._to_keep()
         position = self.position
         position.clock.total = self.total_seconds
         document = {
@@ -256,14 +276,24 @@ class Training:
             "stopped": position.stopped,
             "clock": vars(position.clock),
             "callbacks": callback_memory.snapshot(self.job.callbacks, self._memory_at_begin, arrays),
+            **more,
         }
         checkpoints.save(self.run.path, Checkpoint(position.step, arrays, document))
         self._saved_step, self._saved_time = position.step, time.perf_counter()
         position.clock.checkpoint += time.perf_counter() - began
 
-    def _restore(self, saved: Checkpoint) -> None:
+    def _to_keep(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays of a checkpoint, and what its document says beside what all strategies do."""
+        host = model_state.to_host(self._state)
+        return {f"{part}/{i}": array for part in ModelState._fields for i, array in enumerate(getattr(host, part))}, {}
+
+    def _restore_state(self, saved: Checkpoint) -> None:
+        """Takes the arrays of a checkpoint over.
+
+        Raises:
+            RunError: they are not of this model.
+        """
         assert self.run
-        document, position = saved.document, self.position
         parts = [
             [saved.arrays.get(f"{part}/{i}") for i in range(len(getattr(self._state, part)))]
             for part in ModelState._fields
@@ -276,6 +306,11 @@ class Training:
             )
         self._state = jax.device_put(ModelState(*parts))
         model_state.write(self._model, self._state)
+
+    def _restore(self, saved: Checkpoint) -> None:
+        assert self.run
+        self._restore_state(saved)
+        document, position = saved.document, self.position
         callback_memory.restore(self.job.callbacks, document["callbacks"], saved.arrays)
         position.step, position.records, position.stopped = saved.step, document["records"], document["stopped"]
         now = position.clock

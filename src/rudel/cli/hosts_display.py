@@ -1,0 +1,90 @@
+"""What is seen of hosts while something happens on them."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rudel.cluster.hosts import Host
+    from rudel.cluster.installation import Stage
+
+_COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_red")
+
+
+def printed_lines(
+    hosts: "Sequence[Host]", output: "Console", problems: "Console"
+) -> "Callable[[Host, str, bool], None]":
+    """A function that prints lines of hosts, each behind the name of its host, in a colour of its own."""
+    from rich.text import Text
+
+    width = max(len(str(host)) for host in hosts)
+    colours = {host: _COLOURS[number % len(_COLOURS)] for number, host in enumerate(hosts)}
+
+    def on_line(host: "Host", line: str, bad: bool) -> None:
+        console = problems if bad else output
+        text = Text(f"{host!s:>{width}} ", style=colours[host]).append("| ", style="dim").append(Text.from_ansi(line))
+        console.print(text, soft_wrap=True, highlight=False)
+
+    return on_line
+
+
+def print_wide_table(headings: list[str], rows: list[list[str]], right: tuple[int, ...] = ()) -> None:
+    """Prints a table on lines that are as long as it takes, also where the terminal is narrower."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number in right else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    wide = sum(max(len(row[column]) for row in [headings, *rows]) + 2 for column in range(len(headings)))
+    Console(highlight=False, markup=False, width=wide).print(table)
+
+
+@contextlib.contextmanager
+def setup_display(hosts: "Sequence[Host]") -> "Iterator[tuple[Callable[[Host, Stage], None], Console]]":
+    """A line for each host that says how far it is; without a terminal, a line whenever something new begins.
+
+    Yields:
+        What is to be told of every stage, and the console for other lines meanwhile.
+    """
+    from rich.console import Console
+    from rich.live import Live
+    from rich.table import Table
+
+    console = Console(stderr=True)
+    stages: dict[Host, Stage] = {}
+
+    def table() -> Table:
+        grid = Table.grid(padding=(0, 2))
+        for number, host in enumerate(hosts):
+            stage = stages.get(host)
+            grid.add_row(f"[{_COLOURS[number % len(_COLOURS)]}]{host}[/]", described(stage) if stage else "waiting")
+        return grid
+
+    if not console.is_terminal:
+        yield lambda host, stage: _tell_new(console, stages, host, stage), console
+        return
+    with Live(get_renderable=table, console=console, transient=True, refresh_per_second=5):
+
+        def told(host: "Host", stage: "Stage") -> None:
+            stages[host] = stage
+
+        yield told, console
+
+
+def described(stage: "Stage") -> str:
+    """A stage in words."""
+    if not stage.total:
+        return stage.text
+    return f"{stage.text}, {stage.done / 1e6:,.0f} of {stage.total / 1e6:,.0f} MB"
+
+
+def _tell_new(console: "Console", stages: "dict[Host, Stage]", host: "Host", stage: "Stage") -> None:
+    before = stages.get(host)
+    stages[host] = stage
+    if before is None or before.text.split()[0] != stage.text.split()[0]:
+        console.print(f"{host}: {described(stage)}", soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,124 @@
+"""Certificates of one cluster, made when it starts and forgotten when it ends.
+
+An authority that exists only in memory signs one certificate for the computer that drives and one for every host. Who
+has none of that authority cannot talk to the scheduler or to a worker, and neither side talks to anyone without one
+(mutual TLS). Keys are ECDSA on P-256; a private key is sent to its host over SSH, on the standard input of the process
+that uses it, and is kept by neither in a file.
+"""
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
+
+_LIFETIME = datetime.timedelta(days=90)
+_CLOCKS_DIFFER = datetime.timedelta(days=2)
+"""A Raspberry Pi without a network at boot believes it is still the day on which it was shut down."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a process needs to take part in a cluster, as PEM texts.
+
+    Args:
+        authority: certificate of the authority that signed all others.
+        certificate: its own.
+        key: its private key, PKCS #8, not encrypted.
+    """
+
+    authority: str
+    certificate: str
+    key: str
+
+    def security(self) -> Any:
+        """The same for Dask: a `distributed.Security` that refuses everything that is not encrypted."""
+        from distributed.security import Security
+
+        roles = ("client", "scheduler", "worker")
+        files = {f"tls_{role}_cert": self.certificate for role in roles}
+        keys = {f"tls_{role}_key": self.key for role in roles}
+        return Security(require_encryption=True, tls_ca_file=self.authority, **files, **keys)
+
+
+class Authority:
+    """Signs the certificates of one cluster.
+
+    Example:
+        >>> authority = Authority()
+        >>> authority.issue("raspi1").authority == authority.issue("raspi2").authority
+        True
+    """
+
+    def __init__(self) -> None:
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _named("rudel cluster")
+        usage = {name: False for name in _USAGES} | {"key_cert_sign": True, "crl_sign": True}
+        self._certificate = (
+            self._builder(self._name, self._key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(x509.KeyUsage(**usage), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
+        )
+        self._certificate = self._signed(self._certificate)
+
+    def issue(self, name: str) -> Identity:
+        """A new certificate and key.
+
+        Args:
+            name: whom it is for; it stands in the certificate, for logs.
+        """
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+        from cryptography.x509.oid import ExtendedKeyUsageOID
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        usage = {name: False for name in _USAGES} | {"digital_signature": True}
+        both_ends = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
+        authority_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        certificate = self._signed(
+            self._builder(_named(name[:64]), key.public_key())
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.KeyUsage(**usage), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(both_ends), critical=False)
+            .add_extension(authority_key, critical=False)
+        )
+        return Identity(
+            self._certificate.public_bytes(Encoding.PEM).decode(),
+            certificate.public_bytes(Encoding.PEM).decode(),
+            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+        )
+
+    def _builder(self, subject: Any, public_key: Any) -> Any:
+        from cryptography import x509
+
+        now = datetime.datetime.now(datetime.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _CLOCKS_DIFFER)
+            .not_valid_after(now + _LIFETIME)
+        )
+
+    def _signed(self, builder: Any) -> Any:
+        from cryptography.hazmat.primitives import hashes
+
+        return builder.sign(self._key, hashes.SHA256())
+
+
+_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
+
+
+def _named(name: str) -> Any:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

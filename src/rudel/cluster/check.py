@@ -1,0 +1,133 @@
+"""`rudel hosts check`: what every host is, whether Rudel can run there, and how fast it is reached."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncssh
+
+from rudel.cluster import ssh
+from rudel.cluster.hosts import Host, parse_hosts
+from rudel.cluster.link import Link, measure_link
+from rudel.cluster.probe import Facts, probe
+from rudel.cluster.suitability import best_python, lacks_space, problem
+from rudel.errors import HostError
+
+SPACE_FOR_SETUP = 1_300_000_000
+"""Bytes of disk that setting up an empty host takes at most: wheels, and what is in them."""
+
+_CLOCK_OFF = 60.0
+
+
+@dataclass(frozen=True)
+class HostReport:
+    """What a check found.
+
+    Args:
+        host: that was checked.
+        problem: why it cannot be used, with what to do, in one sentence; None where it can.
+        notes: what else to know, one sentence each.
+        host_key: kind and fingerprint of its key; None where it was not accepted.
+        facts: what the host says about itself; None where it could not be asked.
+        link: how fast it is reached; None where that was not measured.
+    """
+
+    host: Host
+    problem: str | None = None
+    notes: tuple[str, ...] = ()
+    host_key: str | None = None
+    facts: Facts | None = None
+    link: Link | None = None
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the host let the user in."""
+        return self.host_key is not None
+
+    @property
+    def python(self) -> str | None:
+        """The version of Python that Rudel uses there, or the newest that there is."""
+        if not self.facts:
+            return None
+        found = self.facts.environment or best_python(self.facts)
+        found = found or max(self.facts.pythons, key=lambda python: python.version, default=None)
+        return ".".join(str(number) for number in found.version) if found else None
+
+    @property
+    def rudel(self) -> str | None:
+        """The version of Rudel there."""
+        return self.facts.installed.get("rudel") if self.facts else None
+
+    @property
+    def jax(self) -> str | None:
+        """The version of JAX there."""
+        return self.facts.installed.get("jax") if self.facts else None
+
+
+async def check_hosts(
+    hosts: str | Sequence[str | Host],
+    ssh_config: Path | None = None,
+    *,
+    accept_new: bool = False,
+    timeout: float = 15.0,
+) -> tuple[HostReport, ...]:
+    """Checks hosts, all at once; only their links are measured one after the other, as they may share one medium.
+
+    Args:
+        hosts: as for `parse_hosts`.
+        ssh_config: an SSH configuration in the place of `~/.ssh/config`.
+        accept_new: whether keys of hosts that were never seen are accepted; changed ones are refused even so.
+        timeout: seconds for a host to let the user in.
+
+    Returns:
+        One report for each host, in their order; what is wrong with a host is in its report, not raised.
+
+    Raises:
+        HostError: the hosts or the SSH configuration cannot be understood.
+    """
+    one_at_a_time = asyncio.Lock()
+    checks = [_check(host, ssh_config, accept_new, timeout, one_at_a_time) for host in parse_hosts(hosts)]
+    return tuple(await asyncio.gather(*checks))
+
+
+async def _check(
+    host: Host, ssh_config: Path | None, accept_new: bool, timeout: float, one_at_a_time: asyncio.Lock
+) -> HostReport:
+    key = None
+    try:
+        async with ssh.connected(host, ssh_config, timeout, accept_new=accept_new) as connection:
+            key = _described(connection.get_server_host_key())
+            facts = await probe(connection, host)
+            async with one_at_a_time:
+                link = await measure_link(connection, host)
+    except HostError as error:
+        return HostReport(host, str(error), host_key=key)
+    notes = _notes(host, facts)
+    if abs(link.clock_offset) > _CLOCK_OFF:
+        notes.append(
+            f"The clock of `{host}` is {link.clock_offset:+.0f} s off: set it there with "
+            "`sudo timedatectl set-ntp true`."
+        )
+    found = problem(host, facts)
+    if not found and not facts.record and not host.python:
+        found = lacks_space(host, facts, SPACE_FOR_SETUP)
+    return HostReport(host, found, tuple(notes), key, facts, link)
+
+
+def _described(key: asyncssh.SSHKey | None) -> str:
+    return f"{key.get_algorithm()} {key.get_fingerprint()}" if key else "certificate"
+
+
+def _notes(host: Host, facts: Facts) -> list[str]:
+    from rudel import __version__
+
+    there = facts.installed.get("rudel")
+    mend = f"run `rudel hosts setup {host}`" if not host.python else f"install it into `{host.python}` there"
+    if problem(host, facts):
+        return []
+    if there is None:
+        return [f"Rudel is not installed on `{host}`: {mend}."]
+    if there != __version__:
+        return [f"`{host}` has Rudel {there}, and this computer has {__version__}: {mend}."]
+    return []

@@ -1,0 +1,215 @@
+"""`rudel.Cluster`: Dask workers on hosts, started over SSH, behind certificates, gone when this process is.
+
+The scheduler runs in this process, in a thread of its own. On each host, one SSH connection starts one worker and holds
+it by its standard input: when the connection ends, in whatever way, so does the worker. A worker that is lost is
+started again. Nothing is installed, no port is open to who has no certificate, and no private key is ever on a command
+line or in a file.
+
+Limit: a host must be able to reach this computer at the address from which it is reached by SSH.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rudel.cluster.hosts import Host, parse_hosts
+from rudel.errors import ClusterError, OptionError, RudelError
+
+MODULES = ("rudel.train.diloco.service",)
+"""What a worker imports before it is ready, so that it need not later."""
+
+
+class Cluster:
+    """Workers on hosts, for as long as the block lasts.
+
+    Args:
+        hosts: a text such as `raspi1,pi@raspi2:2222`, the path of a hosts file, or a sequence of hosts. `rudel hosts
+            setup` has prepared them.
+        ssh_config: in the place of `~/.ssh/config`.
+        min_hosts: how many of them must be there to begin; None for all.
+
+    Raises:
+        HostError: a host cannot be reached, or has no Rudel.
+        ClusterError: a worker cannot be started.
+
+    Example:
+        with rudel.Cluster(["raspi1", "raspi2"]) as cluster:
+            rudel.fit(model, x, y, cluster=cluster)
+            print(cluster.client)  # the Dask client, for whatever else one wants to compute
+    """
+
+    def __init__(
+        self, hosts: str | Sequence[str | Host], *, ssh_config: str | Path | None = None, min_hosts: int | None = None
+    ) -> None:
+        self.hosts = parse_hosts(hosts)
+        if min_hosts is not None and not 1 <= min_hosts <= len(self.hosts):
+            raise OptionError(
+                f"`min_hosts` must be between 1 and {len(self.hosts)}, the number of hosts, not {min_hosts}."
+            )
+        self._ssh_config = None if ssh_config is None else Path(ssh_config).expanduser()
+        self._least = min_hosts or len(self.hosts)
+        self._background: Any = None
+        self._client: Any = None
+        self._sync_client: Any = None
+
+    def __enter__(self) -> "Cluster":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def client(self) -> Any:
+        """A Dask client of this cluster, a `distributed.Client`."""
+        if self._sync_client is None:
+            from distributed import Client
+
+            self._sync_client = Client(self._scheduler.address, security=self._security, set_as_default=False)
+        return self._sync_client
+
+    @property
+    def background(self) -> Any:
+        """The loop in which scheduler and connections live."""
+        if self._background is None:
+            raise ClusterError("The cluster is not running: use it in a `with` block, or call `start`.")
+        return self._background
+
+    @property
+    def fleet(self) -> Any:
+        """The workers, for a strategy; see `rudel.cluster.fleet`."""
+        from rudel.cluster.fleet import Fleet
+
+        return Fleet(self._client)
+
+    @property
+    def lost(self) -> int:
+        """How many workers were lost so far."""
+        return sum(launch.lost for launch in self._launches)
+
+    def start(self) -> None:
+        """Starts scheduler and workers; see the class for what it raises."""
+        from rudel.cluster.background import Background
+
+        if self._background is not None:
+            return
+        self._background = Background("rudel-cluster")
+        try:
+            self._background.run(self._start())
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends workers and scheduler."""
+        if self._background is None:
+            return
+        if self._sync_client is not None:
+            self._sync_client.close()
+        with contextlib.suppress(Exception):
+            self._background.run(self._close())
+        self._background.stop()
+        self._background = self._sync_client = None
+
+    async def _start(self) -> None:
+        from distributed import Client
+
+        from rudel.cluster.certificates import Authority
+        from rudel.cluster.launch import Launch
+        from rudel.cluster.quiet import QuietScheduler
+
+        authority = Authority()
+        self._security = authority.issue("driver").security()
+        self._launches: list[Launch] = []
+        self._keepers: list[asyncio.Task[None]] = []
+        self._scheduler = await QuietScheduler(
+            host="tls://0.0.0.0", port=0, security=self._security, dashboard=False, dashboard_address=None
+        )
+        order = {"cluster": secrets.token_hex(8), "modules": list(MODULES)}
+        self._launches = [
+            Launch(host, authority.issue(str(host)), order, self._scheduler.port, self._ssh_config, lambda: None)
+            for host in self.hosts
+        ]
+        results = await asyncio.gather(*(launch.started() for launch in self._launches), return_exceptions=True)
+        self._raise_if_too_few(results)
+        self._keepers = [asyncio.create_task(launch.keep()) for launch in self._launches]
+        self._client = await Client(
+            f"tls://127.0.0.1:{self._scheduler.port}", security=self._security, asynchronous=True, set_as_default=False
+        )
+
+    def _raise_if_too_few(self, results: Sequence[BaseException | None]) -> None:
+        errors = [result for result in results if result is not None]
+        for error in errors:
+            if not isinstance(error, RudelError):
+                raise error
+        if len(results) - len(errors) >= self._least:
+            return
+        if len(errors) == 1:
+            raise errors[0]
+        told = " ".join(str(error) for error in errors)
+        raise type(errors[0])(f"{len(errors)} of {len(results)} hosts cannot be used. {told}")
+
+    async def _close(self) -> None:
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()
+        await asyncio.gather(*(launch.stop() for launch in self._launches), return_exceptions=True)
+        await self._scheduler.close()
+
+
+class Borrowed:
+    """Somebody else's Dask cluster, as a strategy wants it: SLURM, Kubernetes, a `LocalCluster`.
+
+    Args:
+        client: a synchronous `distributed.Client`, or the address of a scheduler.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._given = client
+        self._own: Any = None
+
+    def __enter__(self) -> "Borrowed":
+        from distributed import Client
+
+        if isinstance(self._given, str):
+            try:
+                self._own = Client(self._given, set_as_default=False, timeout=10)
+            except (OSError, ValueError, TypeError) as error:
+                raise ClusterError(
+                    f"No Dask scheduler answers at {self._given} ({error}): is it running, and is the address right, as "
+                    "in tcp://192.168.1.2:8786?"
+                ) from error
+        self._client: Any = self._own or self._given
+        if getattr(self._client, "asynchronous", True):
+            raise OptionError("`client` must be a synchronous distributed.Client.")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._own is not None:
+            self._own.close()
+
+    @property
+    def count(self) -> int:
+        """Number of workers."""
+        return len(self._client.scheduler_info(n_workers=-1)["workers"])
+
+    @property
+    def background(self) -> "Borrowed":
+        """Something that starts coroutines in the loop of the client."""
+        return self
+
+    @property
+    def fleet(self) -> Any:
+        """The workers."""
+        from rudel.cluster.fleet import Fleet
+
+        return Fleet(self._client)
+
+    def start(self, coroutine: Any) -> Any:
+        """Begins a coroutine in the client's loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)

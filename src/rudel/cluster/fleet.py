@@ -1,0 +1,110 @@
+"""Workers as a strategy sees them: names, addresses, calls; whether Rudel started them or somebody else's Dask.
+
+A strategy registers handlers on the workers (`install`), follows who is there (`members`, `changed`) and calls.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from rudel.errors import ClusterError
+
+
+class Fleet:
+    """The workers of a Dask client.
+
+    Args:
+        client: an asynchronous `distributed.Client`, or a synchronous one whose loop runs elsewhere.
+        names: what to call workers, by address; others are called by their address.
+    """
+
+    def __init__(self, client: Any, names: Mapping[str, str] | None = None) -> None:
+        self._client = client
+        self._names = names or {}
+        self._direct: dict[str, bool] = {}
+        self._callers: dict[str, Any] = {}
+
+    async def members(self) -> dict[str, str]:
+        """Addresses of the workers that are there now, by name."""
+        try:
+            found = await self._client.scheduler.identity(n_workers=-1)
+        except OSError as error:
+            raise ClusterError(f"The Dask scheduler does not answer any more ({error}).") from error
+        return {
+            self._names.get(address, str(worker.get("name", address))): address
+            for address, worker in found["workers"].items()
+        }
+
+    async def install(self, plugin: Any) -> None:
+        """Sets a plugin up on all workers, also on those that come later.
+
+        Raises:
+            ClusterError: a worker cannot: mostly because it has no Rudel, or another one.
+        """
+        try:
+            answers = await self._client.scheduler.register_worker_plugin(
+                plugin=_dumped(plugin), name=plugin.name, idempotent=False
+            )
+        except Exception as error:
+            raise ClusterError(
+                f"The workers cannot load Rudel ({error}): install it there, in this version."
+            ) from error
+        for address, answer in answers.items():
+            if answer["status"] == "error":
+                raise ClusterError(
+                    f"The worker {self._names.get(address, address)} cannot load Rudel ({_reason(answer)}): install it "
+                    "there, in the same version as here."
+                )
+
+    async def call(self, address: str, operation: str, *, timeout: float | None = None, **message: Any) -> Any:
+        """Calls a handler on a worker, directly where it can be reached, else by way of the scheduler.
+
+        Raises:
+            OSError: the connection was lost or cannot be made.
+            TimeoutError: there was no answer in time.
+            Exception: what the handler raised.
+        """
+        from distributed.core import rpc
+
+        if address not in self._direct:
+            self._direct[address] = await self._reachable(address)
+        if not self._direct[address]:
+            asked = self._client.scheduler.proxy(worker=address, msg={"op": operation, **message})
+            return await asyncio.wait_for(asked, timeout)
+        caller = self._callers.get(address)
+        if caller is None:
+            caller = rpc(address, timeout=5, connection_args=self._client.security.get_connection_args("client"))
+            self._callers[address] = caller
+        return await asyncio.wait_for(getattr(caller, operation)(**message), timeout)
+
+    def forget(self, address: str) -> None:
+        """Drops the connections to a worker that was lost; the next call makes new ones."""
+        caller = self._callers.pop(address, None)
+        if caller:
+            for comm in list(caller.comms):
+                comm.abort()
+            caller.comms.clear()
+
+    async def _reachable(self, address: str) -> bool:
+        from distributed.comm.core import connect
+
+        arguments = self._client.security.get_connection_args("client")
+        try:
+            comm = await connect(address, timeout=5, **arguments)
+        except OSError:
+            return False
+        comm.abort()
+        return True
+
+
+def _dumped(plugin: Any) -> Any:
+    from distributed.protocol.pickle import dumps
+
+    return dumps(plugin)
+
+
+def _reason(answer: Any) -> str:
+    from distributed.core import clean_exception
+
+    error = clean_exception(**answer)[1]
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,131 @@
+"""Hosts as a user writes them: a list such as `raspi1,pi@raspi2:2222`, or a file with one host a line."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rudel.errors import HostError
+
+REMOTE_FOLDER = ".rudel"
+"""Where Rudel keeps what is its own on a host, relative to the home folder there."""
+
+REMOTE_PYTHON = f"{REMOTE_FOLDER}/env/bin/python"
+"""The Python of the environment that `rudel hosts setup` makes, relative to the home folder of the host."""
+
+_FORM = re.compile(
+    r"(?:(?P<user>[^\s,\[\]]+)@)?(?:\[(?P<address>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<name>[^\s,:@\[\]]+))(?::(?P<port>\d+))?"
+)
+
+
+@dataclass(frozen=True)
+class Host:
+    """A computer reached by SSH.
+
+    Args:
+        name: as the user wrote it: an alias of `~/.ssh/config`, a DNS name or an address; IPv6 without brackets.
+        user: who logs in there; None for what the SSH configuration says, else the local user.
+        port: of its SSH server; None for what the SSH configuration says, else 22.
+        python: an interpreter on the host whose environment is used in the place of the one that Rudel sets up there,
+            absolute, relative to the home folder, or a command found there.
+
+    >>> str(Host("fe80::1", user="pi", port=2222))
+    'pi@[fe80::1]:2222'
+    """
+
+    name: str
+    user: str | None = None
+    port: int | None = None
+    python: str | None = None
+
+    def __str__(self) -> str:
+        user = f"{self.user}@" if self.user else ""
+        name = f"[{self.name}]" if ":" in self.name else self.name
+        return f"{user}{name}{f':{self.port}' if self.port else ''}"
+
+
+def parse_hosts(given: str | Sequence[str | Host]) -> tuple[Host, ...]:
+    """Hosts from a text with commas, from a sequence, or from a file.
+
+    Args:
+        given: a text such as `raspi1,pi@raspi2:2222,[fe80::2%wlan0]`; the path of a file with one host a line, after it
+            optionally `python=PATH`, with comments after `#`; or a sequence of hosts, as texts or as `Host`.
+
+    Returns:
+        At least one host, none twice, in the order given.
+
+    Raises:
+        HostError: a host is malformed or given twice, there is none, or the file cannot be read.
+
+    >>> [str(host) for host in parse_hosts("raspi1, pi@raspi2:2222")]
+    ['raspi1', 'pi@raspi2:2222']
+    """
+    if not isinstance(given, str):
+        hosts = [part if isinstance(part, Host) else _parse(part.strip(), "") for part in given]
+    elif _is_file(given):
+        hosts = _read(Path(given).expanduser())
+    elif not given.strip():
+        hosts = []
+    else:
+        hosts = [_parse(part.strip(), f" in `{given}`" if "," in given else "") for part in given.split(",")]
+    if not hosts:
+        raise HostError("No host was given: write them as in `raspi1,pi@raspi2`, or give the path of a hosts file.")
+    for place, host in enumerate(hosts):
+        if any((host.name, host.user, host.port) == (other.name, other.user, other.port) for other in hosts[:place]):
+            raise HostError(f"The host `{host}` is given twice: give each host once.")
+    return tuple(hosts)
+
+
+def remote_python(host: Host) -> str:
+    """The interpreter of a host's environment, quoted for a shell that starts in the home folder there.
+
+    >>> remote_python(Host("raspi1")), remote_python(Host("raspi1", python="~/my env/bin/python"))
+    ('.rudel/env/bin/python', "'my env/bin/python'")
+    """
+    return shlex.quote((host.python or REMOTE_PYTHON).removeprefix("~/"))
+
+
+def _is_file(given: str) -> bool:
+    if "/" not in given and "," in given:
+        return False
+    path = Path(given).expanduser()
+    if path.is_file():
+        return True
+    if "/" in given:
+        raise HostError(f"There is no hosts file `{given}`: give an existing file, or hosts as in `raspi1,pi@raspi2`.")
+    return False
+
+
+def _read(path: Path) -> list[Host]:
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise HostError(f"The hosts file `{path}` cannot be read ({error}).") from error
+    hosts = []
+    for number, line in enumerate(lines, start=1):
+        where = f" in line {number} of `{path}`"
+        words = line.partition("#")[0].split(maxsplit=1)
+        if words:
+            hosts.append(_parse(words[0], where, _python(words[1], where) if len(words) > 1 else None))
+    if not hosts:
+        raise HostError(f"The hosts file `{path}` names no host: write one host a line.")
+    return hosts
+
+
+def _python(option: str, where: str) -> str:
+    key, equals, value = option.strip().partition("=")
+    if key.strip() != "python" or not equals or not value.strip():
+        raise HostError(f"What follows a host must be `python=PATH`, not `{option.strip()}`{where}.")
+    return value.strip()
+
+
+def _parse(text: str, where: str, python: str | None = None) -> Host:
+    form = _FORM.fullmatch(text)
+    if not form or text.startswith("-"):
+        hint = f"; write an IPv6 address in brackets, as in `[{text}]`" if text.count(":") > 1 else ""
+        raise HostError(f"`{text}` is no host{where}: it has the form `name`, `user@name` or `user@name:port`{hint}.")
+    port = int(form["port"]) if form["port"] else None
+    if port is not None and not 0 < port < 65536:
+        raise HostError(f"The port of `{text}`{where} must be from 1 to 65535.")
+    return Host(form["address"] or form["name"], form["user"], port, python)

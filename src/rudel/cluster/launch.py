@@ -1,0 +1,168 @@
+"""One worker on one host: started over SSH, watched, started again when it was lost."""
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from rudel.cluster.certificates import Identity
+from rudel.cluster.hosts import Host, remote_python
+from rudel.cluster.ssh import connect
+from rudel.errors import ClusterError, HostError
+
+START_SECONDS = 120.0
+"""Time for a worker to start: a Raspberry Pi reads a good hundred megabytes from its card."""
+
+_SILENCE = (15, 8)
+"""Seconds between questions to a host that is silent, and how many of them may stay unanswered: two minutes, so that a
+Wi-Fi that comes back finds its worker at work."""
+
+_PAUSES = (1.0, 2.0, 4.0, 8.0)
+"""Seconds before another try to start a worker that was lost."""
+
+_NO_MODULE = "No module named"
+
+
+@dataclass
+class Launch:
+    """Keeps a worker running on a host.
+
+    Args:
+        host: where.
+        identity: its certificate and key.
+        order: the rest of what `rudel.cluster.worker` reads.
+        port: of the scheduler.
+        ssh_config: in the place of `~/.ssh/config`.
+        changed: called when the worker came or went.
+    """
+
+    host: Host
+    identity: Identity
+    order: dict[str, Any]
+    port: int
+    ssh_config: Path | None
+    changed: Callable[[], None]
+    address: str | None = None
+    lost: int = 0
+    trouble: str = ""
+    _output: deque[str] = field(default_factory=lambda: deque(maxlen=40))
+    _ready: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def started(self) -> None:
+        """Starts the worker for the first time, and keeps it running until `run` is cancelled.
+
+        Raises:
+            HostError: the host cannot be reached or used.
+            ClusterError: the worker does not start.
+        """
+        self._connection = await connect(self.host, self.ssh_config)
+        try:
+            self._process = await self._launch()
+            await self._until_ready()
+        except BaseException:
+            self._connection.abort()
+            raise
+
+    async def keep(self) -> None:
+        """Waits until the worker ends, starts it again, and so on, for ever."""
+        failures = 0
+        while True:
+            if self.address is not None:
+                began = time.monotonic()
+                await self._until_ended()
+                self.address, self.lost = None, self.lost + 1
+                self._connection.abort()
+                self.changed()
+                if time.monotonic() - began > 60:
+                    failures = 0
+            await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
+            failures += 1
+            try:
+                await self.started()
+            except (HostError, ClusterError) as error:
+                self.trouble = str(error)
+
+    async def stop(self) -> None:
+        """Ends the worker."""
+        connection = getattr(self, "_connection", None)
+        if connection is None:
+            return
+        process = getattr(self, "_process", None)
+        if process is not None and process.exit_status is None and not connection.is_closed():
+            process.stdin.write_eof()
+            try:
+                await asyncio.wait_for(process.wait_closed(), 3)
+            except TimeoutError:
+                pass
+        connection.abort()
+        await connection.wait_closed()
+
+    async def _launch(self) -> asyncssh.SSHClientProcess[bytes]:
+        connection = self._connection
+        connection.set_keepalive(*_SILENCE)
+        here, there = (connection.get_extra_info(name)[0] for name in ("sockname", "peername"))
+        order = self.order | {
+            "identity": vars(self.identity),
+            "scheduler": f"tls://{_bracketed(here)}:{self.port}",
+            "address": there,
+            "name": str(self.host),
+        }
+        python = remote_python(self.host)
+        process = await connection.create_process(f"exec {python} -m rudel.cluster.worker", encoding=None)
+        process.stdin.write(json.dumps(order).encode() + b"\n")
+        return process
+
+    async def _until_ready(self) -> None:
+        self._ready.clear()
+        self._output.clear()
+        errors = asyncio.create_task(self._collect_errors(self._process))
+        try:
+            await asyncio.wait_for(self._read_until_ready(), START_SECONDS)
+        except TimeoutError as error:
+            raise ClusterError(
+                f"The worker on `{self.host}` did not start within {START_SECONDS:g} s: it must be able to reach this "
+                f"computer at {self._connection.get_extra_info('sockname')[0]}, port {self.port}; is there a firewall?"
+            ) from error
+        if self.address is None:
+            await asyncio.wait_for(errors, 10)
+            raise self._failed()
+
+    async def _read_until_ready(self) -> None:
+        async for line in self._process.stdout:
+            try:
+                told = json.loads(line)
+            except ValueError:
+                self._output.append(line.decode(errors="replace").rstrip())
+                continue
+            if told.get("event") == "ready":
+                self.address, self.trouble = told["address"], ""
+                self.changed()
+                return
+
+    async def _until_ended(self) -> None:
+        async for _ in self._process.stdout:
+            pass
+        await self._process.wait_closed()
+
+    async def _collect_errors(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
+        async for line in process.stderr:
+            self._output.append(line.decode(errors="replace").rstrip())
+
+    def _failed(self) -> ClusterError | HostError:
+        told = "\n".join(self._output)
+        if self._process.exit_status == 127 or _NO_MODULE in told:
+            return HostError(
+                f"`{self.host}` has no Rudel, or an incomplete one: run `rudel hosts setup {self.host}` first."
+            )
+        last = next((line for line in reversed(self._output) if line.strip()), "it said nothing")
+        return ClusterError(f"The worker on `{self.host}` ended at once: {last.strip()}")
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

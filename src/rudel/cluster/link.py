@@ -1,0 +1,91 @@
+"""How fast a host is reached, and how its clock stands, measured over an SSH connection."""
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass
+
+import asyncssh
+
+from rudel.cluster.hosts import Host
+from rudel.cluster.ssh_failures import lost
+from rudel.errors import HostError
+
+_FIRST_BYTES, _MOST_BYTES = 1 << 15, 1 << 23
+_LONG_ENOUGH = 0.12
+_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Link:
+    """A way to a host.
+
+    Args:
+        round_trip: seconds for a line there and a line back.
+        bits_per_second: from here to the host.
+        clock_offset: seconds that the clock of the host is ahead of the one here; right to half a round trip.
+    """
+
+    round_trip: float
+    bits_per_second: float
+    clock_offset: float
+
+
+async def measure_link(connection: asyncssh.SSHClientConnection, host: Host) -> Link:
+    """Measures with 11 MB at most, and for about a third of a second where the link is a fast one.
+
+    Raises:
+        HostError: the connection was lost, or is too slow to be measured.
+    """
+    try:
+        async with asyncio.timeout(_SECONDS):
+            async with connection.create_process("exec sh", encoding=None) as shell:
+                round_trips = [await _round_trip(shell) for _ in range(8)][1:]
+                clocks = [await _clock(shell) for _ in range(3)]
+                shell.stdin.write_eof()
+            speed = await _speed(connection, min(round_trips))
+    except TimeoutError as error:
+        raise HostError(
+            f"The link to `{host}` is too slow: its speed could not be measured within {_SECONDS:g} s."
+        ) from error
+    except (asyncssh.Error, OSError, ValueError) as error:
+        raise lost(connection, "while the link was measured", error) from error
+    return Link(sorted(round_trips)[len(round_trips) // 2], speed, min(clocks)[1])
+
+
+async def _round_trip(shell: asyncssh.SSHClientProcess) -> float:
+    begin = time.perf_counter()
+    await _ask(shell, b"echo\n")
+    return time.perf_counter() - begin
+
+
+async def _clock(shell: asyncssh.SSHClientProcess) -> tuple[float, float]:
+    """The seconds that asking took, and the offset in seconds."""
+    begin = time.time()
+    there = float((await _ask(shell, b"date +%s.%N\n")).decode().replace("%N", "5").replace("N", "5"))
+    end = time.time()
+    return end - begin, there - (begin + end) / 2
+
+
+async def _speed(connection: asyncssh.SSHClientConnection, round_trip: float) -> float:
+    """Bits per second, of blocks that grow until one takes long enough."""
+    size = _FIRST_BYTES
+    while True:
+        command = f"echo; head -c {size} >/dev/null; echo"
+        async with connection.create_process(command, encoding=None) as counter:
+            await _ask(counter, b"")
+            block = os.urandom(size)
+            begin = time.perf_counter()
+            await _ask(counter, block)
+            took = max(1e-6, time.perf_counter() - begin - round_trip)
+        if took > _LONG_ENOUGH or size >= _MOST_BYTES:
+            return 8 * size / took
+        size *= 4
+
+
+async def _ask(shell: asyncssh.SSHClientProcess, line: bytes) -> bytes:
+    shell.stdin.write(line)
+    answer = await shell.stdout.readline()
+    if not answer.endswith(b"\n"):
+        raise ConnectionResetError("the shell ended")
+    return answer

@@ -1,0 +1,191 @@
+"""`rudel hosts setup`: an environment on every host with the very Rudel, and the very versions, of this computer.
+
+It lies in `~/.rudel/env`, needs no root, and is told by a fingerprint: where that is right, nothing is done. Packages
+come from the package index where the host has a way to it, else as wheels from here.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+
+import asyncssh
+from packaging.version import InvalidVersion, Version
+
+from rudel.cluster import ssh
+from rudel.cluster.commands import Line
+from rudel.cluster.hosts import Host, parse_hosts
+from rudel.cluster.installation import Installation, Stage
+from rudel.cluster.pins import Target
+from rudel.cluster.probe import Facts, probe
+from rudel.cluster.suitability import best_python, lacks_space, problem
+from rudel.cluster.supplies import Supplies
+from rudel.cluster.system_update import update_system
+from rudel.cluster.wheels import Wheel
+from rudel.errors import HostError
+
+SPACE_FROM_INDEX = 1_200_000_000
+"""Bytes of disk that are asked for where all packages come from the index, so that their sizes are not known."""
+
+_SPACE_TO_SPARE = 50_000_000
+_MODULES_OF_WORKER = ("jax", "distributed", "cryptography", "rudel")
+
+Told = Callable[[Host, Stage], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of the set-up of a host.
+
+    Args:
+        host: that was set up.
+        problem: why it could not be, in one sentence; None where it is ready.
+        how: `nothing to do`, `from the package index` or `with wheels from here`.
+        packages: that were installed.
+        sent: bytes of wheels that were sent to it.
+        seconds: that it took.
+    """
+
+    host: Host
+    problem: str | None
+    how: str
+    packages: int
+    sent: int
+    seconds: float
+
+
+async def set_up_hosts(
+    hosts: str | Sequence[str | Host],
+    ssh_config: Path | None = None,
+    *,
+    offline: bool = False,
+    minimal: bool = False,
+    system_update: bool = False,
+    told: Told = lambda host, stage: None,
+    on_line: Line = lambda host, line, bad: None,
+) -> tuple[Outcome, ...]:
+    """Installs or updates Rudel on hosts, all at once.
+
+    Args:
+        hosts: as for `parse_hosts`. One with a `python` of its own is only compared, and left alone.
+        ssh_config: an SSH configuration in the place of `~/.ssh/config`.
+        offline: ship wheels from here without trying the package index from the hosts.
+        minimal: install only what a worker needs, so that a host can help to train but not train by itself.
+        system_update: first bring the system up to date with apt-get.
+        told: how far each host is.
+        on_line: what the update of the system prints.
+
+    Returns:
+        One outcome for each host, in their order; a host that fails does not stop the others.
+
+    Raises:
+        HostError: the hosts cannot be understood.
+    """
+    supplies = Supplies(minimal)
+
+    async def one(host: Host) -> Outcome:
+        begin = time.monotonic()
+        work = _SetUp(host, supplies, offline, lambda stage: told(host, stage))
+        try:
+            work.told(Stage("connecting"))
+            async with ssh.connected(host, ssh_config) as connection:
+                if system_update:
+                    work.told(Stage("updating the system"))
+                    await update_system(connection, host, lambda line, bad: on_line(host, line, bad))
+                await work.go(connection)
+        except HostError as error:
+            work.told(Stage("failed"))
+            return Outcome(host, str(error), work.how, 0, work.sent, time.monotonic() - begin)
+        work.told(Stage("ready"))
+        return Outcome(host, None, work.how, work.packages, work.sent, time.monotonic() - begin)
+
+    return tuple(await asyncio.gather(*(one(host) for host in parse_hosts(hosts))))
+
+
+class _SetUp:
+    """The set-up of one host, and what is to be told of it."""
+
+    def __init__(self, host: Host, supplies: Supplies, offline: bool, told: Callable[[Stage], None]) -> None:
+        self.host, self.supplies, self.offline, self.told = host, supplies, offline, told
+        self.how, self.packages, self.sent = "nothing to do", 0, 0
+
+    async def go(self, connection: asyncssh.SSHClientConnection) -> None:
+        self.told(Stage("looking"))
+        facts = await probe(connection, self.host)
+        if sentence := problem(self.host, facts):
+            raise HostError(sentence)
+        if self.host.python:
+            _compare(self.host, facts)
+            return
+        python = best_python(facts)
+        assert python
+        target = Target.of(facts, python)
+        fingerprint = await self.supplies.fingerprint(target)
+        anew = facts.unfinished or not facts.environment or facts.environment.minor != python.minor
+        if not anew and facts.record.get("fingerprint") == fingerprint:
+            return
+        installed = {} if anew else facts.installed
+        pins = await self.supplies.pins(target)
+        missing = {name: version for name, version in pins.items() if not _same(installed.get(name), version)}
+        work = Installation(self.host, connection, python, await self.supplies.pip(), anew, self.told)
+        try:
+            await self._install(work, facts, target, missing)
+            record = {"fingerprint": fingerprint, "rudel": (await self.supplies.own()).version, "python": python.minor}
+            await work.finish(_MODULES_OF_WORKER if missing else ("rudel",), json.dumps(record))
+        finally:
+            self.sent = work.sent
+        self.packages = len(missing) + 1
+
+    async def _install(self, work: Installation, facts: Facts, target: Target, missing: dict[str, str]) -> None:
+        """Installs what is missing, and Rudel; wheels are fetched before anything on the host is given up."""
+        await work.begin()
+        from_index = bool(missing) and not self.offline and await work.has_index(missing)
+        wheels = [] if from_index else await self._wheels(target, missing)
+        needed = sum(wheel.size + wheel.unpacked for wheel in wheels) + _SPACE_TO_SPARE
+        if from_index and work.anew:
+            needed = SPACE_FROM_INDEX
+        facts = replace(facts, disk=await work.make_environment())
+        if sentence := lacks_space(self.host, facts, needed):
+            raise HostError(sentence)
+        self.how = "from the package index" if from_index else "with wheels from here"
+        if from_index:
+            try:
+                await work.from_index(missing)
+            except HostError:
+                wheels = await self._wheels(target, missing)
+                from_index, self.how = False, "with wheels from here"
+        if missing and not from_index:
+            await work.send(wheels)
+            await work.from_wheels(wheels)
+        own = await self.supplies.own()
+        await work.send_own(own.name, own.content)
+        await work.from_own(own.name)
+
+    async def _wheels(self, target: Target, missing: dict[str, str]) -> list[Wheel]:
+        if not missing:
+            return []
+        found = await self.supplies.wheels(target, lambda text: self.told(Stage(text)))
+        return [wheel for wheel in found if wheel.name in missing]
+
+
+def _compare(host: Host, facts: Facts) -> None:
+    """Refuses a Python of the user's own that has not the versions of this computer."""
+    for name in ("rudel", "jax", "jaxlib", "distributed"):
+        here, there = metadata.version(name), facts.installed.get(name)
+        if not _same(there, here):
+            raise HostError(
+                f"`{host.python}` on `{host}` has {f'{name} {there}' if there else f'no {name}'}, and this computer "
+                f"has {here}: install that version there, or leave `python=` out of the hosts file."
+            )
+
+
+def _same(one: str | None, other: str) -> bool:
+    if one is None:
+        return False
+    try:
+        return Version(one) == Version(other)
+    except InvalidVersion:
+        return one == other

@@ -1,0 +1,105 @@
+"""What the user's SSH configuration says about a host: `~/.ssh/config`, or the file given in its place."""
+
+import getpass
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from asyncssh.config import ConfigParseError, SSHClientConfig
+
+from rudel.cluster.hosts import Host
+from rudel.errors import HostError
+
+_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+_SHARED_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a host is reached.
+
+    Args:
+        files: configuration files that were read.
+        address: the name or address that is connected to.
+        user: who logs in.
+        port: of the SSH server.
+        alias: the name under which its key is known.
+        identities: private keys that the configuration names and that exist; empty for the usual ones.
+        known_hosts: the user's own files of known hosts; the first is written to.
+        shared_known_hosts: those of the system.
+        jump: hosts to go through, as in `ProxyJump`, or None.
+    """
+
+    files: tuple[str, ...]
+    address: str
+    user: str
+    port: int
+    alias: str
+    identities: tuple[Path, ...]
+    known_hosts: tuple[Path, ...]
+    shared_known_hosts: tuple[Path, ...]
+    jump: str | None
+
+
+def read_settings(host: Host, ssh_config: Path | None = None) -> Settings:
+    """Reads the settings of one host.
+
+    Raises:
+        HostError: the configuration cannot be read or understood.
+    """
+    files = _files(ssh_config)
+    get = _load(host, files)
+    user = str(host.user or get("User") or getpass.getuser())
+    port = int(host.port or get("Port") or 22)
+    address = str(get("Hostname") or host.name)
+    alias = str(get("HostKeyAlias") or address)
+    tokens = {"%": "%", "d": str(Path.home()), "h": address, "k": alias, "n": host.name, "p": str(port), "r": user}
+    tokens["u"] = getpass.getuser()
+    identities = [Path(path).expanduser() for path in get("IdentityFile") or ()]
+    own, shared = get("UserKnownHostsFile"), get("GlobalKnownHostsFile")
+    only_public = get("IdentitiesOnly")
+    return Settings(
+        files=files,
+        address=address,
+        user=user,
+        port=port,
+        alias=alias,
+        identities=tuple(p for p in identities if p.exists() and (only_public or p.suffix != ".pub")),
+        known_hosts=_paths(_KNOWN_HOSTS if own is None else own, tokens),
+        shared_known_hosts=_paths(_SHARED_KNOWN_HOSTS if shared is None else shared, tokens),
+        jump=get("ProxyJump") or None,
+    )
+
+
+def _files(ssh_config: Path | None) -> tuple[str, ...]:
+    if ssh_config is None:
+        usual = Path("~/.ssh/config").expanduser()
+        return (str(usual),) if usual.is_file() else ()
+    if not ssh_config.expanduser().is_file():
+        raise HostError(f"There is no SSH configuration `{ssh_config}`: give an existing file with `--ssh-config`.")
+    return (str(ssh_config.expanduser()),)
+
+
+def _load(host: Host, files: tuple[str, ...]) -> Callable[[str], Any]:
+    def load(final: bool) -> SSHClientConfig:
+        target = (getpass.getuser(), host.user or (), host.name, host.port or ())
+        config = SSHClientConfig.load(None, list(files), False, False, final, *target)
+        assert isinstance(config, SSHClientConfig)
+        return config
+
+    try:
+        config = load(final=False)
+        if config.has_match_final():
+            config = load(final=True)
+    except ConfigParseError as error:
+        raise HostError(f"The SSH configuration cannot be understood: {error}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise HostError(f"The SSH configuration `{files[0]}` cannot be read ({error}).") from error
+    return config.get
+
+
+def _paths(names: Iterable[str], tokens: dict[str, str]) -> tuple[Path, ...]:
+    expanded = (re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), name) for name in names)
+    return tuple(Path(name).expanduser() for name in expanded)

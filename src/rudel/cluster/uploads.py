@@ -1,0 +1,144 @@
+"""Files sent to a host over SFTP: each is wholly there or not at all.
+
+A file grows under another name and is renamed when it is complete. What was broken off goes on where it stopped, for
+files whose name says what is in them.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncssh
+
+from rudel.cluster.ssh_failures import lost, reason
+from rudel.errors import HostError
+
+_BLOCK = 1 << 20
+_LOST = (asyncssh.SFTPNoConnection, asyncssh.SFTPConnectionLost)
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """A way for files to a host. All paths there are absolute, or relative to the home folder.
+
+    Args:
+        connection: to the host.
+        sftp: the session.
+    """
+
+    connection: asyncssh.SSHClientConnection
+    sftp: asyncssh.SFTPClient
+
+    async def there(self, folder: str) -> dict[str, asyncssh.SFTPAttrs]:
+        """What is in a folder, by name; empty where there is no such folder."""
+        with self._told(f"`{folder}` could not be read"), contextlib.suppress(asyncssh.SFTPNoSuchFile):
+            return {str(entry.filename): entry.attrs for entry in await self.sftp.readdir(folder)}
+        return {}
+
+    async def make_folder(self, folder: str) -> None:
+        """Makes a folder and those above it; it may be there."""
+        with self._told(f"the folder `{folder}` could not be made"):
+            await self.sftp.makedirs(folder, exist_ok=True)
+
+    async def upload(
+        self,
+        source: Path | bytes,
+        destination: str,
+        sent: Callable[[int], None] = lambda count: None,
+        *,
+        resume: bool = False,
+    ) -> int:
+        """Sends one file, with its permissions and its time of change where it is a file here.
+
+        Args:
+            source: a file here, or the content itself.
+            destination: path there; its folder exists.
+            sent: called with the bytes of each block that has arrived.
+            resume: go on with what an earlier attempt left.
+
+        Returns:
+            Bytes that were sent.
+
+        Raises:
+            HostError: the disk there is full, the folder cannot be written, or the connection was lost.
+        """
+        part = f"{destination}.part"
+        total = len(source) if isinstance(source, bytes) else source.stat().st_size
+        with self._told(f"`{destination}` could not be written"):
+            begin = await self._size(part) if resume else 0
+            position = begin = begin if begin <= total else 0
+            async with self.sftp.open(part, "r+b" if begin else "wb") as file:
+                for block in _blocks(source, begin):
+                    await file.write(block, position)
+                    position += len(block)
+                    sent(len(block))
+            if isinstance(source, Path):
+                await self.sftp.setstat(part, attributes(source))
+            await self._rename(part, destination)
+        return total - begin
+
+    async def _size(self, path: str) -> int:
+        with contextlib.suppress(asyncssh.SFTPNoSuchFile):
+            return (await self.sftp.stat(path)).size or 0
+        return 0
+
+    async def _rename(self, part: str, destination: str) -> None:
+        try:
+            await self.sftp.posix_rename(part, destination)
+        except asyncssh.SFTPOpUnsupported:
+            with contextlib.suppress(asyncssh.SFTPNoSuchFile):
+                await self.sftp.remove(destination)
+            await self.sftp.rename(part, destination)
+
+    @contextlib.contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except _LOST as error:
+            raise lost(self.connection, "while a file was sent", error) from error
+        except (asyncssh.SFTPError, OSError) as error:
+            why = reason(error)
+            why = "the disk is full, or a quota is reached" if why == "Failure" else why
+            raise HostError(f"On `{self.connection.get_extra_info('rudel_host')}` {what} ({why}).") from error
+        except asyncssh.Error as error:
+            raise lost(self.connection, "while a file was sent", error) from error
+
+
+@contextlib.asynccontextmanager
+async def uploads(connection: asyncssh.SSHClientConnection) -> AsyncIterator[Uploads]:
+    """A way for files, for the length of a block.
+
+    Raises:
+        HostError: the SSH server of the host offers no SFTP.
+    """
+    try:
+        sftp = await connection.start_sftp_client()
+    except (asyncssh.Error, OSError) as error:
+        name = connection.get_extra_info("rudel_host")
+        raise HostError(
+            f"`{name}` takes no files over SFTP ({reason(error)}): switch that on in its SSH server."
+        ) from error
+    try:
+        yield Uploads(connection, sftp)
+    finally:
+        sftp.exit()
+
+
+def attributes(source: Path) -> asyncssh.SFTPAttrs:
+    """The permissions and times of a file here, times in whole seconds as SFTP has them."""
+    status = source.stat()
+    return asyncssh.SFTPAttrs(
+        permissions=status.st_mode & 0o777, atime=int(status.st_atime), mtime=int(status.st_mtime)
+    )
+
+
+def _blocks(source: Path | bytes, begin: int) -> Iterator[bytes]:
+    if isinstance(source, bytes):
+        for start in range(begin, len(source), _BLOCK):
+            yield source[start : start + _BLOCK]
+        return
+    with source.open("rb") as file:
+        file.seek(begin)
+        while block := file.read(_BLOCK):
+            yield block

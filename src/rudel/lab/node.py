@@ -1,0 +1,248 @@
+"""A node: the processes below one sshd, in namespaces of their own.
+
+What a node has of its own: network, host name, process numbers, shared memory, /proc, /sys, /run, /dev/shm, /home/pi,
+and /etc, in which there is a user `pi` with that home and a file `hosts` of the lab. Of these, only /home/pi is kept;
+the others are forgotten when the node ends, as are its processes. All other folders are this machine's, or those of
+another root file system.
+"""
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from rudel.errors import LabError
+from rudel.lab import kernel
+from rudel.lab.settings import DESKTOP, Node, Settings
+
+USER = "pi"
+HOME = "/home/pi"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_OWN_ID = 61000  # in no range that Linux distributions use
+
+_SSHD_CONFIG = """\
+Port 22
+ListenAddress {address}
+HostKey /run/rudel/host_key
+PidFile none
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+StrictModes no
+PrintMotd no
+UseDNS no
+MaxStartups 100
+MaxSessions 100
+AcceptEnv LANG LC_*
+Subsystem sftp internal-sftp
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node runs.
+
+    Args:
+        network: descriptor of its network namespace.
+        group: file of the control group to join; see `rudel.lab.quota`.
+        root: its root file system; None for this machine's own.
+    """
+
+    network: int
+    group: Path
+    root: Path | None
+
+
+def user_id() -> tuple[int, int]:
+    """User and group number of `pi`: this machine's own if it has such a user, else a pair that nobody has."""
+    try:
+        entry = pwd.getpwnam(USER)
+    except KeyError:
+        return _OWN_ID, _OWN_ID
+    return entry.pw_uid, entry.pw_gid
+
+
+def prepare(settings: Settings, node: Node) -> None:
+    """Makes the folder of a node: its home, and the key by which it is known. Both are kept if they are there.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    folder = settings.folder(node)
+    ssh = folder / "home" / ".ssh"
+    ssh.mkdir(parents=True, exist_ok=True)
+    (ssh / "authorized_keys").write_bytes(settings.key.with_suffix(".pub").read_bytes())
+    make_key(folder / "host_key", node.name)
+    home, own = folder / "home", user_id()
+    known = (home.stat().st_uid, home.stat().st_gid) == own
+    for path in (ssh, *ssh.iterdir(), home) if known else (*home.rglob("*"), home):
+        os.chown(path, *own, follow_symlinks=False)
+
+
+def make_key(path: Path, comment: str) -> None:
+    """Makes a pair of SSH keys, if it is not there.
+
+    Raises:
+        LabError: ssh-keygen refuses.
+    """
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"No key could be made at {path}, as ssh-keygen says: {done.stderr.strip()}.")
+
+
+def start(settings: Settings, node: Node, place: Place) -> int:
+    """Starts a node. Its processes end when its first one does, which ends when the caller's thread does.
+
+    Args:
+        settings: of the lab.
+        node: which node.
+        place: where it runs.
+
+    Returns:
+        The number of the first process, a child of the caller.
+
+    Raises:
+        LabError: it cannot be started.
+    """
+    told, tell = os.pipe()
+    own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+    try:
+        kernel.unshare(kernel.NEW_PIDS)
+        child = os.fork()
+        if child == 0:
+            _become(settings, node, place, tell)
+        kernel.enter(own, kernel.NEW_PIDS)
+    finally:
+        os.close(own)
+        os.close(tell)
+    with os.fdopen(told, encoding="utf-8") as pipe:
+        problem = pipe.read()
+    if problem:
+        os.waitpid(child, 0)
+        raise LabError(f"The node `{node.name}` cannot be started: {problem}.")
+    return child
+
+
+def _become(settings: Settings, node: Node, place: Place, tell: int) -> NoReturn:
+    """Turns this process into the sshd of a node; a problem is told on a descriptor, which closes when all is well."""
+    try:
+        kernel.die_with_parent(signal.SIGKILL)
+        os.setsid()
+        _connect_log(settings.folder(node) / "log")
+        place.group.write_text("0")
+        kernel.enter(place.network, kernel.NEW_NETWORK)
+        kernel.unshare(kernel.NEW_NAMES | kernel.NEW_IPC | kernel.NEW_MOUNTS)
+        socket.sethostname(node.name)
+        _arrange_files(settings, node, place.root)
+        _restore_signals()
+        sshd = shutil.which("sshd", path=PATH) or "sshd"
+        os.execve(sshd, [sshd, "-D", "-e", "-f", "/run/rudel/sshd_config"], {"PATH": PATH})
+    except BaseException as error:
+        os.write(tell, f"{type(error).__name__}: {error}".encode())
+    os._exit(1)
+
+
+def _connect_log(path: Path) -> None:
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for number, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(number, target)
+
+
+def _restore_signals() -> None:
+    for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+
+
+def _arrange_files(settings: Settings, node: Node, root: Path | None) -> None:
+    host_key = (settings.folder(node) / "host_key").read_bytes()
+    home = os.open(settings.folder(node) / "home", os.O_PATH)
+    kernel.mount("none", "/", flags=kernel.FOLLOWING | kernel.RECURSIVE)
+    if root is not None:
+        _change_root(root)
+    kernel.mount("proc", "/proc", "proc")
+    _mount_sys()
+    kernel.mount("tmpfs", "/dev/shm", "tmpfs", options="mode=1777")
+    kernel.mount("tmpfs", "/run", "tmpfs", options="mode=755")
+    for folder in ("/run/sshd", "/run/lock", "/run/rudel"):
+        Path(folder).mkdir()
+    Path("/run/lock").chmod(0o1777)
+    _write(Path("/run/rudel/host_key"), host_key, 0o600)
+    _write(Path("/run/rudel/sshd_config"), _SSHD_CONFIG.format(address=node.address).encode(), 0o644)
+    _own_etc(settings, node)
+    _own_home(home)
+    os.chdir("/")
+
+
+def _mount_sys() -> None:
+    """Lets /sys show the devices of this network, with the control groups of the machine where they were."""
+    groups = os.open("/sys/fs/cgroup", os.O_PATH)
+    try:
+        kernel.mount("sysfs", "/sys", "sysfs")
+        kernel.mount(f"/proc/self/fd/{groups}", "/sys/fs/cgroup", flags=kernel.BIND | kernel.RECURSIVE)
+    finally:
+        os.close(groups)
+
+
+def _own_etc(settings: Settings, node: Node) -> None:
+    """Lays an own layer over /etc, with `pi` in it and without a way to look up names that the lab does not have."""
+    layer = Path("/run/rudel/etc")
+    layer.mkdir()
+    user, group = user_id()
+    entries = {
+        "passwd": (f"{USER}:x:{user}:{group}::{HOME}:/bin/bash", 0o644),
+        "shadow": (f"{USER}:*:19000:0:99999:7:::", 0o600),
+        "group": (f"{USER}:x:{group}:", 0o644),
+    }
+    for name, (line, mode) in entries.items():
+        _write(layer / name, _with_entry(Path("/etc", name).read_text(), line).encode(), mode)
+    names = ["127.0.0.1 localhost", "::1 localhost", *settings.names_file()]
+    _write(layer / "hosts", "".join(f"{line}\n" for line in names).encode(), 0o644)
+    _write(layer / "hostname", f"{node.name}\n".encode(), 0o644)
+    _write(layer / "resolv.conf", b"", 0o644)
+    Path("/run/rudel/work").mkdir()
+    options = f"lowerdir=/etc,upperdir={layer},workdir=/run/rudel/work"
+    kernel.mount("overlay", "/etc", "overlay", options=options)
+
+
+def _with_entry(text: str, line: str) -> str:
+    name = line.partition(":")[0]
+    others = [other for other in text.splitlines() if other.partition(":")[0] != name]
+    return "".join(f"{entry}\n" for entry in [*others, line])
+
+
+def _own_home(home: int) -> None:
+    """Puts a folder at /home/pi; where there is none, a new /home gets it and all that is in the old one."""
+    if not Path(HOME).is_dir():
+        old = os.open("/home", os.O_PATH)
+        kernel.mount("tmpfs", "/home", "tmpfs", options="mode=755")
+        for entry in os.listdir(f"/proc/self/fd/{old}"):
+            path = Path(f"/proc/self/fd/{old}/{entry}")
+            if path.is_dir() and not path.is_symlink():
+                Path("/home", entry).mkdir()
+                kernel.mount(path, Path("/home", entry), flags=kernel.BIND | kernel.RECURSIVE)
+        Path(HOME).mkdir()
+    kernel.mount(f"/proc/self/fd/{home}", HOME, flags=kernel.BIND)
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+    path.chmod(mode)
+
+
+def _change_root(root: Path) -> None:
+    raise LabError(f"{root} {DESKTOP}")

@@ -1,0 +1,576 @@
+"""The coordinator: closes rounds, steps the outer optimizer, and keeps the training going whatever happens to a replica.
+
+It has all that is needed to go on: the global weights, the outer optimizer's state, the residual of the merge codec, the
+count of steps done. A replica that is lost takes with it the steps of its current round, which others do instead; its
+examples are dealt to them; when it comes back, it begins from the standing of that moment.
+
+A round closes when all replicas that take part have answered, or when a quorum, half of them, has and a grace time is
+over. A delta that comes after that counts in the next round; a replica that is later than that begins anew from a
+standing. Deltas are weighted by the steps that they stand for, and faster replicas are given more steps, so that all
+end their rounds together. One call in each direction per replica and round carries everything: the request brings the
+last merge and the plan of the next round, the answer the delta.
+
+Guarantee: the steps that were merged are at least as many as were asked for, whoever did them. Limit: what was lost with this
+process itself is the round under way; the caller's checkpoints keep the rest.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rudel.errors import ClusterError, NonFiniteError
+from rudel.train.diloco import wire
+from rudel.train.diloco.codec import Codec
+from rudel.train.diloco.members import Member, Piece, deal
+from rudel.train.diloco.outer import Outer
+from rudel.train.diloco.replica import Answer, Merge, Plan, Standing
+
+LEAST_GRACE, LONGEST_GRACE = 1.0, 4.0
+"""Seconds to wait for the others when half of the replicas have answered: half a round, but within these."""
+
+ALONE_SECONDS = 120.0
+"""How long to wait for a replica to come back when all are lost."""
+
+_HISTORY = 256
+"""Merges that are kept for replicas that join."""
+
+_PING_SECONDS = 2.0
+
+_OF_THE_HOST = ("describe", "missing", "piece")
+"""Handlers that have to do with no training in particular."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything that a round changes, on the coordinator's side.
+
+    Args:
+        round: rounds closed.
+        steps: local steps that were merged.
+        weights, momentum: float32 arrays: G and the outer optimizer's state.
+        residual: of the merge codec.
+        statistics: averaged non-trainable variables.
+    """
+
+    round: int
+    steps: int
+    weights: list[np.ndarray]
+    momentum: list[np.ndarray]
+    residual: list[np.ndarray]
+    statistics: list[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a replica did in a round, for people.
+
+    Args:
+        name: of the host.
+        steps: local steps.
+        seconds, waited: the round's length and the part of it that the replica waited.
+        merged_at: local steps taken before the last merge came.
+        memory: bytes held.
+    """
+
+    name: str
+    steps: int
+    seconds: float
+    waited: float
+    merged_at: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class RoundClosed:
+    """A round is over.
+
+    Args:
+        world: the state after it.
+        seconds: since the training began.
+        replicas: who took part.
+        metrics: sums over the replicas of the metrics variables of this round.
+        logs: of a replica's last step.
+        sent, received: payload bytes since the training began.
+        slots: packed optimizer variables of a replica, if some were asked for.
+    """
+
+    world: World
+    seconds: float
+    replicas: list[Told]
+    metrics: list[np.ndarray]
+    logs: list[np.ndarray]
+    sent: int
+    received: int
+    slots: bytes | None
+
+
+@dataclass(frozen=True)
+class HostChanged:
+    """A replica was lost, or joined.
+
+    Args:
+        name: of the host.
+        event: lost or joined.
+        seconds: since the training began.
+        reason: one sentence.
+    """
+
+    name: str
+    event: str
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be done.
+
+    Args:
+        total_steps: local steps of all replicas together.
+        round_steps: local steps of a replica between two merges, on average.
+        batch_size: examples a step.
+        outer: what becomes of the mean delta.
+        delta_codec, merge_codec: how deltas and merges travel.
+        dtypes: of the trainable variables.
+        pieces: of the data set.
+        setup: (number, description of the worker) -> fields of a `Setup`.
+        rates: (first, last, count) -> float32 (count,) learning rates for that many local steps, spread over the steps
+            first to last of the training.
+    """
+
+    total_steps: int
+    round_steps: int
+    batch_size: int
+    outer: Outer
+    delta_codec: Codec
+    merge_codec: Codec
+    dtypes: Sequence[np.dtype]
+    pieces: Sequence[Piece]
+    setup: Callable[[int, dict[str, Any]], dict[str, Any]]
+    rates: Callable[[int, int, int], np.ndarray]
+
+
+@dataclass
+class _Round:
+    """What has come in for a round that is not closed."""
+
+    answers: dict[str, Answer] = field(default_factory=dict)
+
+
+class Coordinator:
+    """Runs a task on a fleet; see the module. All methods but `stop` run in the fleet's event loop.
+
+    Args:
+        fleet: the workers.
+        task: what to do.
+        world: from where to begin.
+        slots: packed optimizer variables for replicas to begin with, from a checkpoint.
+        tell: called with `RoundClosed` and `HostChanged` events.
+    """
+
+    def __init__(self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]) -> None:
+        self._fleet, self._task, self.world, self._tell = fleet, task, world, tell
+        self._token = secrets.token_hex(8)
+        self._members: dict[str, Member] = {}
+        self._merges: dict[int, Merge] = {}
+        self._open = _Round()
+        self._changed = asyncio.Condition()
+        self._background: set[asyncio.Task[Any]] = set()
+        self._slots = slots
+        self._slots_wanted = False
+        self._stopping = self._ended = False
+        self._failure: BaseException | None = None
+        self._numbers = itertools.count()
+        self.sent = self.received = 0
+        self.lost = self.joined = 0
+        self.compile_seconds = 0.0
+        self.seconds = 0.0
+
+    # -- beginning ----------------------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Brings program, examples and weights to all workers that are there.
+
+        Raises:
+            ClusterError: there are none, or one cannot take part.
+        """
+        addresses = await self._fleet.members()
+        if not addresses:
+            raise ClusterError("The cluster has no workers: start some, and look at the Dask scheduler's log.")
+        for name in sorted(addresses):
+            self._members[name] = Member(name, addresses[name], next(self._numbers))
+        deal(self._task.pieces, list(self._members.values()))
+        await asyncio.gather(*(self._prepare(member) for member in self._members.values()))
+        await asyncio.gather(*(self._stand(member) for member in self._members.values()))
+        for member in self._members.values():
+            member.active = True
+        self.compile_seconds = max(member.compile_seconds for member in self._members.values())
+        self.sent = 0
+
+    async def run(self) -> None:
+        """Trains to the end.
+
+        Raises:
+            ClusterError: all replicas were lost, and none came back.
+            NonFiniteError: the loss became NaN or infinite.
+        """
+        first = self.world.round
+        for member in self._members.values():
+            await self._call(member, "join", round=first, merges=[])
+        self._began = time.perf_counter()
+        self._plan(first)
+        self._plan(first + 1)
+        for member in self._members.values():
+            self._spawn(self._follow(member, first))
+        watcher = self._spawn(self._watch())
+        try:
+            while self.world.steps < self._task.total_steps and not self._stopping:
+                await self._close_round()
+        finally:
+            self._ended = True
+            watcher.cancel()
+            async with self._changed:
+                self._changed.notify_all()
+            for task in self._background:
+                task.cancel()
+            await asyncio.gather(*self._background, return_exceptions=True)
+            await self._end_all()
+
+    def stop(self) -> None:
+        """Ends the training when the next round closes; can be called from any thread."""
+        self._stopping = True
+
+    def want_slots(self) -> None:
+        """Asks for a replica's optimizer slots with one of the next rounds; can be called from any thread."""
+        self._slots_wanted = True
+
+    # -- rounds ---------------------------------------------------------------------------------------------------
+
+    async def _close_round(self) -> None:
+        number = self.world.round
+        await self._enough_answers(number)
+        closing, self._open = self._open, _Round()
+        answers = closing.answers
+        total = sum(answer.steps for answer in answers.values())
+        shapes = [w.shape for w in self.world.weights]
+        mean = [np.zeros(shape, np.float32) for shape in shapes]
+        statistics = [np.zeros_like(value) for value in self.world.statistics]
+        for answer in answers.values():
+            weight = np.float32(answer.steps / total)
+            for into, delta in zip(mean, self._task.delta_codec.decode(answer.delta, shapes), strict=True):
+                into += weight * delta
+            for into, value in zip(statistics, wire.unpack(answer.statistics), strict=True):
+                into += weight * value
+        message, residual = self._task.merge_codec.encode(mean, self.world.residual)
+        merge = Merge(message, wire.pack(statistics))
+        delta = self._task.merge_codec.decode(message, shapes)
+        weights, momentum = self._task.outer.update(delta, self.world.momentum, self.world.weights)
+        self.world = World(number + 1, self.world.steps + total, weights, momentum, residual, statistics)
+        self._merges[number] = merge
+        self._merges.pop(number - _HISTORY, None)
+        self._plan(number + 2)
+        if self.world.steps < self._task.total_steps and not self._planned(number + 1):
+            self._plan(number + 1)  # somebody was lost in what was to be the last round
+        self.seconds = time.perf_counter() - self._began
+        async with self._changed:
+            self._changed.notify_all()
+        slots = next((answer.slots for answer in answers.values() if answer.slots), None)
+        self._slots = slots or self._slots
+        self._tell(self._report(answers, slots))
+
+    async def _enough_answers(self, number: int) -> None:
+        """Waits until the round can be closed, and sets those aside that did not answer in time."""
+        alone_since = None
+        deadline = None
+        async with self._changed:
+            while True:
+                if self._failure:
+                    raise self._failure
+                expected = [m for m in self._members.values() if m.active and number in m.plans]
+                waiting = [m for m in expected if m.name not in self._open.answers]
+                if self._open.answers and not waiting:
+                    return
+                now = time.monotonic()
+                if self._open.answers and 2 * len(self._open.answers) >= len(expected):
+                    deadline = deadline or now + self._grace(expected)
+                    if now >= deadline:
+                        for member in waiting:
+                            member.active = False
+                            self._spawn(self._recover(member, number))
+                        return
+                if not expected and not self._open.answers:
+                    if any(m.active for m in self._members.values()):
+                        self._plan(number)
+                    alone_since = alone_since or now
+                    if now - alone_since > ALONE_SECONDS:
+                        raise ClusterError(
+                            f"All hosts were lost, and none came back within {ALONE_SECONDS:g} s: look after them, then "
+                            "go on with --resume."
+                        )
+                else:
+                    alone_since = None
+                wait = 1.0 if deadline is None else max(0.001, deadline - now)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), min(wait, 1.0))
+
+    def _grace(self, expected: Sequence[Member]) -> float:
+        longest = max((m.plans[self.world.round].steps * m.step_seconds for m in expected), default=0.0)
+        return min(max(LEAST_GRACE, longest / 2), LONGEST_GRACE)
+
+    def _planned(self, number: int) -> int:
+        return sum(m.plans[number].steps for m in self._members.values() if m.active and number in m.plans)
+
+    def _plan(self, number: int) -> None:
+        """Shares the steps of a round among those that are there, by their speed."""
+        active = [m for m in self._members.values() if m.active and m.pieces]
+        under_way = sum(self._planned(n) for n in (number - 2, number - 1) if n >= self.world.round)
+        done = self.world.steps + under_way + sum(answer.steps for answer in self._open.answers.values())
+        remaining = self._task.total_steps - done
+        if remaining <= 0 or not active or self._stopping:
+            return
+        full = self._task.round_steps * len(active)
+        wanted = full if remaining >= 1.5 * full else remaining
+        shares = shared(wanted, [m.speed * m.share for m in active])
+        donor = max(active, key=lambda m: m.speed) if self._slots_wanted else None
+        self._slots_wanted = False
+        for member, steps in zip(active, shares, strict=True):
+            member.share = 1.0
+            if not steps:
+                continue
+            rates = self._task.rates(done, done + wanted, steps).astype(np.float32)
+            rates = rates[:1] if (rates == rates[0]).all() else rates
+            pieces = sorted(piece.span for piece in member.pieces) if member.pieces_changed else None
+            member.pieces_changed = False
+            member.plans[number] = Plan(steps, wire.pack([rates]), pieces, member is donor)
+
+    async def _follow(self, member: Member, number: int) -> None:
+        """Exchanges with a replica round by round, until it is lost."""
+        told_plan = told_merge = number - 1
+        try:
+            while not self._ended:
+                async with self._changed:
+                    await self._changed.wait_for(lambda: self._ended or number in member.plans)
+                if self._ended:
+                    return
+                plans = [(n, asdict(plan)) for n, plan in member.plans.items() if n > told_plan]
+                told_plan = max(n for n, _ in plans) if plans else told_plan
+                merges = [(n, asdict(self._merges[n])) for n in range(told_merge + 1, self.world.round)]
+                told_merge = max(told_merge, self.world.round - 1)
+                self.sent += sum(len(m["delta"]) + len(m["statistics"]) for _, m in merges)
+                self.sent += sum(len(plan["rates"]) for _, plan in plans)
+                answer = Answer(**await self._call(member, "exchange", round=number, plans=plans, merges=merges))
+                self.received += sum(len(v) for v in vars(answer).values() if isinstance(v, bytes))
+                await self._deliver(member, number, answer)
+                async with self._changed:
+                    await self._changed.wait_for(lambda: self._ended or self.world.round > number)
+                number += 1
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            await self._lose(member, error)
+
+    async def _deliver(self, member: Member, number: int, answer: Answer) -> None:
+        if answer.bad_step >= 0:
+            self._failure = NonFiniteError(
+                f"The loss became NaN or infinite on {member.name}, in round {number + 1:,}, local step "
+                f"{answer.bad_step + 1:,}: lower the learning rate, clip the gradients (clipnorm=1.0 in the optimizer), or "
+                "look for outliers in the data."
+            )
+        member.answered(answer.steps, answer.seconds - answer.waited)
+        member.plans.pop(number, None)
+        async with self._changed:
+            if number >= self.world.round - 1:
+                self._open.answers[member.name] = answer
+                if not member.active and not member.recovering_anew:
+                    member.active = True  # late, but still in step
+            self._changed.notify_all()
+
+    def _report(self, answers: dict[str, Answer], slots: bytes | None) -> RoundClosed:
+        metrics: list[np.ndarray] = []
+        for answer in answers.values():
+            values = wire.unpack(answer.metrics)
+            metrics = [a + b for a, b in zip(metrics, values, strict=True)] if metrics else values
+        logs = wire.unpack(next(iter(answers.values())).logs)
+        told = [Told(name, a.steps, a.seconds, a.waited, a.merged_at, a.memory) for name, a in sorted(answers.items())]
+        return RoundClosed(self.world, self.seconds, told, metrics, logs, self.sent, self.received, slots)
+
+    # -- replicas that come and go --------------------------------------------------------------------------------
+
+    async def _lose(self, member: Member, error: BaseException) -> None:
+        if self._ended or member.lost:
+            return
+        self.lost += 1
+        member.lost, member.active = True, False
+        member.plans.clear()
+        self._fleet.forget(member.address)
+        self._tell(HostChanged(member.name, "lost", time.perf_counter() - self._began, _reason(error)))
+        self._spawn(self._share_out())
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _recover(self, member: Member, missed: int) -> None:
+        """Deals with a replica that did not answer in time: it is late, or slow, or cut off."""
+        async with self._changed:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(
+                    self._changed.wait_for(lambda: self._ended or member.active or self.world.round > missed + 1),
+                    LONGEST_GRACE,
+                )
+        if self._ended or member.active or member.lost:
+            return
+        member.recovering_anew = True
+        await self._lose(member, TimeoutError("it did not answer in time"))
+
+    async def _watch(self) -> None:
+        """Notices workers that are there and take no part, new ones and lost ones, and lets them join."""
+        while not self._ended:
+            await asyncio.sleep(0.5)
+            try:
+                addresses = await self._fleet.members()
+            except (OSError, ClusterError):
+                continue
+            for name, address in addresses.items():
+                member = self._members.get(name)
+                if member is None:
+                    member = self._members[name] = Member(name, address, next(self._numbers), lost=True)
+                if member.lost and not member.joining:
+                    member.joining = True
+                    self._spawn(self._join(member, address))
+
+    async def _join(self, member: Member, address: str) -> None:
+        """Brings a worker to where the others are, and lets it take part."""
+        try:
+            known = address == member.address and member.prepared
+            member.address = address
+            await self._call(member, "describe", timeout=_PING_SECONDS if known else 60.0)
+            if not known:
+                await self._prepare(member)
+            deal(self._task.pieces, [m for m in self._members.values() if m.active or m is member])
+            await self._bring(member)
+            if not known and self._slots is None:
+                await self._fresh_slots()
+            standing_of = self.world.round
+            await self._stand(member, with_slots=not known)
+            number = self.world.round
+            merges = [asdict(self._merges[n]) for n in range(standing_of, number)]
+            await self._call(member, "join", round=number, merges=merges)
+            member.lost, member.active, member.recovering_anew = False, True, False
+            member.pieces_changed, member.share = True, 0.5
+            member.plans.clear()
+            if number == self.world.round and not self._planned(number):
+                self._plan(number)
+            else:
+                self._plan_late(member, number)
+            self.joined += 1
+            self._tell(HostChanged(member.name, "joined", time.perf_counter() - self._began, ""))
+            self._spawn(self._follow(member, number))
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            self._fleet.forget(member.address)
+            member.lost = True
+        finally:
+            member.joining = False
+
+    def _plan_late(self, member: Member, number: int) -> None:
+        """Lets a replica that has just joined take some steps of a round that has begun."""
+        others = [m.plans[number].steps * m.step_seconds for m in self._members.values() if number in m.plans]
+        seconds = max(others, default=member.step_seconds * self._task.round_steps) / 2
+        left = self._task.total_steps - self.world.steps - self._planned(number) - self._planned(number + 1)
+        steps = max(1, min(int(seconds / member.step_seconds), left))
+        rates = self._task.rates(self.world.steps, self.world.steps + steps, steps).astype(np.float32)
+        pieces = sorted(piece.span for piece in member.pieces)
+        member.pieces_changed = False
+        member.plans[number] = Plan(steps, wire.pack([rates]), pieces)
+
+    async def _share_out(self) -> None:
+        """Deals the examples of lost replicas to the others, and brings them there."""
+        active = [m for m in self._members.values() if m.active]
+        if active:
+            deal(self._task.pieces, active)
+            await asyncio.gather(*(self._bring(member) for member in active), return_exceptions=True)
+
+    async def _fresh_slots(self) -> None:
+        self._slots_wanted = True
+        async with self._changed:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait_for(lambda: self._slots is not None), 30)
+
+    async def _prepare(self, member: Member) -> None:
+        description = await self._call(member, "describe", timeout=120.0)
+        setup = await asyncio.to_thread(self._task.setup, member.number, {**description, "name": member.name})
+        await self._bring(member, load=False)
+        prepared = await self._call(member, "prepare", setup=setup)
+        member.compile_seconds, member.step_seconds = prepared["compile_seconds"], prepared["step_seconds"]
+        member.prepared = True
+        member.loaded.clear()
+        await self._bring(member)
+
+    async def _bring(self, member: Member, load: bool = True) -> None:
+        """Brings the pieces that are dealt to a member: over the network what its host does not have, then to memory."""
+        wanted = {piece.name: piece for piece in member.dealt if piece not in member.loaded}
+        if not wanted:
+            member.take_dealt()
+            return
+        for name in await self._call(member, "missing", names=list(wanted)):
+            content = wanted[name].content()
+            self.sent += len(content)
+            await self._call(member, "piece", name=name, content=content)
+        if load:
+            owned = [(piece.name, piece.span) for piece in wanted.values()]
+            await self._call(member, "load", owned=owned)
+            member.loaded.update(wanted.values())
+            member.take_dealt()
+
+    async def _stand(self, member: Member, with_slots: bool = True) -> None:
+        world = self.world
+        standing = Standing(
+            weights=wire.pack([w.astype(d) for w, d in zip(world.weights, self._task.dtypes, strict=True)]),
+            momentum=wire.pack(world.momentum),
+            statistics=wire.pack(world.statistics),
+            slots=self._slots if with_slots else None,
+        )
+        self.sent += sum(len(v) for v in vars(standing).values() if v)
+        await self._call(member, "stand", standing=vars(standing))
+
+    async def _end_all(self) -> None:
+        calls = [self._call(m, "end", timeout=5.0) for m in self._members.values() if not m.lost]
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    async def _call(self, member: Member, operation: str, timeout: float | None = None, **message: Any) -> Any:
+        if operation not in _OF_THE_HOST:
+            message["token"] = self._token
+        return await self._fleet.call(member.address, f"rudel_{operation}", timeout=timeout, **message)
+
+    def _spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+
+def shared(total: int, weights: Sequence[float]) -> list[int]:
+    """Whole numbers in proportion to weights that add up to a total (largest remainders).
+
+    >>> shared(10, [2.0, 1.0, 1.0])
+    [5, 3, 2]
+    """
+    whole = sum(weights)
+    exact = [total * weight / whole for weight in weights]
+    floors = [int(value) for value in exact]
+    by_remainder = sorted(range(len(exact)), key=lambda i: (floors[i] - exact[i], i))
+    for i in by_remainder[: total - sum(floors)]:
+        floors[i] += 1
+    return floors
+
+
+def _reason(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text[:200] if text else type(error).__name__

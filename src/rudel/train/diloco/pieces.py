@@ -1,0 +1,79 @@
+"""Pieces of a data set as they travel and as hosts keep them: compressed, named by their content.
+
+A host that has a piece in its cache is not sent it again, in this training or a later one. A piece that is damaged on
+disk is noticed by its name and fetched anew.
+"""
+
+import hashlib
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rudel.cache import cache_folder
+from rudel.files import written_atomically
+from rudel.train.diloco import wire
+
+LARGEST_CACHE = 4 * 2**30
+"""Bytes of pieces that a host keeps; those that were not used for longest go first."""
+
+
+def encode(rows: Sequence[np.ndarray]) -> tuple[str, bytes]:
+    """A piece's name, the SHA-256 of its content, and its compressed content."""
+    content = zlib.compress(wire.pack(rows), 1)
+    return hashlib.sha256(content).hexdigest(), content
+
+
+def missing(names: Sequence[str]) -> list[str]:
+    """Those that are not in the cache."""
+    return [name for name in names if not _path(name).is_file()]
+
+
+def keep(name: str, content: bytes) -> None:
+    """Puts a piece into the cache.
+
+    Raises:
+        ValueError: the content is not what the name says.
+        OSError: the disk is full.
+    """
+    if hashlib.sha256(content).hexdigest() != name:
+        raise ValueError("a piece of data was damaged on its way")
+    path = _path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_room(path.parent, len(content))
+    with written_atomically(path) as file:
+        file.write(content)
+
+
+def read(name: str) -> list[np.ndarray]:
+    """The rows of a piece in the cache.
+
+    Raises:
+        ValueError: it is damaged; it is removed, so that it is fetched anew.
+        FileNotFoundError: it is not there.
+    """
+    path = _path(name)
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != name:
+        path.unlink()
+        raise ValueError(f"the piece {path} was damaged")
+    os.utime(path)
+    return wire.unpack(zlib.decompress(content))
+
+
+def _make_room(folder: Path, wanted: int) -> None:
+    files = sorted(((path.stat(), path) for path in folder.iterdir()), key=lambda entry: entry[0].st_mtime)
+    held = sum(status.st_size for status, _ in files)
+    for status, path in files:
+        if held + wanted <= LARGEST_CACHE:
+            return
+        path.unlink(missing_ok=True)
+        held -= status.st_size
+
+
+def _path(name: str) -> Path:
+    if not name.isalnum():
+        raise ValueError(f"{name!r} is no name of a piece")
+    return cache_folder() / "pieces" / name

@@ -1,0 +1,114 @@
+"""The local steps of a round as a program that needs neither Keras nor the user's code to run.
+
+The computer that drives traces the training loop once, with whatever the model, its layers, its losses and the recipe
+are made of, and exports it as StableHLO (`jax.export`). A host gets these bytes and compiles them for its own processor.
+So code that only the driver has (a recipe, a notebook, modules beside them) works on all hosts, and a worker is
+JAX, NumPy and Dask: it starts sooner and takes a good hundred megabytes less than one that imports Keras.
+
+Limit: what JAX cannot export, such as Python callbacks inside the model, cannot be trained so.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax import export
+
+from rudel.train.convolution import fast_on_cpu
+
+ROWS = 512
+"""Batches that one call of the program can have in its order; a longer round takes several calls."""
+
+
+@dataclass(frozen=True)
+class RoundProgram:
+    """An exported loop.
+
+    Args:
+        code: what `jax.export` serialised.
+        logs: shape and dtype of every log of a step.
+        platform: JAX's name of what it is for: cpu, cuda, rocm or tpu.
+    """
+
+    code: bytes
+    logs: tuple[tuple[tuple[int, ...], str], ...]
+    platform: str
+
+
+def export_rounds(
+    model: Any, state: Any, data: Any, batch_size: int, augment: Callable[[Any, Any], Any] | None, platform: str
+) -> RoundProgram:
+    """Exports `run(parts, data, order, rates, key, first, last) -> (parts, bad step)` for a built model.
+
+    `parts` are the four lists of a `ModelState` and the logs of the last step, `data` the leaves of (x, y, sample_weight), `order` int32 (ROWS,
+    batch_size) of indices into them, `rates` float32 (ROWS,) learning rates of the steps, `key` the data of a random key,
+    and the steps are `first` (inclusive) to `last` (exclusive).
+
+    Args:
+        model: a built, compiled Keras model.
+        state: its `ModelState`; only shapes and dtypes are looked at.
+        data: (x, y, sample_weight) of all examples; only shapes and dtypes are looked at.
+        batch_size: examples a step.
+        augment: changes the inputs of a batch at random: `(key, x) -> x`.
+        platform: for what it is to be compiled.
+
+    Raises:
+        ModelError: the model cannot be traced, or not exported.
+    """
+    from rudel.train.loop import Progress, tracing, training_loop
+    from rudel.train.state import ModelState
+
+    order = np.zeros((ROWS, batch_size), np.int32)
+    leaves, form = jax.tree.flatten(data)
+    run, start = training_loop(model, state, data, order, augment)
+    with tracing(model, "train_step"), fast_on_cpu(platform):
+        begin = start()
+        logs, log_form = jax.tree.flatten(begin.logs)
+
+        def flat(parts: Any, leaves: Any, order: Any, rates: Any, key: Any, first: Any, last: Any) -> Any:
+            progress = Progress(
+                ModelState(*parts[:4]), jax.tree.unflatten(log_form, parts[4]), np.asarray(-1, np.int32)
+            )
+            data = jax.tree.unflatten(form, leaves)
+            done = run(progress, data, order, jax.random.wrap_key_data(key), first, last, rates)
+            return [*(list(part) for part in done.state), jax.tree.leaves(done.logs)], done.bad_step
+
+        parts = [*(list(part) for part in state), logs]
+        arguments = (parts, leaves, order, np.zeros(ROWS, np.float32), np.zeros(2, np.uint32), np.int32(0), np.int32(1))
+        shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a), a.dtype), arguments)
+        exported = export.export(jax.jit(flat, donate_argnums=0, keep_unused=True), platforms=[platform])(*shapes)
+    return RoundProgram(bytes(exported.serialize()), tuple((np.shape(log), str(log.dtype)) for log in logs), platform)
+
+
+def load_rounds(code: bytes) -> tuple[Callable[..., Any], Any, float]:
+    """Compiles an exported loop for this computer.
+
+    Returns:
+        The function, the shapes and dtypes of its arguments, and the seconds that compiling took.
+    """
+    began = time.perf_counter()
+    exported = export.deserialize(bytearray(code))
+    arguments, _ = jax.tree.unflatten(
+        exported.in_tree, [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
+    )
+    compiled = jax.jit(exported.call, donate_argnums=0).lower(*arguments).compile()
+    return compiled, arguments, time.perf_counter() - began
+
+
+def fold_seeds(non_trainable: Sequence[np.ndarray], seeds: Sequence[int], number: int) -> list[np.ndarray]:
+    """Gives the random generators in a model's state a sequence of their own.
+
+    Args:
+        non_trainable: the model's non-trainable variables.
+        seeds: which of them are states of random generators, uint32 (2,).
+        number: of the replica, from 0; replica 0 keeps the model's own.
+    """
+    own = list(non_trainable)
+    for index in seeds:
+        state = np.array(own[index])
+        state[0] ^= np.uint32((number * 0x9E3779B9) & 0xFFFFFFFF)
+        own[index] = state
+    return own

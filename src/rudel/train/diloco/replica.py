@@ -1,0 +1,374 @@
+"""A replica: trains rounds of local steps in a thread of its own, and exchanges deltas through two slots.
+
+What the replica holds can be rebuilt from what the coordinator has: the global weights G and the state of the outer
+optimizer, which all replicas step alike, and its examples. Its own are the inner optimizer's slots and the residual of
+the codec.
+
+A round: from local weights L (at its start equal to what they were at the end of the last one), `steps` local steps are
+taken. The merged delta of the round before may arrive at any time during them: then G makes its outer step, and L moves
+by as much as G's new value differs from L at the round's start, so that the replica's own movement of the last round
+is replaced by everyone's, and the steps taken since are kept. The delta of the round, L - G, is encoded, and the next
+round begins at once if its plan is known, while this delta is under way (overlap as in Streaming DiLoCo, 2501.18512).
+A replica is never more than one merge behind.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+
+from rudel.data.dataset import aligned_empty
+from rudel.errors import NonFiniteError
+from rudel.train.diloco import wire
+from rudel.train.diloco.codec import make_codec
+from rudel.train.diloco.outer import make_outer
+from rudel.train.diloco.program import ROWS, fold_seeds, load_rounds
+from rudel.train.diloco.shard import Leaf, Shard
+from rudel.train.memory import release_freed_memory
+
+_TRY_OUT_SECONDS = 0.1
+_PATIENCE = 0.012
+"""Seconds of steps between looks for a merge that has not come yet."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a replica is made of, the same for a whole training.
+
+    Args:
+        code: exported program, from `export_rounds`.
+        examples, leaves: the whole data set's length, and (shape of an example, dtype) of its arrays.
+        batch_size: examples a step.
+        seed, shuffle: of the order of examples.
+        number: of this replica.
+        delta_codec, merge_codec, outer: names, as their makers take them.
+        seeds: which non-trainable variables are states of random generators.
+        statistics: which non-trainable variables are averaged over the replicas.
+        state: packed non-trainable, optimizer and metrics variables and logs to begin with.
+        counts: how many there are of each of these four.
+    """
+
+    code: bytes
+    examples: int
+    leaves: Sequence[tuple[Sequence[int], str]]
+    batch_size: int
+    seed: int
+    shuffle: bool
+    number: int
+    delta_codec: str
+    merge_codec: str
+    outer: str
+    seeds: Sequence[int]
+    statistics: Sequence[int]
+    state: bytes
+    counts: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A point of the training at which a replica can begin.
+
+    Args:
+        weights, momentum, statistics: packed; G, the outer optimizer's state, and the averaged statistics.
+        slots: packed optimizer variables of another replica; None to keep those that the replica has.
+    """
+
+    weights: bytes
+    momentum: bytes
+    statistics: bytes
+    slots: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done in a round.
+
+    Args:
+        steps: local steps.
+        rates: packed float32 learning rates, one for each step or one for all.
+        pieces: ranges of examples to take from now on; None for no change.
+        slots: whether the answer shall hold the optimizer's slots, for a replica that joins or for a checkpoint.
+    """
+
+    steps: int
+    rates: bytes
+    pieces: Sequence[tuple[int, int]] | None = None
+    slots: bool = False
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What became of everybody's deltas of a round.
+
+    Args:
+        delta: the mean delta, encoded with the merge codec.
+        statistics: packed means of the averaged variables.
+    """
+
+    delta: bytes
+    statistics: bytes
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a replica has to say of a round.
+
+    Args:
+        delta: encoded with the delta codec.
+        statistics, metrics: packed averaged variables, and metrics variables.
+        logs: packed values of the last step's logs.
+        steps: local steps taken.
+        seconds: from the round's beginning to its end.
+        waited: seconds of these in which the replica waited for a merge.
+        merged_at: steps taken before the last round's merge was applied.
+        bad_step: number of the first step with a loss that is not finite, or -1.
+        memory: bytes that the process holds.
+        slots: packed optimizer variables, floats as bfloat16, if the plan asked for them.
+    """
+
+    delta: bytes
+    statistics: bytes
+    metrics: bytes
+    logs: bytes
+    steps: int
+    seconds: float
+    waited: float
+    merged_at: int
+    bad_step: int
+    memory: int
+    slots: bytes | None = None
+
+
+@dataclass
+class _Inbox:
+    """What the network hands to the thread; guarded by one condition."""
+
+    plans: dict[int, Plan] = field(default_factory=dict)
+    merges: dict[int, Merge] = field(default_factory=dict)
+    closed: bool = False
+
+
+class Closed(Exception):
+    """The replica is to end."""
+
+
+class Replica:
+    """See the module.
+
+    Args:
+        setup: what it is made of.
+        publish: called in the replica's thread with (round, `Answer`), or (round, exception) if it failed.
+    """
+
+    def __init__(self, setup: Setup, publish: Callable[[int, Any], None]) -> None:
+        self._setup, self._publish = setup, publish
+        self._run, shapes, self.compile_seconds = load_rounds(setup.code)
+        release_freed_memory()
+        leaves = [Leaf(tuple(shape), dtype) for shape, dtype in setup.leaves]
+        self.shard = Shard(setup.examples, leaves, setup.batch_size, setup.seed, setup.number, setup.shuffle)
+        self._delta_codec, self._merge_codec = make_codec(setup.delta_codec), make_codec(setup.merge_codec)
+        self._outer = make_outer(setup.outer)
+        parts, arrays = [], wire.unpack(setup.state)
+        for count in setup.counts:
+            parts.append(arrays[:count])
+            arrays = arrays[count:]
+        non_trainable, optimizer, self._fresh_metrics, logs = parts
+        non_trainable = fold_seeds(non_trainable, setup.seeds, setup.number)
+        self._parts: list[list[Any]] = [[], non_trainable, optimizer, self._fresh_metrics, logs]
+        self._inbox, self._changed = _Inbox(), threading.Condition()
+        self._thread: threading.Thread | None = None
+        self.step_seconds = self._try_out(shapes[0][0])
+
+    def stand(self, standing: Standing) -> None:
+        """Takes a standing over; ends what it did before."""
+        self.close()
+        weights = wire.unpack(standing.weights)
+        self._dtypes = [w.dtype for w in weights]
+        self._weights = [w.astype(np.float32) for w in weights]
+        self._momentum = wire.unpack(standing.momentum)
+        self._residuals = self._delta_codec.init([w.shape for w in weights])
+        self._set_statistics(wire.unpack(standing.statistics))
+        if standing.slots is not None:
+            slots = wire.unpack(standing.slots)
+            self._parts[2] = [new.astype(old.dtype) for new, old in zip(slots, self._parts[2], strict=True)]
+
+    def join(self, number: int, merges: Sequence[Merge]) -> None:
+        """Begins with round `number`, after merges of rounds between the standing and that one."""
+        for merge in merges:
+            self._step_outer(merge)
+            self._set_statistics(wire.unpack(merge.statistics))
+        self._round, self._awaited = number, None
+        self._parts[0] = [w.astype(dtype, copy=True) for w, dtype in zip(self._weights, self._dtypes, strict=True)]
+        self._parts = jax.tree.map(jax.device_put, self._parts)
+        self._inbox = _Inbox()
+        self._thread = threading.Thread(target=self._work, args=(self._inbox,), name="replica", daemon=True)
+        self._thread.start()
+
+    def give(self, plans: dict[int, Plan], merges: dict[int, Merge]) -> None:
+        """Hands over plans and merges by the number of their round."""
+        with self._changed:
+            self._inbox.plans.update(plans)
+            self._inbox.merges.update(merges)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Ends the training thread, after the block of steps that it is in."""
+        with self._changed:
+            self._inbox.closed = True
+            self._changed.notify_all()
+        if self._thread:
+            self._thread.join()
+            self._thread = None
+
+    def _work(self, inbox: _Inbox) -> None:
+        try:
+            while True:
+                plan = self._taken(inbox.plans, self._round, inbox)
+                self._publish(self._round, self._one_round(plan, inbox))
+                self._round += 1
+        except Closed:
+            return
+        except Exception as error:
+            self._publish(self._round, error)
+
+    def _try_out(self, trainable: Sequence[Any]) -> float:
+        """Takes some steps on weights of zeros, so that all is loaded; returns the seconds of a step."""
+        parts = jax.tree.map(jax.numpy.array, [[np.zeros(w.shape, w.dtype) for w in trainable], *self._parts[1:]])
+        order = np.zeros((ROWS, self._setup.batch_size), np.int32)
+        for array in self.shard.arrays:
+            array[:1] = 0
+        fixed = jax.device_put((self.shard.arrays, order, np.zeros(ROWS, np.float32), np.zeros(2, np.uint32)))
+        count = 1
+        while True:
+            began = time.perf_counter()
+            parts, bad = self._run(parts, *fixed, np.int32(0), np.int32(count))
+            int(bad)
+            seconds = time.perf_counter() - began
+            if seconds > _TRY_OUT_SECONDS or count == ROWS:
+                return seconds / count
+            count = min(ROWS, 4 * count)
+
+    def _taken(self, where: dict[int, Any], number: int, inbox: _Inbox) -> Any:
+        """The plan or merge of this number, as soon as it is there."""
+        with self._changed:
+            self._changed.wait_for(lambda: inbox.closed or number in where)
+            if inbox.closed:
+                raise Closed
+            return where.pop(number)
+
+    def _one_round(self, plan: Plan, inbox: _Inbox) -> Answer:
+        began, waited, merged_at, done, bad_step = time.perf_counter(), 0.0, 0, 0, -1
+        if plan.pieces is not None:
+            self.shard.own([(int(first), int(last)) for first, last in plan.pieces])
+            self._data = jax.tree.map(jax.device_put, self.shard.arrays)
+        self._parts[3] = [jax.device_put(np.array(value)) for value in self._fresh_metrics]
+        (rates,) = wire.unpack(plan.rates)
+        rates = np.broadcast_to(rates, plan.steps)
+        while done < plan.steps:
+            first, rows = done, min(ROWS, plan.steps - done)
+            order = np.zeros((ROWS, self._setup.batch_size), np.int32)
+            order[:rows] = self.shard.batches(rows)
+            of_chunk = np.zeros(ROWS, np.float32)
+            of_chunk[:rows] = rates[first : first + rows]
+            sequence = np.random.SeedSequence([self._setup.seed, self._setup.number, self._round, first])
+            fixed = jax.device_put((self._data, order, of_chunk, sequence.generate_state(2)))
+            while done < first + rows:
+                if self._awaited is not None and self._awaited in inbox.merges:
+                    self._merge(inbox.merges.pop(self._awaited))
+                    merged_at = done
+                count = rows - (done - first)
+                if self._awaited is not None:
+                    count = min(count, max(1, int(_PATIENCE / self.step_seconds)))
+                bad = self._steps(fixed, done - first, count)
+                bad_step = first + bad if bad >= 0 and bad_step < 0 else bad_step
+                done += count
+                if inbox.closed:
+                    raise Closed
+        if self._awaited is not None:
+            waits = time.perf_counter()
+            self._merge(self._taken(inbox.merges, self._awaited, inbox))
+            merged_at, waited = done, time.perf_counter() - waits
+        statistics, delta = self._moved()
+        message = b""
+        if bad_step < 0:
+            try:
+                message, self._residuals = self._delta_codec.encode(delta, self._residuals)
+            except NonFiniteError:
+                bad_step = plan.steps - 1
+        self._awaited = self._round
+        metrics, logs = jax.device_get((self._parts[3], self._parts[4]))
+        return Answer(
+            delta=message,
+            statistics=wire.pack(statistics),
+            metrics=wire.pack(metrics),
+            logs=wire.pack(logs),
+            steps=plan.steps,
+            seconds=time.perf_counter() - began,
+            waited=waited,
+            merged_at=merged_at,
+            bad_step=bad_step,
+            memory=_resident_bytes(),
+            slots=self._packed_slots() if plan.slots else None,
+        )
+
+    def _steps(self, fixed: Any, first: int, count: int) -> int:
+        data, order, rates, key = fixed
+        began = time.perf_counter()
+        self._parts, bad = self._run(self._parts, data, order, rates, key, np.int32(first), np.int32(first + count))
+        bad = int(bad)  # waits for the steps
+        self.step_seconds = (time.perf_counter() - began) / count
+        return bad
+
+    def _merge(self, merge: Merge) -> None:
+        """Applies what became of the last round's deltas; see the module."""
+        self._step_outer(merge)
+        local = [np.asarray(value, np.float32) for value in self._parts[0]]
+        moved = []
+        for now, new, start in zip(local, self._weights, self._local_at_start, strict=True):
+            shifted = aligned_empty(now.shape, np.dtype(np.float32))
+            np.subtract(new, start, out=shifted)
+            shifted += now
+            moved.append(shifted)
+        self._parts[0] = jax.tree.map(jax.device_put, self._local(moved))
+        means = wire.unpack(merge.statistics)
+        for index, start, mean in zip(self._setup.statistics, self._statistics_at_start, means, strict=True):
+            value = self._parts[1][index]
+            self._parts[1][index] = jax.device_put((np.asarray(value, np.float32) + (mean - start)).astype(value.dtype))
+        self._awaited = None
+
+    def _step_outer(self, merge: Merge) -> None:
+        delta = self._merge_codec.decode(merge.delta, [w.shape for w in self._weights])
+        self._weights, self._momentum = self._outer.update(delta, self._momentum, self._weights)
+
+    def _set_statistics(self, values: Sequence[np.ndarray]) -> None:
+        for index, value in zip(self._setup.statistics, values, strict=True):
+            self._parts[1][index] = value.astype(self._parts[1][index].dtype)
+
+    def _moved(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The averaged variables as they are, and how far the weights are from G; remembers both for the merge."""
+        self._local_at_start = [np.array(value, np.float32) for value in self._parts[0]]
+        statistics = [np.array(self._parts[1][index], np.float32) for index in self._setup.statistics]
+        self._statistics_at_start = statistics
+        return statistics, [np.subtract(now, g) for now, g in zip(self._local_at_start, self._weights, strict=True)]
+
+    def _packed_slots(self) -> bytes:
+        slots = [np.asarray(value) for value in self._parts[2]]
+        return wire.pack([slot.astype(ml_dtypes.bfloat16) if slot.dtype.kind == "f" else slot for slot in slots])
+
+    def _local(self, weights: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [w.astype(dtype, copy=False) for w, dtype in zip(weights, self._dtypes, strict=True)]
+
+
+def _resident_bytes() -> int:
+    """Memory of this process, from Linux; 0 elsewhere."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

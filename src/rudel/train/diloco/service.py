@@ -1,0 +1,153 @@
+"""A replica as seen over the network: handlers that are added to a Dask worker.
+
+The coordinator calls, the worker answers; every call carries the token of its training, so that a coordinator that was
+thought dead does no harm. The handlers' names begin with `rudel_`.
+"""
+
+import asyncio
+import importlib.metadata
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from rudel.train.diloco import pieces
+from rudel.train.diloco.replica import Answer, Merge, Plan, Replica, Setup, Standing
+
+VERSIONED = ("rudel", "jax", "jaxlib", "numpy", "distributed")
+"""Packages that have to be alike on all hosts."""
+
+
+class ReplicaPlugin(WorkerPlugin):
+    """Adds the handlers to a worker."""
+
+    name = "rudel-replica"
+
+    def setup(self, worker: Any) -> None:
+        """Called by Dask on the worker."""
+        service = Service()
+        worker.handlers.update({f"rudel_{name}": getattr(service, name) for name in HANDLERS})
+
+
+HANDLERS = ("describe", "missing", "piece", "load", "prepare", "stand", "join", "exchange", "end")
+
+
+class Service:
+    """What a worker does for a coordinator; one training at a time."""
+
+    def __init__(self) -> None:
+        self._token = ""
+        self._replica: Replica | None = None
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._lock = asyncio.Lock()
+
+    async def describe(self) -> dict[str, Any]:
+        """What this worker is: versions, JAX's platform, cores, memory."""
+        return await asyncio.to_thread(_describe)
+
+    async def missing(self, names: Sequence[str]) -> list[str]:
+        """Which of these pieces are not in this host's cache."""
+        return await asyncio.to_thread(pieces.missing, names)
+
+    async def piece(self, name: str, content: bytes) -> None:
+        """Puts a piece into this host's cache."""
+        await asyncio.to_thread(pieces.keep, name, content)
+
+    async def prepare(self, token: str, setup: dict[str, Any]) -> dict[str, float]:
+        """Makes the replica of a training and compiles its program; ends another training.
+
+        Returns:
+            Seconds that compiling took, and seconds of a step.
+        """
+        async with self._lock:
+            await self._close()
+            loop = asyncio.get_running_loop()
+
+            def publish(number: int, answer: Answer | Exception) -> None:
+                loop.call_soon_threadsafe(self._deliver, number, answer)
+
+            replica = await asyncio.to_thread(Replica, Setup(**setup), publish)
+            self._replica, self._token = replica, token
+            return {"compile_seconds": replica.compile_seconds, "step_seconds": replica.step_seconds}
+
+    async def load(self, token: str, owned: Sequence[tuple[str, Sequence[int]]]) -> None:
+        """Loads pieces from this host's cache, by name and range of examples."""
+        await asyncio.to_thread(_load, self._of(token), owned)
+
+    async def stand(self, token: str, standing: dict[str, Any]) -> None:
+        """Puts the replica, which ends what it did, at a standing."""
+        async with self._lock:
+            replica = self._of(token)
+            await asyncio.to_thread(replica.stand, Standing(**standing))
+            self._answers = {}
+
+    async def join(self, token: str, round: int, merges: Sequence[dict[str, Any]]) -> None:
+        """Lets the replica, after these merges of rounds that it was not part of, begin with this round."""
+        async with self._lock:
+            replica = self._of(token)
+            await asyncio.to_thread(replica.join, round, [Merge(**fields) for fields in merges])
+
+    async def exchange(
+        self, token: str, round: int, plans: Sequence[tuple[int, dict[str, Any]]],
+        merges: Sequence[tuple[int, dict[str, Any]]],
+    ) -> dict[str, Any]:  # fmt: skip
+        """Hands over plans and merges by the number of their round; returns the answer of this round."""
+        replica = self._of(token)
+        replica.give(
+            {number: Plan(**fields) for number, fields in plans}, {number: Merge(**fields) for number, fields in merges}
+        )
+        answer = await asyncio.shield(self._answer(round))
+        return asdict(answer)
+
+    async def end(self, token: str) -> None:
+        """Ends the training and frees its memory."""
+        async with self._lock:
+            if token == self._token:
+                await self._close()
+
+    def _answer(self, number: int) -> asyncio.Future[Any]:
+        return self._answers.setdefault(number, asyncio.get_running_loop().create_future())
+
+    def _deliver(self, number: int, answer: Answer | Exception) -> None:
+        future = self._answer(number)
+        self._answers = {n: f for n, f in self._answers.items() if n >= number - 1}
+        if future.done():
+            return
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+            future.exception()  # told when it is asked for
+        else:
+            future.set_result(answer)
+
+    def _of(self, token: str) -> Replica:
+        if self._replica is None or token != self._token:
+            raise LookupError("this worker takes no part in that training")
+        return self._replica
+
+    async def _close(self) -> None:
+        replica, self._replica, self._token, self._answers = self._replica, None, "", {}
+        if replica:
+            await asyncio.to_thread(replica.close)
+
+
+def _describe() -> dict[str, Any]:
+    import jax
+    import psutil
+
+    device = jax.local_devices()[0]
+    return {
+        "host": platform.node(),
+        "machine": platform.machine(),
+        "platform": device.platform if device.platform != "gpu" else device.client.platform_version.split()[0].lower(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory": psutil.virtual_memory().available,
+        "versions": {name: importlib.metadata.version(name) for name in VERSIONED},
+    }
+
+
+def _load(replica: Replica, owned: Sequence[tuple[str, Sequence[int]]]) -> None:
+    for name, (first, last) in owned:
+        replica.shard.write((first, last), pieces.read(name))

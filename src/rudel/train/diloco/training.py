@@ -1,0 +1,409 @@
+"""The strategy `diloco`: a training whose steps are taken by replicas on the workers of a cluster.
+
+This side keeps the books: it puts the merged weights into the model, evaluates them, lets callbacks act, writes metrics
+and checkpoints, and shows what happens. The coordinator, in a thread of its own, closes round after round and does
+not wait for any of that.
+
+A checkpoint is written after every round, unless that would take a tenth of the time; it holds the weights, the outer
+optimizer's state, the residual of the merges, and every quarter of a minute the inner optimizer's slots of a replica. An
+evaluation that takes long compared with the epochs is put off to the end, if nothing waits for it.
+"""
+
+import concurrent.futures
+import queue
+import threading
+import time
+from collections import deque
+from typing import Any
+
+import jax
+import numpy as np
+
+from rudel.errors import RunError
+from rudel.train import state as model_state
+from rudel.train.checkpoint import Checkpoint
+from rudel.train.diloco import pieces, wire
+from rudel.train.diloco.codec import make_codec
+from rudel.train.diloco.coordinator import Coordinator, HostChanged, RoundClosed, Task, World
+from rudel.train.diloco.members import Piece
+from rudel.train.diloco.options import Diloco
+from rudel.train.diloco.outer import make_outer
+from rudel.train.diloco.program import RoundProgram, export_rounds
+from rudel.train.diloco.checks import check_memory, check_versions
+from rudel.train.diloco.service import ReplicaPlugin
+from rudel.train.diloco.shard import cut, rows_of
+from rudel.train.evaluation import Evaluator, as_floats
+from rudel.train.single import Training
+
+_SLOTS_SECONDS = 15.0
+"""Time between two askings for a replica's optimizer slots."""
+
+_CHECKPOINT_SHARE = 0.1
+_EVALUATION_SHARE = 0.05
+_LATE_EVALUATIONS = 64
+_LATE_BYTES = 256e6
+
+
+class DilocoTraining(Training):
+    """See the module; arguments as of `Training`, and:
+
+    Args:
+        cluster: a running `rudel.Cluster`, or a client taken over by `rudel.cluster.engine.Borrowed`.
+        options: of the strategy.
+    """
+
+    def __init__(self, *arguments: Any, cluster: Any, options: Diloco) -> None:
+        self._cluster, self._options = cluster, options
+        self._programs: dict[str, RoundProgram] = {}
+        self._tracing = threading.Lock()
+        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._late: deque[tuple[int, dict[str, float], World, list[np.ndarray]]] = deque()
+        self._coordinator: Coordinator
+        self._hosts: list[str] = []
+        self._sent = self._received = self._rounds = self._lost = self._joined = 0
+        self._sent_before = self._received_before = 0
+        self._sums: list[np.ndarray] = []
+        self._slots: bytes | None = None
+        super().__init__(*arguments)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the summary says of how it was trained."""
+        steps = self.position.step
+        return {
+            "strategy": "diloco",
+            "strategy_options": vars(self._options),
+            "hosts": self._hosts,
+            "steps": steps // max(1, len(self._hosts)),
+            "samples": steps * self.job.schedule.batch_size,
+            "rounds": self._rounds,
+            "bytes_sent": self._sent,
+            "bytes_received": self._received,
+            "workers_lost": self._lost,
+            "workers_joined": self._joined,
+        }
+
+    def _compile(self) -> None:
+        job, state = self.job, self._state
+        self._evaluator = None
+        if job.validation is not None:
+            self._evaluator = Evaluator(job.model, state, job.validation, job.validation_batch_size)
+            self.position.clock.compile = self._evaluator.compile_seconds
+            began = time.perf_counter()
+            self._evaluator.run(state)
+            self._evaluation_seconds = time.perf_counter() - began
+        self._statistics = [i for i, v in enumerate(state.non_trainable) if np.asarray(v).dtype.kind in "fV"]
+        self._seeds = [
+            i for i, v in enumerate(state.non_trainable) if np.asarray(v).dtype == np.uint32 and np.shape(v) == (2,)
+        ]
+        self._rates = self._rate_table()
+        host = model_state.to_host(state)
+        weights = [np.asarray(value, np.float32) for value in host.trainable]
+        self._world = World(
+            round=0,
+            steps=0,
+            weights=weights,
+            momentum=make_outer(self._options.outer).init(weights),
+            residual=make_codec(self._options.merge_codec).init([w.shape for w in weights]),
+            statistics=[np.asarray(host.non_trainable[i], np.float32) for i in self._statistics],
+        )
+        self._host_state = host
+        self._plain_rate = 0.0 if self._rates is not None else float(self._optimizer.learning_rate)
+
+    def _train(self) -> None:
+        if self.position.step >= self.job.schedule.total_steps or self.position.stopped:
+            return
+        began = time.perf_counter()
+        if self.run:
+            self.run.keep_rounds(self._world.round)
+        background = self._cluster.background
+        ready: concurrent.futures.Future[None] = background.start(self._prepare())
+        self._wait_for(ready)
+        self.position.clock.setup += time.perf_counter() - began - self._coordinator.compile_seconds
+        self.position.clock.compile += self._coordinator.compile_seconds
+        self._train_before, self._recorded_step = self.position.clock.train, self.position.step
+        self._last_slots = self._last_save = time.perf_counter()
+        self._last_evaluation, self._save_seconds = time.perf_counter(), 0.0
+        self._callbacks.on_epoch_begin(self._epoch_of(self.position.step))
+        done = background.start(self._coordinator.run())
+        try:
+            while not (done.done() and self._events.empty()):
+                self._take_events()
+                if self._interrupts.received or self.position.stopped:
+                    self._coordinator.stop()
+        finally:
+            self._coordinator.stop()
+            concurrent.futures.wait([done], timeout=30)
+        done.result()
+        self._take_over(self._world)
+        self._evaluate_late()
+        self._save()
+        self._interrupts.act(self._told())
+
+    def _wait_for(self, future: "concurrent.futures.Future[None]") -> None:
+        while not future.done():
+            concurrent.futures.wait([future], timeout=0.2)
+            if self._interrupts.received:
+                future.cancel()
+                self._interrupts.act(self._told())
+        future.result()
+
+    async def _prepare(self) -> None:
+        fleet = self._cluster.fleet
+        await fleet.install(ReplicaPlugin())
+        self._hosts = sorted(await fleet.members())
+        self._factor = self._options.factor(len(self._hosts))
+        arrays = jax.tree.leaves((self.job.train.x, self.job.train.y, self.job.train.sample_weight))
+        count = len(self.job.train)
+        layout = np.random.default_rng(0).permutation(count) if self.job.schedule.shuffle else np.arange(count)
+        row_bytes = sum(int(np.prod(np.shape(a)[1:])) * np.asarray(a[:1]).dtype.itemsize for a in arrays)
+        encoded = [
+            (span, *pieces.encode(rows_of(arrays, span, layout))) for span in cut(count, row_bytes, len(self._hosts))
+        ]
+        task = Task(
+            total_steps=self.job.schedule.total_steps,
+            round_steps=self._options.round_steps,
+            batch_size=self.job.schedule.batch_size,
+            outer=make_outer(self._options.outer),
+            delta_codec=make_codec(self._options.delta_codec),
+            merge_codec=make_codec(self._options.merge_codec),
+            dtypes=[value.dtype for value in self._host_state.trainable],
+            pieces=[Piece(name, span, lambda content=content: content) for span, name, content in encoded],
+            setup=self._setup,
+            rates=self._rates_of,
+        )
+        self._leaves = [(np.shape(a)[1:], str(np.asarray(a[:1]).dtype)) for a in arrays]
+        self._shard_bytes = count * row_bytes
+        self._coordinator = Coordinator(fleet, task, self._world, self._slots, self._events.put)
+        await self._coordinator.prepare()
+
+    # -- what replicas are made of --------------------------------------------------------------------------------
+
+    def _setup(self, number: int, description: dict[str, Any]) -> dict[str, Any]:
+        """Fields of a replica's `Setup`; called in other threads.
+
+        Raises:
+            ModelError: the model is too large for the host.
+            ClusterError: its versions are others than those here.
+        """
+        check_versions(description)
+        host = self._host_state
+        check_memory(description, host, self._shard_bytes / max(1, len(self._hosts)))
+        with self._tracing:
+            program = self._programs.get(description["platform"])
+            if program is None:
+                job = self.job
+                data = (job.train.x, job.train.y, job.train.sample_weight)
+                program = export_rounds(
+                    job.model, self._state, data, job.schedule.batch_size, job.augment, description["platform"]
+                )
+                self._programs[program.platform] = program
+        logs = [np.zeros(shape, dtype) for shape, dtype in program.logs]
+        state = (host.non_trainable, host.optimizer, [np.asarray(m) for m in self._initial_metrics], logs)
+        return {
+            "code": program.code,
+            "examples": len(self.job.train),
+            "leaves": self._leaves,
+            "batch_size": self.job.schedule.batch_size,
+            "seed": self.job.schedule.seed,
+            "shuffle": self.job.schedule.shuffle,
+            "number": number,
+            "delta_codec": self._options.delta_codec,
+            "merge_codec": self._options.merge_codec,
+            "outer": self._options.outer,
+            "seeds": self._seeds,
+            "statistics": self._statistics,
+            "state": wire.pack([value for part in state for value in part]),
+            "counts": [len(part) for part in state],
+        }
+
+    def _rate_table(self) -> np.ndarray | None:
+        """Learning rate of every step, if the optimizer follows a schedule."""
+        from keras.optimizers.schedules import LearningRateSchedule
+
+        rate = self._optimizer._learning_rate
+        if not isinstance(rate, LearningRateSchedule):
+            return None
+        steps = self.job.schedule.total_steps
+        return np.array(
+            jax.vmap(lambda step: jax.numpy.asarray(rate(step), "float32"))(np.arange(steps, dtype=np.int32))
+        )
+
+    def _rates_of(self, first: int, last: int, count: int) -> np.ndarray:
+        if self._rates is None:
+            return np.full(count, self._factor * self._plain_rate, np.float32)
+        places = first + (last - first) * np.arange(count) // count
+        return (self._factor * self._rates[np.minimum(places, len(self._rates) - 1)]).astype(np.float32)
+
+    @property
+    def _optimizer(self) -> Any:
+        return getattr(self._model.optimizer, "inner_optimizer", self._model.optimizer)
+
+    # -- what the coordinator tells -------------------------------------------------------------------------------
+
+    def _take_events(self) -> None:
+        try:
+            event = self._events.get(timeout=0.1)
+        except queue.Empty:
+            return
+        if isinstance(event, HostChanged):
+            self._lost += event.event == "lost"
+            self._joined += event.event == "joined"
+            self._log_event(
+                {"event": event.event, "host": event.name, "seconds": event.seconds, "reason": event.reason}
+            )
+            self.display.host(event)
+            return
+        self._take_round(event)
+        if self._save_is_due():
+            self._take_over(self._world)
+            self._save()
+
+    def _take_round(self, closed: RoundClosed) -> None:
+        position, schedule = self.position, self.job.schedule
+        self._world = closed.world
+        self._rounds += 1
+        self._sent, self._received = self._sent_before + closed.sent, self._received_before + closed.received
+        self._slots = closed.slots or self._slots
+        self._sums = [a + b for a, b in zip(self._sums, closed.metrics, strict=True)] if self._sums else closed.metrics
+        before, position.step = position.step, min(closed.world.steps, schedule.total_steps)
+        position.clock.train = self._train_before + closed.seconds
+        self._log_round(closed)
+        logs = self._metrics_of(self._sums)
+        self.display.advance(position.step, logs, position.clock.train)
+        self.display.round(closed)
+        now = time.perf_counter()
+        if self.run and now - self._last_slots > _SLOTS_SECONDS:
+            self._last_slots = now
+            self._coordinator.want_slots()
+        epoch = self._epoch_of(before)
+        if position.step >= schedule.last_step(epoch):
+            self._end_epochs(epoch, logs)
+
+    def _end_epochs(self, epoch: int, logs: dict[str, float]) -> None:
+        """A round has gone beyond the end of an epoch, or of several."""
+        epoch = max(epoch, self._epoch_of(max(self.position.step - 1, 0)))
+        epoch -= self.position.step < self.job.schedule.last_step(epoch)
+        sums, self._sums = self._sums, []
+        if self._evaluation_can_wait():
+            self._late.append((epoch, logs, self._world, sums))
+        else:
+            self._evaluate_late()
+            self._take_over(self._world, sums)
+            self._finish_epoch(epoch, logs)
+        if self.position.step < self.job.schedule.total_steps:
+            self._callbacks.on_epoch_begin(epoch + 1)
+
+    def _evaluation_can_wait(self) -> bool:
+        if self._evaluator is None or self.job.callbacks or len(self._late) >= _LATE_EVALUATIONS:
+            return False
+        if sum(w.nbytes for w in self._world.weights) * (len(self._late) + 1) > _LATE_BYTES:
+            return False
+        since = time.perf_counter() - self._last_evaluation
+        return self._evaluation_seconds > _EVALUATION_SHARE * since
+
+    def _evaluate_late(self) -> None:
+        while self._late:
+            epoch, logs, world, sums = self._late.popleft()
+            self._take_over(world, sums)
+            self._finish_epoch(epoch, logs)
+
+    def _finish_epoch(self, epoch: int, logs: dict[str, float]) -> None:
+        began = time.perf_counter()
+        record_step = min(self.job.schedule.last_step(epoch), self.position.step)
+        logs = self._end_of_epoch(epoch, logs)
+        self._last_evaluation = time.perf_counter()
+        self._evaluation_seconds = self._last_evaluation - began
+        here, self.position.step = self.position.step, record_step
+        self._record(epoch, logs)
+        self.position.step = here
+        self.position.stopped = bool(self._model.stop_training)
+        if self._rates is None:
+            self._plain_rate = float(self._optimizer.learning_rate)
+
+    def _take_over(self, world: World, metrics: list[np.ndarray] | None = None) -> None:
+        """Makes the state of the model of a world, and of sums of metrics variables."""
+        old = self._host_state
+        trainable = [w.astype(before.dtype) for w, before in zip(world.weights, old.trainable, strict=True)]
+        non_trainable = list(old.non_trainable)
+        for index, value in zip(self._statistics, world.statistics, strict=True):
+            non_trainable[index] = value.astype(non_trainable[index].dtype)
+        optimizer = [np.asarray(variable.value) for variable in self._model.optimizer.variables]
+        for i, variable in enumerate(self._model.optimizer.variables):
+            if variable is self._optimizer.iterations:
+                optimizer[i] = np.asarray(world.steps, optimizer[i].dtype)
+        self._state = model_state.ModelState(
+            trainable, non_trainable, optimizer, metrics or [value.copy() for value in self._initial_metrics]
+        )
+
+    def _metrics_of(self, sums: list[np.ndarray]) -> dict[str, float]:
+        """The metrics that these variables stand for."""
+        for variable, value in zip(self._model.metrics_variables, sums, strict=True):
+            variable.assign(value)
+        return as_floats(self._model.get_metrics_result())
+
+    def _epoch_of(self, step: int) -> int:
+        return step // self.job.schedule.steps_per_epoch
+
+    # -- what is kept ---------------------------------------------------------------------------------------------
+
+    def _save_is_due(self) -> bool:
+        if not self.run or self._late:
+            return False
+        since = time.perf_counter() - self._last_save
+        return self._save_seconds <= _CHECKPOINT_SHARE * since
+
+    def _save(self) -> None:
+        began = time.perf_counter()
+        super()._save()
+        self._last_save = time.perf_counter()
+        self._save_seconds = self._last_save - began
+
+    def _to_keep(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        world = self._world
+        parts = {"weights": world.weights, "momentum": world.momentum, "residual": world.residual}
+        parts["statistics"] = world.statistics
+        arrays = {f"{name}/{i}": array for name, values in parts.items() for i, array in enumerate(values)}
+        if self._slots is not None:
+            arrays["slots"] = np.frombuffer(self._slots, np.uint8)
+        counts = {"round": world.round, "rounds": self._rounds, "sent": self._sent, "received": self._received}
+        return arrays, {"diloco": counts | {"lost": self._lost, "joined": self._joined}}
+
+    def _restore_state(self, saved: Checkpoint) -> None:
+        assert self.run
+        before, old = saved.document.get("diloco", {}), self._world
+        parts = {"weights": old.weights, "momentum": old.momentum, "residual": old.residual}
+        parts["statistics"] = old.statistics
+        found: dict[str, list[np.ndarray]] = {}
+        for name, values in parts.items():
+            found[name] = [saved.arrays.get(f"{name}/{i}", np.empty(0)) for i in range(len(values))]
+            if not before or [a.shape for a in found[name]] != [a.shape for a in values]:
+                raise RunError(
+                    f"The run {self.run.path} was begun with another strategy, or a model of other shapes: resume it as it "
+                    "was begun, or give another directory with --run."
+                )
+        self._world = World(before["round"], saved.step, **found)
+        slots = saved.arrays.get("slots")
+        self._slots = None if slots is None else slots.tobytes()
+        self._rounds, self._lost, self._joined = before["rounds"], before["lost"], before["joined"]
+        self._sent_before, self._received_before = before["sent"], before["received"]
+        self._take_over(self._world)
+
+    def _log_round(self, closed: RoundClosed) -> None:
+        hosts = {
+            told.name: {
+                "steps": told.steps, "seconds": round(told.seconds, 4), "waited": round(told.waited, 4),
+                "merged_at": told.merged_at, "memory": told.memory,
+            }
+            for told in closed.replicas
+        }  # fmt: skip
+        self._log_event(
+            {
+                "round": closed.world.round, "step": closed.world.steps, "seconds": round(closed.seconds, 4),
+                "sent": closed.sent, "received": closed.received, "hosts": hosts,
+            }
+        )  # fmt: skip
+
+    def _log_event(self, event: dict[str, Any]) -> None:
+        if self.run:
+            self.run.append_round(event)
