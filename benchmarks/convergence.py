@@ -252,9 +252,7 @@ class Simulation:
             padded = np.zeros((self.setting.round, BATCH_SIZE), np.int32)
             padded[: len(order)] = order
             key = jax.random.key(worker.random.integers(2**31))
-            worker.progress = self.program.run(
-                worker.progress, self.data, padded, key, np.int32(first), np.int32(last)
-            )
+            worker.progress = self.program.run(worker.progress, self.data, padded, key, np.int32(first), np.int32(last))
 
     def average_statistics(self, workers: list[Worker]) -> None:
         """Moving statistics become everyone's mean."""

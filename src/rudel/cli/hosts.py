@@ -162,7 +162,8 @@ def _status(exit_status: int | None) -> str:
 def _how(outcome: Any) -> str:
     if not outcome.packages:
         return outcome.how
-    return f"{outcome.packages} packages {outcome.how}, {outcome.sent / 1e6:,.1f} MB sent"
+    what = "1 package" if outcome.packages == 1 else f"{outcome.packages} packages"
+    return f"{what} {outcome.how}, {outcome.sent / 1e6:,.1f} MB sent"
 
 
 def _as_row(report: Any) -> list[str]:

@@ -10,7 +10,7 @@ from rudel.cli.output import print_json, print_table
 if TYPE_CHECKING:
     from rudel.lab import Lab
 
-app = typer.Typer(no_args_is_help=True, help="A pretend Wi-Fi cluster of small computers on this machine (Linux, root).")
+app = typer.Typer(no_args_is_help=True, help="A pretend Wi-Fi cluster on this machine (Linux, root).")
 
 _Node = Annotated[str, typer.Argument(metavar="NODE", help="Name of a node.")]
 _Which = Annotated[str | None, typer.Option("--prefix", help="Which lab, where several are up.")]
@@ -18,7 +18,7 @@ _Which = Annotated[str | None, typer.Option("--prefix", help="Which lab, where s
 
 @app.callback()
 def _group() -> None:
-    """A pretend Wi-Fi cluster of small computers on this machine (Linux, root)."""
+    """A pretend Wi-Fi cluster on this machine (Linux, root)."""
 
 
 @app.command()
@@ -48,7 +48,7 @@ def up(
     lab = Lab(nodes, shares, rate, latency, prefix, subnet, state, arch.split(","))
     signal.signal(signal.SIGTERM, _stop)
     try:
-        lab.start(owned=not background)
+        lab.start(owned=not background, tell=lambda line: typer.echo(line, err=True))
         _print_lab(lab, as_json, background)
         lab.wait()
     except KeyboardInterrupt:

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from rudel import __version__
-from rudel.cli import data, recipes, train, use
+from rudel.cli import data, hosts, lab, recipes, train, use
 from rudel.errors import RudelError
 
 app = typer.Typer(
@@ -21,6 +21,8 @@ app.command("report")(use.report)
 app.command("recipes")(recipes.list_recipes)
 app.command("new")(recipes.new)
 app.add_typer(data.app, name="data")
+app.add_typer(hosts.app, name="hosts")
+app.add_typer(lab.app, name="lab")
 
 _show_traceback = False
 

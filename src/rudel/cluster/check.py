@@ -123,7 +123,11 @@ def _notes(host: Host, facts: Facts) -> list[str]:
     from rudel import __version__
 
     there = facts.installed.get("rudel")
-    mend = f"run `rudel hosts setup {host}`" if not host.python else f"install it into `{host.python}` there"
+    mend = (
+        f"run `rudel hosts setup {host}`"
+        if not host.python
+        else f"install it into `{host.python}` there (version {__version__})"
+    )
     if problem(host, facts):
         return []
     if there is None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncssh
+from asyncssh.public_key import get_default_certificate_algs, get_default_public_key_algs
 
 from rudel.errors import HostError
 
@@ -39,8 +40,8 @@ class KnownHosts(asyncssh.SSHKnownHosts):
     def match(self, host: str, addr: str, port: int | None) -> Any:
         """What is known of a host, for AsyncSSH: by its name and port, with the address left out.
 
-        A host key that is known without the port must not decide which kinds of key are asked for, since another
-        server may answer at that port: `keys` has it for a comparison afterwards.
+        Host keys that are known without the port are left out as well, and compared when the host has shown its own:
+        another server may answer at that port, whose key is then an unknown one and not a changed one.
         """
         name = host.lower()
         found = super().match(name, "", port)
@@ -52,6 +53,13 @@ class KnownHosts(asyncssh.SSHKnownHosts):
         """The host keys on lines with this name and port; None and 22 are the same port."""
         exact = None if port == _DEFAULT_PORT else port
         return list(self._match(host.lower(), "", exact)[0])
+
+    def algorithms(self, host: str, port: int) -> list[str]:
+        """Kinds of keys to ask a host for: those that are known for it first, so that it shows one to be compared."""
+        known = self.keys(host, port) or self.keys(host, None)
+        first = [algorithm for key in known for algorithm in key.sig_algorithms]
+        first = (get_default_certificate_algs() if self._match(host.lower(), "", None)[1] else []) + first
+        return [name.decode() for name in dict.fromkeys([*first, *get_default_public_key_algs()])]
 
     def remember(self, host: str, port: int, key: asyncssh.SSHKey) -> None:
         """Writes a new key to the user's first file, and makes the folder and the file where there are none.

@@ -144,6 +144,7 @@ async def _connect(
             username=settings.user,
             config=list(settings.files),
             known_hosts=known,
+            server_host_key_algs=() if settings.key_algorithms else known.algorithms(settings.alias, settings.port),
             client_factory=lambda: client,
             client_keys=[str(path) for path in settings.identities],
             ignore_encrypted=True,

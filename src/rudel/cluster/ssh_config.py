@@ -29,6 +29,7 @@ class Settings:
         identities: private keys that the configuration names and that exist; empty for the usual ones.
         known_hosts: the user's own files of known hosts; the first is written to.
         shared_known_hosts: those of the system.
+        key_algorithms: whether it says which kinds of host keys are wanted.
         jump: hosts to go through, as in `ProxyJump`, or None.
     """
 
@@ -40,6 +41,7 @@ class Settings:
     identities: tuple[Path, ...]
     known_hosts: tuple[Path, ...]
     shared_known_hosts: tuple[Path, ...]
+    key_algorithms: bool
     jump: str | None
 
 
@@ -69,6 +71,7 @@ def read_settings(host: Host, ssh_config: Path | None = None) -> Settings:
         identities=tuple(p for p in identities if p.exists() and (only_public or p.suffix != ".pub")),
         known_hosts=_paths(_KNOWN_HOSTS if own is None else own, tokens),
         shared_known_hosts=_paths(_SHARED_KNOWN_HOSTS if shared is None else shared, tokens),
+        key_algorithms=bool(get("HostKeyAlgorithms")),
         jump=get("ProxyJump") or None,
     )
 

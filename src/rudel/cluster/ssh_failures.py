@@ -57,7 +57,7 @@ def told(error: Exception, attempt: Attempt) -> HostError:
     """The sentence for an error of AsyncSSH or of the system."""
     named, port, settings = attempt.named, attempt.settings.port, attempt.settings
     numbers = _numbers(error)
-    if attempt.refused or (attempt.known and "No matching host key algorithm" in str(error)):
+    if attempt.refused:
         return _key_refused(attempt)
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         return HostError(f"The key of {named} is not to be trusted ({reason(error)}): ask who looks after the host.")
@@ -74,9 +74,13 @@ def told(error: Exception, attempt: Attempt) -> HostError:
     if numbers & _UNREACHABLE:
         return HostError(f"There is no way to {named}: is it switched on, and on this network?")
     if isinstance(error, TimeoutError) or errno.ETIMEDOUT in numbers:
-        what = "did not finish the login" if attempt.connected else "did not answer"
+        if attempt.connected:
+            return HostError(
+                f"{named} did not finish the login within {attempt.timeout:g} s: is it overloaded, or is there no SSH "
+                f"server at port {port}?"
+            )
         return HostError(
-            f"{named} {what} within {attempt.timeout:g} s: is it switched on, on this network, and not overloaded?"
+            f"{named} did not answer within {attempt.timeout:g} s: is it switched on, and on this network?"
         )
     if isinstance(error, asyncssh.ChannelOpenError):
         return HostError(f"`{settings.jump}` cannot connect to {named} at port {port} ({reason(error)}).")
@@ -103,7 +107,8 @@ def lost(connection: asyncssh.SSHClientConnection, during: str, error: BaseExcep
 
 def _key_refused(attempt: Attempt) -> HostError:
     settings, key = attempt.settings, attempt.refused
-    shown = f"{key.get_algorithm()} {key.get_fingerprint()}" if key else "a key of another kind"
+    assert key
+    shown = f"{key.get_algorithm()} {key.get_fingerprint()}"
     if attempt.known:
         files = [*settings.known_hosts, *settings.shared_known_hosts]
         where = next((file for file in files if file.exists()), "known_hosts")
@@ -120,9 +125,8 @@ def _key_refused(attempt: Attempt) -> HostError:
     )
 
 
-def _kind(key: asyncssh.SSHKey | None) -> str:
-    name = key.get_algorithm() if key else ""
-    return next((kind for kind in ("ecdsa", "rsa") if kind in name), "ed25519")
+def _kind(key: asyncssh.SSHKey) -> str:
+    return next((kind for kind in ("ecdsa", "rsa") if kind in key.get_algorithm()), "ed25519")
 
 
 def _not_let_in(attempt: Attempt) -> HostError:

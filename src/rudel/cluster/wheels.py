@@ -88,7 +88,7 @@ async def fetch_wheels(target: Target, pins: dict[str, str], told: Callable[[str
         there = cached_wheels(target)
     lost = [f"{name} {version}" for name, version in pins.items() if (name, version) not in there]
     if lost:
-        raise HostError(f"There is no wheel of {lost[0]} for {target}.")
+        raise HostError(_no_wheel(lost[0], target))
     return [there[pin] for pin in pins.items()]
 
 
@@ -130,7 +130,7 @@ async def look_up(requirement: Requirement, target: Target) -> tuple[str, list[s
     for wheel in cached_wheels(target).values():
         if wheel.name == name and requirement.specifier.contains(wheel.version):
             return wheel.version, _requires(wheel)
-    raise HostError(f"There is no wheel of {text} for {target}.")
+    raise HostError(_no_wheel(text, target))
 
 
 def _cache() -> Path:
@@ -198,12 +198,19 @@ def _download_failed(problems: str, where: str) -> HostError:
     if missing := re.search(r"No matching distribution found for (\S+?)==(\S+)", problems):
         if not re.search(r"from versions: (?!none)", problems) and "connection" in problems.lower():
             return HostError("The package index cannot be reached from this computer: check its network.")
-        return HostError(f"There is no wheel of {missing[1]} {missing[2]} for {where}.")
+        return HostError(_no_wheel(f"{missing[1]} {missing[2]}", where))
     last = (
         [line for line in problems.splitlines() if line.startswith("ERROR:")] or problems.splitlines() or ["no reason"]
     )
     return HostError(
         f"Wheels for {where} could not be fetched ({last[-1].removeprefix('ERROR:').strip().rstrip('.')})."
+    )
+
+
+def _no_wheel(what: str, where: object) -> str:
+    here = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
+    return (
+        f"There is no wheel of {what}, the version here, for {where}: give the host {here}, as here, or another system."
     )
 
 

@@ -33,10 +33,11 @@ BURST = 0.0005
 
 _FRAME = 1514
 _LONGEST = 1 << 17
+_LONG = 3600.0
 _AHEAD = 0.0005  # seconds of air time that are taken from the queues ahead
 _EARLY = 0.00003  # a frame that is due within this many seconds is delivered now rather than after another wait
-_EVERYONE = 0xFF
-_DESCRIPTION = struct.Struct("<BBHHHH")  # virtio_net_hdr: flags, kind of burst, length of headers, size of a segment, ...
+_HEADER = 10  # bytes of the virtio_net_hdr before every frame
+_BURST_FIELDS = struct.Struct("<4xHH")  # in it: payload of a segment, and where the transport header begins
 
 
 @dataclass
@@ -72,11 +73,11 @@ def on_the_air(frame: bytes) -> tuple[int, int]:
     >>> on_the_air(bytes(burst)) == (3 * 54 + 2500, 3)
     True
     """
-    length = len(frame) - 10
+    length = len(frame) - _HEADER
     if frame[1] == 0:
         return length, 1
-    _, _, _, segment, transport, _ = _DESCRIPTION.unpack_from(frame)
-    headers = transport + (frame[10 + transport + 12] >> 4) * 4
+    segment, transport = _BURST_FIELDS.unpack_from(frame)
+    headers = transport + (frame[_HEADER + transport + 12] >> 4) * 4
     segments = -(-(length - headers) // segment)
     return length + (segments - 1) * headers, segments
 
@@ -98,6 +99,10 @@ class Air:
         self._cut: set[int] = set()
         self._bytes = [0] * len(taps)
         self._frames = [0] * len(taps)
+        self._flying: deque[tuple[float, Sequence[int], bytes]] = deque()  # when it arrives, at which stations, what
+        self._free_at = 0.0
+        self._last_arrival = 0.0
+        self._turn = 0
 
     def carry(self, control: socket.socket) -> None:
         """Carries frames until the process ends.
@@ -105,42 +110,20 @@ class Air:
         Args:
             control: a non-blocking datagram socket, on which requests come and are answered; see `answer`.
         """
-        taps, stations, physics = self._taps, {tap: place for place, tap in enumerate(self._taps)}, self.physics
-        flying: deque[tuple[float, Sequence[int], bytes]] = deque()
-        free_at = last_arrival = 0.0
-        turn = 0
+        asked = control.fileno()
+        everything, stations = [asked, *self._taps], {tap: place for place, tap in enumerate(self._taps)}
         while True:
             now = monotonic()
-            while flying and flying[0][0] <= now + _EARLY:
-                _, receivers, frame = flying.popleft()
-                self._deliver(frame, receivers)
-            free = free_at - now < _AHEAD
-            wake_at = min(flying[0][0] if flying else now + 3600, now + 3600 if free else free_at - _AHEAD)
-            ready, _, _ = select.select([control, *taps] if free else [control], (), (), max(0.0, wake_at - now))
-            if not ready:
-                continue
-            if ready[0] is control:
+            self._deliver_until(now + _EARLY)
+            free = self._free_at - now < _AHEAD
+            wake_at = self._flying[0][0] if self._flying else now + _LONG
+            if not free:
+                wake_at = min(wake_at, self._free_at - _AHEAD)
+            ready, _, _ = select.select(everything if free else [asked], (), (), max(0.0, wake_at - now))
+            if asked in ready:
                 self._serve(control)
-                del ready[0]
-            now = monotonic()
-            ready.sort(key=lambda tap: (stations[tap] - turn) % len(taps))
-            for tap in ready:
-                if free_at - now >= _AHEAD:
-                    break
-                sender = stations[tap]
-                turn = sender + 1
-                try:
-                    frame = os.read(tap, _LONGEST)
-                except OSError:
-                    continue
-                if sender in self._cut:
-                    continue
-                length, count = on_the_air(frame)
-                free_at = max(free_at, now) + length * 8 / physics.rate
-                last_arrival = max(last_arrival, free_at + physics.latency)
-                self._bytes[sender] += length
-                self._frames[sender] += count
-                flying.append((last_arrival, self._receivers(sender, frame), frame))
+                ready.remove(asked)
+            self._take(sorted((stations[tap] - self._turn) % len(self._taps) for tap in ready))
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Does what was asked for, and says how things stand after it.
@@ -166,17 +149,46 @@ class Air:
         cut = [self._names[place] for place in sorted(self._cut)]
         return {"rate": self.physics.rate, "latency": self.physics.latency, "cut": cut, "sent": sent}
 
+    def _take(self, turns: list[int]) -> None:
+        """Takes a burst each from stations that have something to send, as long as the air is free.
+
+        Args:
+            turns: how many stations have their turn before each of them, ascending.
+        """
+        now, first = monotonic(), self._turn
+        for turn in turns:
+            if self._free_at - now >= _AHEAD:
+                return
+            sender = (first + turn) % len(self._taps)
+            self._turn = sender + 1
+            try:
+                frame = os.read(self._taps[sender], _LONGEST)
+            except OSError:  # a device that is down
+                continue
+            if sender not in self._cut:
+                self._send(sender, frame, now)
+
+    def _send(self, sender: int, frame: bytes, now: float) -> None:
+        length, count = on_the_air(frame)
+        self._bytes[sender] += length
+        self._frames[sender] += count
+        self._free_at = max(self._free_at, now) + length * 8 / self.physics.rate
+        self._last_arrival = max(self._last_arrival, self._free_at + self.physics.latency)
+        self._flying.append((self._last_arrival, self._receivers(sender, frame), frame))
+
+    def _deliver_until(self, moment: float) -> None:
+        while self._flying and self._flying[0][0] <= moment:
+            _, receivers, frame = self._flying.popleft()
+            for place in receivers:
+                if place not in self._cut:
+                    with contextlib.suppress(OSError):
+                        os.write(self._taps[place], frame)
+
     def _receivers(self, sender: int, frame: bytes) -> Sequence[int]:
-        receiver = frame[15]  # the last byte of the address that it is for
-        if frame[10] & 1 or receiver >= len(self._taps):
+        receiver = frame[_HEADER + 5]  # the last byte of the address that it is for
+        if frame[_HEADER] & 1 or receiver >= len(self._taps):
             return [place for place in range(len(self._taps)) if place != sender]
         return (receiver,)
-
-    def _deliver(self, frame: bytes, receivers: Sequence[int]) -> None:
-        for place in receivers:
-            if place not in self._cut:
-                with contextlib.suppress(OSError):  # a device that is down
-                    os.write(self._taps[place], frame)
 
     def _serve(self, control: socket.socket) -> None:
         with contextlib.suppress(OSError):  # one who asked and went away

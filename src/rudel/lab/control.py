@@ -12,7 +12,7 @@ from typing import Any
 
 from rudel.errors import LabError
 from rudel.lab import air, running, tap
-from rudel.lab.node import HOME, PATH, USER, user_id
+from rudel.lab.node import HOME, PATH, USER, home_of
 from rudel.lab.quota import groups
 from rudel.lab.running import Running
 from rudel.lab.settings import check_air
@@ -74,7 +74,11 @@ def heal(lab: Running, name: str) -> None:
 
 
 def crash(lab: Running, name: str) -> None:
-    """Kills all processes of a node at once, as `kill -9` does; when this returns they are gone. It then starts again."""
+    """Kills all processes of a node at once, as `kill -9` does; they are gone when this returns. It then starts again.
+
+    Raises:
+        LabError: there is no such node, or a process does not end.
+    """
     process = os.pidfd_open(_process(lab, name))
     try:
         signal.pidfd_send_signal(process, signal.SIGKILL)
@@ -123,7 +127,8 @@ def command(lab: Running, name: str, arguments: Sequence[str], root: bool = Fals
     Raises:
         LabError: there is no such node, or it does not run.
     """
-    user, group = (0, 0) if root else user_id()
+    owner = home_of(lab.settings, lab.node(name)).stat()
+    user, group = (0, 0) if root else (owner.st_uid, owner.st_gid)
     home, who = ("/root", "root") if root else (HOME, USER)
     joined = groups().member_file(lab.name, name)
     environment = [f"HOME={home}", f"USER={who}", f"LOGNAME={who}", "SHELL=/bin/bash", f"PATH={PATH}"]

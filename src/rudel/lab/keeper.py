@@ -16,11 +16,10 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from rudel.errors import LabError, RudelError
-from rudel.lab import air, kernel, leftovers, names_file, node, quota, running, tap
-from rudel.lab.settings import Node, Settings, from_document
+from rudel.lab import air, arm64, kernel, leftovers, names_file, node, quota, running, tap
+from rudel.lab.settings import ARM64, Node, Settings, from_document
 
 _DEVICE = "wlan0"
 _REBOOT = 0.2  # seconds until a node that has crashed is started again
@@ -49,10 +48,11 @@ class Keeper:
         self._stopped = False
         self._starts: dict[str, float] = {}
 
-    def build(self, control: socket.socket) -> None:
+    def build(self, alive: socket.socket, control: socket.socket) -> None:
         """Makes the lab and waits until all nodes answer.
 
         Args:
+            alive: the socket of this process, which nothing else may have open.
             control: the socket of its air.
 
         Raises:
@@ -71,8 +71,10 @@ class Keeper:
             taps.append(device)
             self._groups.create(settings.prefix, each.name, each.cpu)
             group = self._groups.member_file(settings.prefix, each.name)
-            self._places[each.name] = node.Place(network, group, None)
-        self._air = _start_air(settings, taps, control)
+            root = arm64.ROOT if each.arch == ARM64 else None
+            self._places[each.name] = node.Place(network, group, root)
+        self._air = _start_air(settings, taps, alive, control)
+        control.close()
         for device in taps:
             os.close(device)
         names_file.add(settings.prefix, settings.names_file())
@@ -161,10 +163,10 @@ def _keep(settings: Settings, owner: int | None) -> str | None:
     groups = quota.groups()
     with running.exclusive():
         leftovers.sweep()
-        control = running.begin(settings.prefix)
+        alive, control = running.begin(settings.prefix)
     keeper = Keeper(settings, groups, owner)
     try:
-        keeper.build(control)
+        keeper.build(alive, control)
         _tell({})
         keeper.keep()
     except LabError as error:
@@ -222,11 +224,12 @@ def _network(each: Node, mac: str, burst: int) -> tuple[int, int]:
     return network, device
 
 
-def _start_air(settings: Settings, taps: list[int], control: socket.socket) -> int:
+def _start_air(settings: Settings, taps: list[int], alive: socket.socket, control: socket.socket) -> int:
     names = ["desktop", *settings.hosts]
     process = os.fork()
     if process == 0:
         try:
+            alive.close()
             physics = air.Physics(settings.rate * 1e6, settings.latency / 1e3)
             air.run(air.Air(taps, names, physics), control)
         finally:

@@ -12,6 +12,7 @@ NEW_MOUNTS, NEW_NAMES, NEW_IPC, NEW_PIDS, NEW_NETWORK = 0x00020000, 0x04000000, 
 BIND, RECURSIVE, FOLLOWING = 0x1000, 0x4000, 1 << 19
 """Flags of `mount`: MS_BIND, MS_REC and MS_SLAVE."""
 
+_MNT_DETACH = 2
 _PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK = 1, 29
 
 
@@ -59,14 +60,17 @@ def mount(source: str | Path, target: str | Path, kind: str = "", flags: int = 0
     Raises:
         OSError: the kernel refuses.
     """
-    _call(
-        "mount",
-        os.fsencode(source),
-        os.fsencode(target),
-        os.fsencode(kind),
-        ctypes.c_ulong(flags),
-        os.fsencode(options),
-    )
+    texts = [os.fsencode(text) for text in (source, target, kind, options)]
+    _call("mount", *texts[:3], ctypes.c_ulong(flags), texts[3], told=f" {kind} {target}")
+
+
+def unmount(target: str | Path) -> None:
+    """Takes a file system and all that is mounted in it out of sight; it ends when nobody uses it any more.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    _call("umount2", os.fsencode(target), ctypes.c_int(_MNT_DETACH))
 
 
 def die_with_parent(signal: int) -> None:
@@ -79,7 +83,7 @@ def wake_exactly() -> None:
     _call("prctl", ctypes.c_int(_PR_SET_TIMERSLACK), ctypes.c_ulong(1))
 
 
-def _call(name: str, *arguments: object) -> None:
+def _call(name: str, *arguments: object, told: str = "") -> None:
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
         number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
+        raise OSError(number, f"{name}{told}: {os.strerror(number)}")

@@ -7,16 +7,16 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from rudel.errors import LabError
-from rudel.lab import control, leftovers, running
+from rudel.lab import arm64, control, leftovers, running
 from rudel.lab.control import Traffic
 from rudel.lab.requirements import check_machine, check_user
 from rudel.lab.running import Running
-from rudel.lab.settings import NATIVE, Settings, settings
+from rudel.lab.settings import ARM64, NATIVE, settings
 
 _STOP_WITHIN = 30.0  # seconds
 
@@ -110,16 +110,19 @@ class Lab:
         """The private key that opens all nodes."""
         return self.settings.key
 
-    def start(self, owned: bool = True) -> None:
+    def start(self, owned: bool = True, tell: Callable[[str], None] = lambda line: None) -> None:
         """Starts the lab; all nodes answer when this returns.
 
         Args:
             owned: whether it ends with this process. If not, only `stop` ends it.
+            tell: takes a line for a person, before what takes minutes.
 
         Raises:
             LabError: it cannot be started.
         """
         check_machine()
+        if any(node.arch == ARM64 for node in self.settings.nodes):
+            arm64.make_ready(tell)
         self._keeper = subprocess.Popen(
             [sys.executable, "-P", "-m", "rudel.lab.keeper"],
             stdin=subprocess.PIPE,
@@ -178,7 +181,7 @@ class Lab:
         control.heal(self._running(), name)
 
     def crash(self, name: str) -> None:
-        """Kills all processes of a node, as `kill -9` does; they are gone when this returns. The node then starts again."""
+        """Kills all processes of a node, as `kill -9` does; they are gone when this returns. It then starts again."""
         control.crash(self._running(), name)
 
     def stats(self, reset: bool = False) -> dict[str, Traffic]:

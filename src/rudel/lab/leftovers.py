@@ -3,7 +3,14 @@
 All the rest (network devices, namespaces, processes, mounts) ends with the keeper, as the kernel sees to it.
 """
 
+import time
+from pathlib import Path
+
 from rudel.lab import names_file, quota, running
+from rudel.lab.settings import tap_name
+
+_ENDING = 5.0  # seconds that a device may take to end
+_AGAIN = 0.01  # seconds between two looks whether it has
 
 
 def sweep() -> list[str]:
@@ -19,6 +26,7 @@ def sweep() -> list[str]:
     found = {*running.traces(), *names_file.labs(), *groups.labs()}
     left = sorted(lab for lab in found if not running.is_up(lab))
     for lab in left:
+        _wait_for_the_end(tap_name(lab))
         remove(lab, groups)
     return left
 
@@ -32,3 +40,10 @@ def remove(lab: str, groups: quota.Groups) -> None:
     names_file.remove(lab)
     groups.remove(lab)
     running.forget(lab)
+
+
+def _wait_for_the_end(device: str) -> None:
+    """Waits for the air of a killed keeper, which ends soon after that and takes its network device along."""
+    deadline = time.monotonic() + _ENDING
+    while Path(f"/sys/class/net/{device}").exists() and time.monotonic() < deadline:
+        time.sleep(_AGAIN)

@@ -2,8 +2,9 @@
 
 What a node has of its own: network, host name, process numbers, shared memory, /proc, /sys, /run, /dev/shm, /home/pi,
 and /etc, in which there is a user `pi` with that home and a file `hosts` of the lab. Of these, only /home/pi is kept;
-the others are forgotten when the node ends, as are its processes. All other folders are this machine's, or those of
-another root file system.
+the others are forgotten when the node ends, as its processes are. All other folders are this machine's, and what is
+written there is written on this machine. A node of another architecture has a whole root file system of its own, as a
+layer over one that is kept elsewhere, with this machine's devices in it; there, `pi` may use sudo.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from typing import NoReturn
 
 from rudel.errors import LabError
 from rudel.lab import kernel
-from rudel.lab.settings import DESKTOP, Node, Settings
+from rudel.lab.settings import Node, Settings
 
 USER = "pi"
 HOME = "/home/pi"
@@ -59,27 +60,25 @@ class Place:
     root: Path | None
 
 
-def user_id() -> tuple[int, int]:
-    """User and group number of `pi`: this machine's own if it has such a user, else a pair that nobody has."""
-    try:
-        entry = pwd.getpwnam(USER)
-    except KeyError:
-        return _OWN_ID, _OWN_ID
-    return entry.pw_uid, entry.pw_gid
+def home_of(settings: Settings, node: Node) -> Path:
+    """The folder that a node has at /home/pi. It belongs to the node's user `pi`, whatever number that has."""
+    return settings.folder(node) / "home"
 
 
 def prepare(settings: Settings, node: Node) -> None:
     """Makes the folder of a node: its home, and the key by which it is known. Both are kept if they are there.
 
+    The home's owner gets the number of this machine's user `pi` if it has one, else a number that nobody has.
+
     Raises:
         OSError: the folder cannot be written.
     """
-    folder = settings.folder(node)
-    ssh = folder / "home" / ".ssh"
+    home = home_of(settings, node)
+    ssh = home / ".ssh"
     ssh.mkdir(parents=True, exist_ok=True)
     (ssh / "authorized_keys").write_bytes(settings.key.with_suffix(".pub").read_bytes())
-    make_key(folder / "host_key", node.name)
-    home, own = folder / "home", user_id()
+    make_key(settings.folder(node) / "host_key", node.name)
+    own = _user_id()
     known = (home.stat().st_uid, home.stat().st_gid) == own
     for path in (ssh, *ssh.iterdir(), home) if known else (*home.rglob("*"), home):
         os.chown(path, *own, follow_symlinks=False)
@@ -133,6 +132,14 @@ def start(settings: Settings, node: Node, place: Place) -> int:
     return child
 
 
+def _user_id() -> tuple[int, int]:
+    try:
+        entry = pwd.getpwnam(USER)
+    except KeyError:
+        return _OWN_ID, _OWN_ID
+    return entry.pw_uid, entry.pw_gid
+
+
 def _become(settings: Settings, node: Node, place: Place, tell: int) -> NoReturn:
     """Turns this process into the sshd of a node; a problem is told on a descriptor, which closes when all is well."""
     try:
@@ -167,21 +174,27 @@ def _restore_signals() -> None:
 
 def _arrange_files(settings: Settings, node: Node, root: Path | None) -> None:
     host_key = (settings.folder(node) / "host_key").read_bytes()
-    home = os.open(settings.folder(node) / "home", os.O_PATH)
+    home = os.open(home_of(settings, node), os.O_PATH)
+    owner = os.fstat(home)
     kernel.mount("none", "/", flags=kernel.FOLLOWING | kernel.RECURSIVE)
-    if root is not None:
-        _change_root(root)
+    if root is None:
+        _own_home(home)
+    else:
+        _change_root(root, home)
     kernel.mount("proc", "/proc", "proc")
     _mount_sys()
     kernel.mount("tmpfs", "/dev/shm", "tmpfs", options="mode=1777")
     kernel.mount("tmpfs", "/run", "tmpfs", options="mode=755")
+    if root is None:
+        _lay_over(Path("/etc"), Path("/run/rudel/etc"), Path("/etc"))
     for folder in ("/run/sshd", "/run/lock", "/run/rudel"):
-        Path(folder).mkdir()
+        Path(folder).mkdir(exist_ok=True)
     Path("/run/lock").chmod(0o1777)
     _write(Path("/run/rudel/host_key"), host_key, 0o600)
     _write(Path("/run/rudel/sshd_config"), _SSHD_CONFIG.format(address=node.address).encode(), 0o644)
-    _own_etc(settings, node)
-    _own_home(home)
+    _write_etc(settings, node, owner.st_uid, owner.st_gid)
+    if root is not None:
+        _write(Path("/etc/sudoers.d/pi"), f"{USER} ALL=(ALL) NOPASSWD: ALL\n".encode(), 0o440)
     os.chdir("/")
 
 
@@ -195,25 +208,28 @@ def _mount_sys() -> None:
         os.close(groups)
 
 
-def _own_etc(settings: Settings, node: Node) -> None:
-    """Lays an own layer over /etc, with `pi` in it and without a way to look up names that the lab does not have."""
-    layer = Path("/run/rudel/etc")
-    layer.mkdir()
-    user, group = user_id()
+def _lay_over(lower: Path, layer: Path, target: Path) -> None:
+    """Mounts a folder with an empty layer over it, which takes all changes."""
+    for name in ("changes", "work"):
+        (layer / name).mkdir(parents=True)
+    options = f"lowerdir={lower},upperdir={layer / 'changes'},workdir={layer / 'work'}"
+    kernel.mount("overlay", target, "overlay", options=options)
+
+
+def _write_etc(settings: Settings, node: Node, user: int, group: int) -> None:
+    """Makes `pi` a user with these numbers, and the lab's names the only ones that can be looked up."""
     entries = {
         "passwd": (f"{USER}:x:{user}:{group}::{HOME}:/bin/bash", 0o644),
         "shadow": (f"{USER}:*:19000:0:99999:7:::", 0o600),
         "group": (f"{USER}:x:{group}:", 0o644),
     }
     for name, (line, mode) in entries.items():
-        _write(layer / name, _with_entry(Path("/etc", name).read_text(), line).encode(), mode)
+        path = Path("/etc", name)
+        _write(path, _with_entry(path.read_text(), line).encode(), mode)
     names = ["127.0.0.1 localhost", "::1 localhost", *settings.names_file()]
-    _write(layer / "hosts", "".join(f"{line}\n" for line in names).encode(), 0o644)
-    _write(layer / "hostname", f"{node.name}\n".encode(), 0o644)
-    _write(layer / "resolv.conf", b"", 0o644)
-    Path("/run/rudel/work").mkdir()
-    options = f"lowerdir=/etc,upperdir={layer},workdir=/run/rudel/work"
-    kernel.mount("overlay", "/etc", "overlay", options=options)
+    _write(Path("/etc/hosts"), "".join(f"{line}\n" for line in names).encode(), 0o644)
+    _write(Path("/etc/hostname"), f"{node.name}\n".encode(), 0o644)
+    _write(Path("/etc/resolv.conf"), b"", 0o644)
 
 
 def _with_entry(text: str, line: str) -> str:
@@ -227,11 +243,10 @@ def _own_home(home: int) -> None:
     if not Path(HOME).is_dir():
         old = os.open("/home", os.O_PATH)
         kernel.mount("tmpfs", "/home", "tmpfs", options="mode=755")
-        for entry in os.listdir(f"/proc/self/fd/{old}"):
-            path = Path(f"/proc/self/fd/{old}/{entry}")
+        for path in Path(f"/proc/self/fd/{old}").iterdir():
             if path.is_dir() and not path.is_symlink():
-                Path("/home", entry).mkdir()
-                kernel.mount(path, Path("/home", entry), flags=kernel.BIND | kernel.RECURSIVE)
+                Path("/home", path.name).mkdir()
+                kernel.mount(path, Path("/home", path.name), flags=kernel.BIND | kernel.RECURSIVE)
         Path(HOME).mkdir()
     kernel.mount(f"/proc/self/fd/{home}", HOME, flags=kernel.BIND)
 
@@ -244,5 +259,17 @@ def _write(path: Path, content: bytes, mode: int) -> None:
     path.chmod(mode)
 
 
-def _change_root(root: Path) -> None:
-    raise LabError(f"{root} {DESKTOP}")
+def _change_root(root: Path, home: int) -> None:
+    """Makes a layer over another root file system the root, with this machine's devices in it, and a folder as home."""
+    kernel.mount("tmpfs", "/run", "tmpfs", options="mode=755")
+    new = Path("/run/root")
+    new.mkdir()
+    _lay_over(root, Path("/run/layer"), new)
+    for folder in ("dev", "sys"):
+        kernel.mount(Path("/", folder), new / folder, flags=kernel.BIND | kernel.RECURSIVE)
+    (new / HOME[1:]).mkdir(parents=True)
+    kernel.mount(f"/proc/self/fd/{home}", new / HOME[1:], flags=kernel.BIND)
+    os.chdir(new)
+    subprocess.run(["pivot_root", ".", "."], check=True)
+    kernel.unmount(".")
+    os.chdir("/")

@@ -62,6 +62,7 @@ class Groups:
                 f"The CPU quota of `{node}` cannot be set in {group} ({error.strerror}): "
                 "the lab needs control groups that it may write to, so run it outside of containers."
             ) from error
+
     def remove(self, lab: str) -> None:
         """Kills what is left in the groups of a lab, and removes them.
 

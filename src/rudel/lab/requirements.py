@@ -46,6 +46,6 @@ def check_user() -> None:
         LabError: it is so.
     """
     if sys.platform != "linux":
-        raise LabError("The lab is made of parts of the Linux kernel: run it on Linux, in a virtual machine if need be.")
+        raise LabError("The lab is made of parts of the Linux kernel: run it on Linux, also in a virtual machine.")
     if os.geteuid() != 0:
         raise LabError("The lab makes networks and control groups, which only root may: run it with sudo.")

@@ -1,9 +1,10 @@
 """Which labs are up: /run/rudel-lab has a folder for each.
 
-    control    the socket of the air; it can be connected to as long as keeper or air lives, however they end
+    keeper     a socket of the keeper; it can be connected to as long as that lives, however it ends
+    control    a socket of the air, for what is asked of it
     lab.json   the settings, and the processes of keeper and nodes; there from when all nodes answer
 
-So a folder whose socket nobody has open belongs to a lab that was killed.
+So a folder to whose keeper nobody can connect belongs to a lab that was killed.
 """
 
 import contextlib
@@ -22,6 +23,7 @@ from rudel.files import write_json
 from rudel.lab.settings import Node, Settings, from_document
 
 _FOLDERS = Path("/run/rudel-lab")
+_KEEPER, _CONTROL = "keeper", "control"
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,11 @@ def exclusive() -> Iterator[None]:
         os.close(descriptor)
 
 
-def begin(lab: str) -> socket.socket:
+def begin(lab: str) -> tuple[socket.socket, socket.socket]:
     """Makes the lab one that is up; call it inside `exclusive`.
 
     Returns:
-        The socket of the air, non-blocking. The lab is up until it is closed everywhere.
+        Socket of the keeper, until whose closing the lab is up; and socket of the air, non-blocking.
 
     Raises:
         LabError: the lab is up already.
@@ -81,9 +83,8 @@ def begin(lab: str) -> socket.socket:
         )
     forget(lab)
     (_FOLDERS / lab).mkdir(mode=0o700, parents=True)
-    control = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-    control.bind(str(_control(lab)))
-    return control
+    keeper, control = (_bound(_FOLDERS / lab / name) for name in (_KEEPER, _CONTROL))
+    return keeper, control
 
 
 def forget(lab: str) -> None:
@@ -105,20 +106,13 @@ def connect(lab: str) -> socket.socket:
     Raises:
         OSError: it is not up.
     """
-    asking = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    try:
-        asking.bind("")  # the kernel's choice, to be answered at
-        asking.connect(str(_control(lab)))
-    except OSError:
-        asking.close()
-        raise
-    return asking
+    return _connected(_FOLDERS / lab / _CONTROL)
 
 
 def is_up(lab: str) -> bool:
-    """Whether keeper or air of this lab live."""
+    """Whether the keeper of this lab lives."""
     try:
-        connect(lab).close()
+        _connected(_FOLDERS / lab / _KEEPER).close()
     except OSError:
         return False
     return True
@@ -182,8 +176,21 @@ def with_node(name: str) -> Running:
 _HOW_TO_START = ": start one with `rudel lab up`."
 
 
-def _control(lab: str) -> Path:
-    return _FOLDERS / lab / "control"
+def _bound(path: Path) -> socket.socket:
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    bound.bind(str(path))
+    return bound
+
+
+def _connected(path: Path) -> socket.socket:
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        connected.bind("")  # to be answered at, by an address of the kernel's choice
+        connected.connect(str(path))
+    except OSError:
+        connected.close()
+        raise
+    return connected
 
 
 def _read(lab: str) -> dict[str, Any] | None:

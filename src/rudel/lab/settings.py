@@ -66,7 +66,7 @@ class Settings:
     @property
     def tap(self) -> str:
         """The name of this machine's network device in the lab."""
-        return f"lab-{self.prefix}"
+        return tap_name(self.prefix)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -108,6 +108,11 @@ class Settings:
     def document(self) -> dict[str, Any]:
         """The same as a JSON document; `from_document` is the way back."""
         return dataclasses.asdict(self) | {"state": str(self.state)}
+
+
+def tap_name(lab: str) -> str:
+    """The name of this machine's network device in a lab."""
+    return f"lab-{lab}"
 
 
 def from_document(document: dict[str, Any]) -> Settings:
@@ -207,5 +212,5 @@ def _one_each(option: str, given: Any, nodes: int) -> list[Any]:
     if len(values) == 1:
         values *= nodes
     if len(values) != nodes:
-        raise LabError(f"There are {nodes} nodes and {len(values)} values of --{option}: give one, or one for each node.")
+        raise LabError(f"{nodes} nodes cannot have {len(values)} values of --{option}: give one, or one for each node.")
     return values

@@ -19,7 +19,7 @@ from rudel.errors import LabError
 
 _TUN = "/dev/net/tun"
 _TUNSETIFF, _TUNSETOFFLOAD = 0x400454CA, 0x400454D0
-_IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
+_IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR, _IFF_TUN_EXCL = 0x0002, 0x1000, 0x4000, 0x8000
 _CHECKSUMS, _TCP_4, _TCP_6 = 0x01, 0x02, 0x04
 
 
@@ -33,9 +33,9 @@ def check_free(subnet: str) -> None:
         LabError: it has.
     """
     done = subprocess.run(["ip", "-json", "-4", "route"], capture_output=True, check=True)
-    wanted = ipaddress.ip_network(f"{subnet}.0/24")
+    wanted = ipaddress.IPv4Network(f"{subnet}.0/24")
     for route in json.loads(done.stdout or "[]"):
-        known = ipaddress.ip_network("0.0.0.0/0" if route["dst"] == "default" else route["dst"])
+        known = ipaddress.IPv4Network("0.0.0.0/0" if route["dst"] == "default" else route["dst"])
         if known.subnet_of(wanted):
             raise LabError(
                 f"This machine has a way to {known} already, by its device `{route.get('dev')}`: "
@@ -59,7 +59,8 @@ def open_tap(name: str) -> int:
     """
     tap = os.open(_TUN, os.O_RDWR | os.O_NONBLOCK)
     try:
-        wanted = struct.pack("16sH22x", name.encode(), _IFF_TAP | _IFF_NO_PI | _IFF_VNET_HDR)
+        kind = _IFF_TAP | _IFF_NO_PI | _IFF_VNET_HDR | _IFF_TUN_EXCL
+        wanted = struct.pack("16sH22x", name.encode(), kind)
         fcntl.ioctl(tap, _TUNSETIFF, wanted)
         fcntl.ioctl(tap, _TUNSETOFFLOAD, _CHECKSUMS | _TCP_4 | _TCP_6)
     except OSError as error:

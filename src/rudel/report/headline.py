@@ -1,11 +1,13 @@
 """The top of the page: what was trained, how well it works, and how long it took."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import PurePath
+from typing import Any
 
 from rudel.report.markup import Html, element, join
 from rudel.report.read import Run
-from rudel.report.words import count, duration, is_number, metric_name, metric_value, plural, rate
+from rudel.report.words import count, duration, is_number, metric_name, metric_value, plural, rate, size
 
 
 def headline(run: Run) -> Html:
@@ -53,8 +55,10 @@ def _numbers(run: Run) -> Html | None:
         ("in all", duration(summary["total_seconds"]) if is_number(summary.get("total_seconds")) else None),
         ("training", duration(seconds if run.summary else _seconds_so_far(run))),
         ("epoch" if len(run.epochs) == 1 else "epochs", count(len(run.epochs)) if run.epochs else None),
-        ("steps a second", _per_second(summary.get("steps"), seconds)),
+        ("steps a second", _per_second(run.rounds.steps if run.rounds else summary.get("steps"), seconds)),
         ("samples a second", _per_second(summary.get("samples"), seconds)),
+        ("rounds", count(run.rounds.count) if run.rounds else None),
+        ("over the network", size(_traffic(summary)) if run.rounds else None),
         ("parameters", count((run.config.get("model") or {}).get("parameters"))),
     ]
     known = [
@@ -63,7 +67,14 @@ def _numbers(run: Run) -> Html | None:
     return element("dl", join(known), class_="numbers") if known else None
 
 
+def _traffic(summary: Mapping[str, Any]) -> float | None:
+    told = [summary[key] for key in ("bytes_sent", "bytes_received") if is_number(summary.get(key))]
+    return sum(told) if told else None
+
+
 def _seconds_so_far(run: Run) -> float | None:
+    if run.rounds:
+        return run.rounds.seconds
     told = [epoch["seconds"] for epoch in run.epochs if is_number(epoch.get("seconds"))]
     return told[-1] if told else None
 

@@ -11,6 +11,7 @@ from rudel.report.confusion import confusion
 from rudel.report.curves import curves
 from rudel.report.gallery import gallery
 from rudel.report.headline import headline, title
+from rudel.report.hosts import hosts
 from rudel.report.markup import Html, element, join
 from rudel.report.ran import what_ran
 from rudel.report.read import Run, read_run
@@ -21,6 +22,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Run], Html | None]], ...] = (
     ("mistakes", "What it mixes up", confusion),
     ("pictures", "Where it was surest", gallery),
     ("classes", "Class by class", class_table),
+    ("hosts", "What the hosts did", hosts),
     ("time", "How the time was spent", time_spent),
     ("ran", "What ran", what_ran),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from rudel.report.markup import Html, element, join, scrolling
 from rudel.report.read import Run
-from rudel.report.words import count, is_number, plural
+from rudel.report.words import count, is_number, plural, size
 
 _PARTS = {"train": "for training", "validation": "for validation", "test": "for testing"}
 
@@ -35,9 +35,12 @@ def _facts(run: Run) -> list[tuple[str, str | None]]:
         ("seed", _written(config.get("seed"))),
         ("strategy", _written(summary.get("strategy"))),
         ("hosts", ", ".join(map(str, hosts))),
-        ("steps taken", count(summary["steps"]) if is_number(summary.get("steps")) else None),
+        ("strategy's options", _pairs(summary.get("strategy_options"), " = ")),
+        ("steps taken", _steps(run)),
         ("samples seen", count(summary["samples"]) if is_number(summary.get("samples")) else None),
+        ("rounds", count(summary["rounds"]) if is_number(summary.get("rounds")) else None),
         ("network", _traffic(summary)),
+        ("hosts lost", _lost(summary)),
         ("examples", ", ".join(data)),
         ("classes", f"{len(names)}: " + ", ".join(map(str, names)) if names else None),
         ("data from", _written(config.get("attribution"))),
@@ -52,23 +55,27 @@ def _model(model: Mapping[str, Any]) -> Html | None:
     return join([element("h3", "The model"), scrolling(element("pre", told), "The model, layer by layer")])
 
 
+def _steps(run: Run) -> str | None:
+    steps = (run.summary or {}).get("steps")
+    if not is_number(steps):
+        return None
+    return f"{count(run.rounds.steps)} in all, {count(steps)} a host" if run.rounds else count(steps)
+
+
+def _lost(summary: Mapping[str, Any]) -> str | None:
+    lost, joined = (summary.get(key) or 0 for key in ("workers_lost", "workers_joined"))
+    return f"{count(lost)}, and {count(joined)} joined" if lost or joined else None
+
+
 def _traffic(summary: Mapping[str, Any]) -> str | None:
     sent, received = (summary.get(key) or 0 for key in ("bytes_sent", "bytes_received"))
-    return f"{_bytes(sent)} sent, {_bytes(received)} received" if sent or received else None
-
-
-def _bytes(amount: float) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if amount < 1000:
-            return f"{amount:.3g}\u202f{unit}"
-        amount /= 1000
-    return f"{amount:,.1f}\u202fGB"
+    return f"{size(sent)} sent, {size(received)} received" if sent or received else None
 
 
 def _pairs(values: Any, between: str) -> str | None:
     if not isinstance(values, dict):
         return _written(values)
-    return ", ".join(f"{name}{between}{_written(value)}" for name, value in values.items()) or None
+    return ", ".join(f"{name}{between}{_written(value) or 'none'}" for name, value in values.items()) or None
 
 
 def _written(value: Any) -> str | None:

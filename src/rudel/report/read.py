@@ -10,6 +10,7 @@ from typing import Any
 from rudel.errors import RunError
 from rudel.report.markup import printable
 from rudel.report.predictions import Predictions, load
+from rudel.report.rounds import Rounds, read_rounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +23,7 @@ class Run:
         epochs: what was measured after each epoch, first to last (`metrics.jsonl`).
         summary: how it ended (`summary.json`); None while the run is unfinished.
         predictions: a classifier's answers to the validation examples; None where none were kept.
+        rounds: what several hosts did (`rounds.jsonl`); None where one computer trained.
     """
 
     path: Path
@@ -29,6 +31,7 @@ class Run:
     epochs: tuple[Mapping[str, Any], ...]
     summary: Mapping[str, Any] | None
     predictions: Predictions | None
+    rounds: Rounds | None = None
 
     @property
     def metrics(self) -> Mapping[str, Any]:
@@ -65,6 +68,7 @@ def read_run(path: Path) -> Run:
         epochs=_lines(path / "metrics.jsonl"),
         summary=_object(path / "summary.json") if (path / "summary.json").is_file() else None,
         predictions=load(predictions) if predictions.is_file() else None,
+        rounds=read_rounds(path / "rounds.jsonl"),
     )
 
 

@@ -18,7 +18,7 @@ _PARTS = (
 
 def time_spent(run: Run) -> Html | None:
     """One bar for the whole run, and its parts in a table."""
-    parts = parts_of(run.summary or {})
+    parts = [(name, _what(run, name, what), seconds) for name, what, seconds in parts_of(run.summary or {})]
     if not parts:
         return None
     total = sum(seconds for _, _, seconds in parts)
@@ -66,6 +66,13 @@ def parts_of(summary: Mapping[str, Any]) -> list[tuple[str, str, float]]:
         return parts
     rest = summary["total_seconds"] - sum(seconds for _, _, seconds in parts)
     return [*parts, ("the rest", "all else", rest)] if rest >= 0.005 else parts
+
+
+def _what(run: Run, part: str, what: str) -> str:
+    if part == "training" and run.rounds:
+        computing = run.rounds.computing
+        return f"rounds: computing {percent(computing, 0)}, waiting {percent(1 - computing, 0)}"
+    return what
 
 
 def _class(name: str) -> str:

@@ -72,6 +72,21 @@ def duration(seconds: Any) -> str:
     return f"{whole // 3600}{_THIN}h {whole % 3600 // 60}{_THIN}min"
 
 
+def size(amount: Any) -> str:
+    """So many bytes, with three digits; "–" for none.
+
+    >>> size(512), size(3141), size(1_618_821)
+    ('512\u202fbytes', '3.14\u202fkB', '1.62\u202fMB')
+    """
+    if not is_number(amount):
+        return "–"
+    for unit in ("bytes", "kB", "MB"):
+        if amount < 999.5:
+            return f"{amount:.3g}{_THIN}{unit}"
+        amount /= 1000
+    return f"{amount:,.1f}{_THIN}GB"
+
+
 def metric_name(key: str) -> str:
     """A Keras metric's name in words, without `val_`.
 

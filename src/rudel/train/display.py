@@ -1,10 +1,22 @@
-"""What a person sees while a model trains: a live line for the running epoch, and a line for every finished one."""
+"""What a person sees while a model trains: a live line for the running epoch, and a line for every finished one.
+
+Of several hosts there are more lines, from `hosts_display.py`.
+"""
 
 import sys
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.report.read import NOT_METRICS
+from rudel.report.words import duration
+from rudel.train.hosts_display import HostLines
 from rudel.train.schedule import Schedule
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_REFRESHES = 6
+"""Times a second that the lines are drawn anew; a time costs about 2 ms of one core."""
 
 
 class Display:
@@ -30,13 +42,27 @@ class Display:
 
 
 class RichDisplay(Display):
-    """A progress bar with speeds, metrics and the time left, drawn on standard error by Rich."""
+    """A progress bar with speeds, metrics and the time left, and the hosts below it, drawn by Rich.
 
-    def __init__(self) -> None:
+    Args:
+        console: where; None for standard error.
+    """
+
+    def __init__(self, console: "Console | None" = None) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-        console = Console(stderr=True)
+        self._console = console = console or Console(stderr=True)
+        self._hosts = hosts = HostLines()
+
+        class Board(Progress):
+            """The bar, and the hosts below it."""
+
+            def get_renderables(self) -> "Iterable[RenderableType]":
+                yield self.make_tasks_table(self.tasks)
+                if lines := hosts.text(console.width):
+                    yield lines
+
         self._wide = console.width >= 130
         columns = (
             SpinnerColumn(),
@@ -47,13 +73,13 @@ class RichDisplay(Display):
             TextColumn("{task.fields[metrics]}"),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         )
-        self._progress = Progress(*columns, console=console, transient=True)
+        self._progress = Board(*columns, console=console, transient=True, refresh_per_second=_REFRESHES)
 
     def start(self, schedule: Schedule, step: int, seconds: float) -> None:
         """Draws the bar."""
         self._schedule, self._began = schedule, (seconds, step)
         self._task = self._progress.add_task(
-            "", total=schedule.total_steps, completed=step, epoch=self._epoch_of(step), speed="compiled", metrics=""
+            "", total=schedule.total_steps, completed=step, epoch=self._epoch_of(step), speed="starting", metrics=""
         )
         self._progress.start()
 
@@ -73,7 +99,16 @@ class RichDisplay(Display):
         """Prints the line of an epoch above the bar."""
         total = len(str(self._schedule.epochs))
         metrics = described({name: value for name, value in record.items() if name not in NOT_METRICS})
-        self._progress.console.print(f"epoch {record['epoch']:>{total}}  {metrics}", highlight=False)
+        self._console.print(f"epoch {record['epoch']:>{total}}  {metrics}", highlight=False)
+
+    def round(self, closed: Any) -> None:
+        """Brings the lines of the hosts up to date."""
+        self._hosts.round(closed)
+
+    def host(self, changed: Any) -> None:
+        """Prints what happened to a host above the bar."""
+        told = self._hosts.change(changed)
+        self._console.print(f"after {duration(changed.seconds)}: {told}", highlight=False, markup=False)
 
     def stop(self) -> None:
         """Takes the bar away; the lines of the epochs stay."""

@@ -113,11 +113,11 @@ class RoundClosed:
 
 @dataclass(frozen=True)
 class HostChanged:
-    """A replica was lost, or joined.
+    """A replica was lost, is being brought to where the others are, or joined.
 
     Args:
         name: of the host.
-        event: lost or joined.
+        event: lost, joining or joined.
         seconds: since the training began.
         reason: one sentence.
     """
@@ -337,11 +337,10 @@ class Coordinator:
             return
         full = self._task.round_steps * len(active)
         wanted = full if remaining >= 1.5 * full else remaining
-        shares = shared(wanted, [m.speed * m.share for m in active])
+        shares = shared(wanted, [m.speed for m in active])
         donor = max(active, key=lambda m: m.speed) if self._slots_wanted else None
         self._slots_wanted = False
         for member, steps in zip(active, shares, strict=True):
-            member.share = 1.0
             if not steps:
                 continue
             rates = self._task.rates(done, done + wanted, steps).astype(np.float32)
@@ -355,8 +354,7 @@ class Coordinator:
         told_plan = told_merge = number - 1
         try:
             while not self._ended:
-                async with self._changed:
-                    await self._changed.wait_for(lambda: self._ended or number in member.plans)
+                await self._until(lambda number=number: number in member.plans)
                 if self._ended:
                     return
                 plans = [(n, asdict(plan)) for n, plan in member.plans.items() if n > told_plan]
@@ -368,13 +366,17 @@ class Coordinator:
                 answer = Answer(**await self._call(member, "exchange", round=number, plans=plans, merges=merges))
                 self.received += sum(len(v) for v in vars(answer).values() if isinstance(v, bytes))
                 await self._deliver(member, number, answer)
-                async with self._changed:
-                    await self._changed.wait_for(lambda: self._ended or self.world.round > number)
+                await self._until(lambda number=number: self.world.round > number)
                 number += 1
         except asyncio.CancelledError:
             raise
         except Exception as error:
             await self._lose(member, error)
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        """Waits until something holds, or the training has ended."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._ended or reached())
 
     async def _deliver(self, member: Member, number: int, answer: Answer) -> None:
         if answer.bad_step >= 0:
@@ -410,10 +412,13 @@ class Coordinator:
         member.lost, member.active = True, False
         member.plans.clear()
         self._fleet.forget(member.address)
-        self._tell(HostChanged(member.name, "lost", time.perf_counter() - self._began, _reason(error)))
+        self._tell_host(member, "lost", _reason(error))
         self._spawn(self._share_out())
         async with self._changed:
             self._changed.notify_all()
+
+    def _tell_host(self, member: Member, event: str, reason: str) -> None:
+        self._tell(HostChanged(member.name, event, time.perf_counter() - self._began, reason))
 
     async def _recover(self, member: Member, missed: int) -> None:
         """Deals with a replica that did not answer in time: it is late, or slow, or cut off."""
@@ -426,7 +431,7 @@ class Coordinator:
         if self._ended or member.active or member.lost:
             return
         member.recovering_anew = True
-        await self._lose(member, TimeoutError("it did not answer in time"))
+        await self._lose(member, TimeoutError())
 
     async def _watch(self) -> None:
         """Notices workers that are there and take no part, new ones and lost ones, and lets them join."""
@@ -442,6 +447,8 @@ class Coordinator:
                     member = self._members[name] = Member(name, address, next(self._numbers), lost=True)
                 if member.lost and not member.joining:
                     member.joining = True
+                    if address != member.address or not member.prepared:
+                        self._tell_host(member, "joining", "")
                     self._spawn(self._join(member, address))
 
     async def _join(self, member: Member, address: str) -> None:
@@ -462,14 +469,17 @@ class Coordinator:
             merges = [asdict(self._merges[n]) for n in range(standing_of, number)]
             await self._call(member, "join", round=number, merges=merges)
             member.lost, member.active, member.recovering_anew = False, True, False
-            member.pieces_changed, member.share = True, 0.5
+            member.pieces_changed = True
             member.plans.clear()
-            if number == self.world.round and not self._planned(number):
-                self._plan(number)
+            if self._planned(number):
+                self._plan_late(member, number, 0.5)
+                if self._planned(number + 1) > 0:
+                    self._plan_late(member, number + 1, 1.0)
             else:
-                self._plan_late(member, number)
+                self._plan(number)
+                self._plan(number + 1)
             self.joined += 1
-            self._tell(HostChanged(member.name, "joined", time.perf_counter() - self._began, ""))
+            self._tell_host(member, "joined", "")
             self._spawn(self._follow(member, number))
         except asyncio.CancelledError:
             raise
@@ -479,14 +489,19 @@ class Coordinator:
         finally:
             member.joining = False
 
-    def _plan_late(self, member: Member, number: int) -> None:
-        """Lets a replica that has just joined take some steps of a round that has begun."""
+    def _plan_late(self, member: Member, number: int, share: float) -> None:
+        """Lets a replica that has just joined take a share of what it could do in a round that others have planned."""
         others = [m.plans[number].steps * m.step_seconds for m in self._members.values() if number in m.plans]
-        seconds = max(others, default=member.step_seconds * self._task.round_steps) / 2
-        left = self._task.total_steps - self.world.steps - self._planned(number) - self._planned(number + 1)
-        steps = max(1, min(int(seconds / member.step_seconds), left))
-        rates = self._task.rates(self.world.steps, self.world.steps + steps, steps).astype(np.float32)
-        pieces = sorted(piece.span for piece in member.pieces)
+        seconds = share * max(others, default=member.step_seconds * self._task.round_steps)
+        open_steps = sum(answer.steps for answer in self._open.answers.values())
+        planned = sum(self._planned(n) for n in range(self.world.round, number + 2))
+        left = self._task.total_steps - self.world.steps - open_steps - planned
+        steps = min(max(1, int(seconds / member.step_seconds)), left)
+        if steps < 1:
+            return
+        first = self.world.steps
+        rates = self._task.rates(first, first + steps, steps).astype(np.float32)
+        pieces = sorted(piece.span for piece in member.pieces) if member.pieces_changed else None
         member.pieces_changed = False
         member.plans[number] = Plan(steps, wire.pack([rates]), pieces)
 
@@ -501,7 +516,7 @@ class Coordinator:
         self._slots_wanted = True
         async with self._changed:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait_for(lambda: self._slots is not None), 30)
+                await asyncio.wait_for(self._changed.wait_for(lambda: self._slots is not None), 10)
 
     async def _prepare(self, member: Member) -> None:
         description = await self._call(member, "describe", timeout=120.0)
@@ -572,5 +587,9 @@ def shared(total: int, weights: Sequence[float]) -> list[int]:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    if isinstance(error, OSError):
+        return "its connection broke off"
     text = " ".join(str(error).split())
     return text[:200] if text else type(error).__name__

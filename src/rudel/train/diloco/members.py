@@ -37,7 +37,6 @@ class Member:
         joining: is being brought to where the others are.
         prepared: the worker at this address has the program.
         recovering_anew: a late answer does not make it active; it has to join.
-        share: of the steps that its speed would give it, for the next round.
         plans: by round, as far as they are not answered.
         dealt: pieces that it shall have.
         loaded: pieces that it has in memory.
@@ -53,7 +52,6 @@ class Member:
     joining: bool = False
     prepared: bool = False
     recovering_anew: bool = False
-    share: float = 1.0
     compile_seconds: float = 0.0
     step_seconds: float = 1e-3
     plans: dict[int, Plan] = field(default_factory=dict)

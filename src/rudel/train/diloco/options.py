@@ -25,14 +25,14 @@ class Diloco:
         OptionError: a value that makes no sense.
 
     >>> Diloco(round_steps=64).outer
-    'nesterov:0.7:0.6'
+    'nesterov:1:0.5'
     """
 
     round_steps: int = 128
     rate_factor: float | None = None
-    outer: str = "nesterov:0.7:0.6"
-    delta_codec: str = "topk:0.05:4"
-    merge_codec: str = "topk:0.05:4"
+    outer: str = "nesterov:1:0.5"
+    delta_codec: str = "topk:0.1:2"
+    merge_codec: str = "topk:0.1:2"
 
     def __post_init__(self) -> None:
         check_whole_number("round_steps", self.round_steps)

@@ -4,8 +4,10 @@ A host that has a piece in its cache is not sent it again, in this training or a
 disk is noticed by its name and fetched anew.
 """
 
+import contextlib
 import hashlib
 import os
+import time
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +20,9 @@ from rudel.train.diloco import wire
 
 LARGEST_CACHE = 4 * 2**30
 """Bytes of pieces that a host keeps; those that were not used for longest go first."""
+
+_ABANDONED_SECONDS = 3600
+"""A file that is half written and that old belongs to a process that was killed."""
 
 
 def encode(rows: Sequence[np.ndarray]) -> tuple[str, bytes]:
@@ -57,16 +62,21 @@ def read(name: str) -> list[np.ndarray]:
     path = _path(name)
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != name:
-        path.unlink()
+        path.unlink(missing_ok=True)
         raise ValueError(f"the piece {path} was damaged")
     os.utime(path)
     return wire.unpack(zlib.decompress(content))
 
 
 def _make_room(folder: Path, wanted: int) -> None:
-    files = sorted(((path.stat(), path) for path in folder.iterdir()), key=lambda entry: entry[0].st_mtime)
+    files = []
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another worker on this host makes room too
+            status = path.stat()
+            if path.suffix != ".tmp" or time.time() - status.st_mtime > _ABANDONED_SECONDS:
+                files.append((status, path))
     held = sum(status.st_size for status, _ in files)
-    for status, path in files:
+    for status, path in sorted(files, key=lambda entry: entry[0].st_mtime):
         if held + wanted <= LARGEST_CACHE:
             return
         path.unlink(missing_ok=True)

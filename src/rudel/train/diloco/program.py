@@ -73,7 +73,7 @@ def export_rounds(
                 ModelState(*parts[:4]), jax.tree.unflatten(log_form, parts[4]), np.asarray(-1, np.int32)
             )
             data = jax.tree.unflatten(form, leaves)
-            done = run(progress, data, order, jax.random.wrap_key_data(key), first, last, rates)
+            done = run(progress, data, order, jax.random.wrap_key_data(key, impl="threefry2x32"), first, last, rates)
             return [*(list(part) for part in done.state), jax.tree.leaves(done.logs)], done.bad_step
 
         parts = [*(list(part) for part in state), logs]

@@ -245,15 +245,15 @@ class Replica:
         for array in self.shard.arrays:
             array[:1] = 0
         fixed = jax.device_put((self.shard.arrays, order, np.zeros(ROWS, np.float32), np.zeros(2, np.uint32)))
-        count = 1
+        count, seconds = 1, 0.0
         while True:
             began = time.perf_counter()
             parts, bad = self._run(parts, *fixed, np.int32(0), np.int32(count))
             int(bad)
-            seconds = time.perf_counter() - began
-            if seconds > _TRY_OUT_SECONDS or count == ROWS:
+            first, seconds = not seconds, time.perf_counter() - began
+            if not first and (seconds > _TRY_OUT_SECONDS or count == ROWS):
                 return seconds / count
-            count = min(ROWS, 4 * count)
+            count = count if first else min(ROWS, 4 * count)
 
     def _taken(self, where: dict[int, Any], number: int, inbox: _Inbox) -> Any:
         """The plan or merge of this number, as soon as it is there."""
@@ -266,7 +266,7 @@ class Replica:
     def _one_round(self, plan: Plan, inbox: _Inbox) -> Answer:
         began, waited, merged_at, done, bad_step = time.perf_counter(), 0.0, 0, 0, -1
         if plan.pieces is not None:
-            self.shard.own([(int(first), int(last)) for first, last in plan.pieces])
+            self.shard.own([(int(first), int(last)) for first, last in plan.pieces], self._round)
             self._data = jax.tree.map(jax.device_put, self.shard.arrays)
         self._parts[3] = [jax.device_put(np.array(value)) for value in self._fresh_metrics]
         (rates,) = wire.unpack(plan.rates)

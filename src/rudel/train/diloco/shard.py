@@ -31,8 +31,8 @@ class Leaf:
 class Shard:
     """Which examples a replica has, and in which order it sees them.
 
-    The order is a pure function of the seed, the replica's number, the pieces and the count of batches taken since they
-    changed: permutations of the examples one after the other, cut into batches that may span two of them.
+    The order is a pure function of the seed, the replica's number, the pieces, the round in which they were given, and
+    the count of batches taken since: permutations of the examples one after the other, cut into batches that may span two of them.
 
     Args:
         examples: length of the whole data set.
@@ -49,18 +49,23 @@ class Shard:
         self.arrays = [aligned_empty((examples, *leaf.shape), np.dtype(leaf.dtype)) for leaf in leaves]
         self.owned: dict[tuple[int, int], None] = {}
         self._batch_size, self._shuffle = batch_size, shuffle
-        self._seed, self._changes = (seed, number), 0
+        self._seed, self._since = (seed, number), 0
         self._ahead, self._epoch = np.empty(0, np.int32), 0
 
     def __len__(self) -> int:
         return sum(last - first for first, last in self.owned)
 
-    def own(self, pieces: Sequence[tuple[int, int]]) -> None:
-        """Takes examples from these pieces from now on, ranges (first, last) of indices whose rows are written."""
+    def own(self, pieces: Sequence[tuple[int, int]], since: int) -> None:
+        """Takes examples from these pieces from now on, ranges (first, last) of indices whose rows are written.
+
+        Args:
+            pieces: the ranges; if they are what they were, the order goes on.
+            since: the number of the round that begins.
+        """
         if list(pieces) == list(self.owned):
             return
         self.owned = dict.fromkeys(pieces)
-        self._changes += 1
+        self._since = since
         self._ahead, self._epoch = np.empty(0, np.int32), 0
 
     def write(self, piece: tuple[int, int], rows: Sequence[np.ndarray]) -> None:
@@ -81,7 +86,7 @@ class Shard:
         while len(self._ahead) < wanted:
             everything = np.concatenate([np.arange(first, last, dtype=np.int32) for first, last in self.owned])
             if self._shuffle:
-                random = np.random.default_rng([*self._seed, self._changes, self._epoch])
+                random = np.random.default_rng([*self._seed, self._since, self._epoch])
                 everything = random.permutation(everything)
             self._epoch += 1
             self._ahead = np.concatenate([self._ahead, everything])

@@ -250,7 +250,12 @@ class DilocoTraining(Training):
             self._lost += event.event == "lost"
             self._joined += event.event == "joined"
             self._log_event(
-                {"event": event.event, "host": event.name, "seconds": event.seconds, "reason": event.reason}
+                {
+                    "event": event.event,
+                    "host": event.name,
+                    "seconds": round(self._train_before + event.seconds, 4),
+                    "reason": event.reason,
+                }
             )
             self.display.host(event)
             return
@@ -399,8 +404,8 @@ class DilocoTraining(Training):
         }  # fmt: skip
         self._log_event(
             {
-                "round": closed.world.round, "step": closed.world.steps, "seconds": round(closed.seconds, 4),
-                "sent": closed.sent, "received": closed.received, "hosts": hosts,
+                "round": closed.world.round, "step": closed.world.steps, "seconds": round(self.position.clock.train, 4),
+                "sent": self._sent, "received": self._received, "hosts": hosts,
             }
         )  # fmt: skip
 

@@ -46,13 +46,15 @@ def unpack(message: bytes) -> list[np.ndarray]:
     try:
         for name, shape, zeros in json.loads(message[_LENGTH:end]):
             dtype = np.dtype(getattr(ml_dtypes, name, name))
+            if dtype.hasobject:
+                raise TypeError(f"{dtype} are no numbers")
             if zeros:
                 arrays.append(np.zeros(shape, dtype))
                 continue
             count = math.prod(shape)
             arrays.append(np.frombuffer(message, dtype, count, end).reshape(shape).copy())
             end += count * dtype.itemsize
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
+    except (TypeError, KeyError, AttributeError, ValueError, OverflowError, MemoryError, RecursionError) as error:
         raise ValueError(f"not a message of arrays: {error}") from error
     if end != len(message):
         raise ValueError(f"a message of arrays of {len(message)} bytes ends after {end}")

@@ -1,0 +1,127 @@
+"""How the work was shared by several hosts: what each did when, how fast, at what cost, and what happened to them."""
+
+from rudel.report.hosts_plots import plots
+from rudel.report.hosts_timeline import timeline
+from rudel.report.hosts_words import happening
+from rudel.report.markup import Html, element, join, table
+from rudel.report.read import Run
+from rudel.report.rounds import HostRecord, Rounds
+from rudel.report.words import count, duration, is_number, percent, plural, rate, size
+
+_MOST_ROWS = 24
+_MOST_CHANGES = 20
+
+
+def hosts(run: Run) -> Html | None:
+    """The section; None for a run that has no rounds."""
+    rounds = run.rounds
+    if rounds is None:
+        return None
+    return join(
+        [
+            element("p", f"{_work(rounds)} {_shared(rounds)}"),
+            element("p", _cost(rounds, run)),
+            element("h3", "What each host did when"),
+            timeline(rounds),
+            plots(rounds),
+            _figures(rounds),
+            _happenings(rounds),
+        ]
+    )
+
+
+def _work(rounds: Rounds) -> str:
+    who = plural(len(rounds.hosts), "host")
+    computing = percent(rounds.computing, 0)
+    waiting = percent(1 - rounds.computing, 0)
+    return (
+        f"{who} took {plural(rounds.steps, 'step')} in {plural(rounds.count, 'round')}: computing {computing} of "
+        f"their time, waiting {waiting}, for each other and for the network."
+    )
+
+
+def _shared(rounds: Rounds) -> str:
+    if len(rounds.hosts) < 2 or not rounds.steps:
+        return ""
+    most, least = (choose(rounds.hosts, key=lambda host: host.steps) for choose in (max, min))
+    if most.steps <= 1.1 * least.steps:
+        return f"Each took about {percent(1 / len(rounds.hosts), 0)} of the steps."
+    shares = [percent(host.steps / rounds.steps, 0) for host in (most, least)]
+    return f"Most of the steps were taken by {most.name}, {shares[0]}, and fewest by {least.name}, {shares[1]}."
+
+
+def _cost(rounds: Rounds, run: Run) -> str:
+    sent, received = float(rounds.sent[-1]), float(rounds.received[-1])
+    answers = max(1, rounds.answers)
+    told = (
+        f"A round sent {size(sent / answers)} to a host and brought {size(received / answers)} back, "
+        f"{size(sent + received)} in all rounds and for all hosts."
+    )
+    parameters = (run.config.get("model") or {}).get("parameters")
+    if not is_number(parameters) or not parameters:
+        return told
+    return f"{told} All the model's weights would have been {size(4 * parameters)}, each way."
+
+
+def _figures(rounds: Rounds) -> Html:
+    rows = [_row(host, rounds.steps) for host in rounds.hosts]
+    foot = [
+        [
+            "all hosts",
+            count(rounds.steps),
+            "",
+            rate(rounds.steps / rounds.seconds) if rounds.seconds else "–",
+            percent(rounds.computing),
+            percent(1 - rounds.computing),
+            size(max(host.memory for host in rounds.hosts) or None),
+            count(sum(host.lost for host in rounds.hosts)),
+        ]
+    ]
+    header = ["host", "steps", "share", "steps a second", "computing", "waiting", "most memory", "times lost"]
+    made = table("Host by host", header, rows, foot if len(rows) > 1 else (), words=(0,))
+    if len(rows) <= _MOST_ROWS:
+        return made
+    return element("details", element("summary", "The numbers, host by host"), made)
+
+
+def _row(host: HostRecord, all_steps: int) -> list[str]:
+    took_part = host.present > 0
+    return [
+        host.name,
+        count(host.steps),
+        percent(host.steps / all_steps) if all_steps else "–",
+        rate(host.steps / host.present) if took_part else "–",
+        percent(host.computing if took_part else None),
+        percent(1 - host.computing if took_part else None),
+        size(host.memory or None),
+        count(host.lost),
+    ]
+
+
+def _happenings(rounds: Rounds) -> Html | None:
+    lost: dict[str, float] = {}
+    rows = []
+    for change in rounds.changes:
+        away = change.seconds - lost[change.host] if change.host in lost else None
+        rows.append((change.seconds, change.host, happening(change.event, change.reason, away)))
+        if change.event == "lost":
+            lost[change.host] = change.seconds
+        elif change.event == "joined":
+            lost.pop(change.host, None)
+    rows += [(seconds, "all hosts", "began again: the training was resumed") for seconds in rounds.resumed]
+    if not rows:
+        return None
+    shown = sorted(rows, key=lambda row: row[0])[:_MOST_CHANGES]
+    more = rounds.changed + len(rounds.resumed) - len(shown)
+    return join(
+        [
+            table(
+                "What happened",
+                ["after", "host", "what"],
+                [[duration(seconds), host, what] for seconds, host, what in shown],
+                words=(0, 1, 2),
+                class_="happenings",
+            ),
+            element("p", f"And {count(more)} more, in rounds.jsonl.", class_="note") if more else None,
+        ]
+    )

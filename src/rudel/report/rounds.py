@@ -1,0 +1,331 @@
+"""What `rounds.jsonl` says of a training on several hosts, summed over spans of equal length.
+
+The log may have a hundred thousand rounds of many hosts; it is read line by line, and what is kept of it has the same
+size for any length. While it is read, sums are kept over spans whose length doubles whenever there are too many of
+them; in the end they become spans that divide the whole time evenly.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rudel.errors import RunError
+
+SPANS = 256
+"""Spans that the whole time is divided into."""
+
+MOST_CHANGES = 1000
+"""Changes and absences of a host that are kept; what comes after these is only counted."""
+
+_SLACK = 1e-3
+"""Seconds that a time may lie before that of the last round without having begun anew: times are rounded."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A host was lost, begins to join, or has joined.
+
+    Args:
+        seconds: of training before it.
+        host: its name.
+        event: `lost`, `joining` or `joined`.
+        reason: what the training knew of it.
+    """
+
+    seconds: float
+    host: str
+    event: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class HostRecord:
+    """What one host did.
+
+    Args:
+        name: of the host.
+        rounds, steps: in which its work was used.
+        computed, present: seconds that it computed, and that it took part (between being there and its last answer).
+        memory: most bytes held.
+        lost: how often.
+        steps_in, computed_in, present_in: the same by span, (SPANS,).
+        absences: (state, first second, last second) while it was `lost` or `joining`; lost counts from the last answer.
+    """
+
+    name: str
+    rounds: int
+    steps: int
+    computed: float
+    present: float
+    memory: int
+    lost: int
+    steps_in: np.ndarray
+    computed_in: np.ndarray
+    present_in: np.ndarray
+    absences: tuple[tuple[str, float, float], ...]
+
+    @property
+    def computing(self) -> float:
+        """Share of its time that it computed."""
+        return min(1.0, self.computed / self.present) if self.present > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Rounds:
+    """What happened in all rounds.
+
+    Args:
+        count: of the rounds.
+        seconds: of training, all sessions of a run that was resumed.
+        hosts: by name, numbers in names by their value.
+        sent, received: bytes until the end of each span, (SPANS,).
+        changes: what happened to hosts; the first `MOST_CHANGES`.
+        changed: how many changes there were.
+        resumed: seconds of training before each resumption that the log shows.
+    """
+
+    count: int
+    seconds: float
+    hosts: tuple[HostRecord, ...]
+    sent: np.ndarray
+    received: np.ndarray
+    changes: tuple[Change, ...]
+    changed: int
+    resumed: tuple[float, ...]
+
+    @property
+    def steps(self) -> int:
+        """Steps of all hosts."""
+        return sum(host.steps for host in self.hosts)
+
+    @property
+    def computing(self) -> float:
+        """Share of the hosts' time that they computed."""
+        present = sum(host.present for host in self.hosts)
+        return min(1.0, sum(host.computed for host in self.hosts) / present) if present > 0 else 0.0
+
+    @property
+    def answers(self) -> int:
+        """Rounds of every host, added up."""
+        return sum(host.rounds for host in self.hosts)
+
+
+def read_rounds(path: Path) -> Rounds | None:
+    """Reads a `rounds.jsonl`; None if it is not there or has no round.
+
+    Raises:
+        RunError: it cannot be read, or a line other than the last is damaged.
+    """
+    if not path.is_file():
+        return None
+    log, broken = _Log(), 0
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            for number, line in enumerate(lines, start=1):
+                if broken:
+                    raise RunError(f"`{path}` is damaged: line {broken} is not a round, or what happened to a host.")
+                try:
+                    log.add(json.loads(line))
+                except (ValueError, TypeError, KeyError, AttributeError):
+                    broken = number
+    except OSError as error:
+        raise RunError(f"`{path}` cannot be read.") from error
+    return log.summed() if log.count else None
+
+
+class _Sums:
+    """Sums over spans of a time that grows; amounts are spread evenly over the times that they belong to."""
+
+    def __init__(self) -> None:
+        self.values = [0.0] * (4 * SPANS)
+
+    def halve(self) -> None:
+        pairs = zip(self.values[::2], self.values[1::2], strict=True)
+        self.values = [a + b for a, b in pairs] + [0.0] * (2 * SPANS)
+
+    def spread(self, first: float, last: float, amount: float) -> None:
+        """Adds an amount to the spans from `first` to `last`, which count spans and parts of them."""
+        begin, end = int(first), int(last)
+        if begin == end:
+            self.values[begin] += amount
+            return
+        density = amount / (last - first)
+        self.values[begin] += density * (begin + 1 - first)
+        for i in range(begin + 1, end):
+            self.values[i] += density
+        self.values[end] += density * (last - end)
+
+
+@dataclass(eq=False)
+class _Host:
+    """A host while the log is read.
+
+    Args:
+        heard: until when it is accounted for.
+        gone: (state, since when) while it takes no part.
+        noticed: when its loss was.
+        left_over: a round may yet use what it did before it was lost.
+    """
+
+    name: str
+    heard: float
+    gone: tuple[str, float] | None = None
+    noticed: float = 0.0
+    left_over: bool = False
+    rounds: int = 0
+    steps: int = 0
+    computed: float = 0.0
+    present: float = 0.0
+    memory: int = 0
+    lost: int = 0
+    sums: tuple[_Sums, _Sums, _Sums] = field(default_factory=lambda: (_Sums(), _Sums(), _Sums()))
+    absences: list[tuple[str, float, float]] = field(default_factory=list)
+
+    def come_back(self, seconds: float) -> None:
+        if self.gone and len(self.absences) < MOST_CHANGES:
+            self.absences.append((*self.gone, seconds))
+        self.gone, self.heard = None, seconds
+
+
+class _Log:
+    def __init__(self) -> None:
+        self.count = self.changed = 0
+        self._hosts: dict[str, _Host] = {}
+        self._changes: list[Change] = []
+        self._resumed: list[float] = []
+        self._width = 1e-3
+        self._now = self._last_round = self._before = 0.0  # `before`: seconds of earlier sessions
+        self._traffic_now = (0.0, 0.0, 0.0)  # when, sent, received
+        self._traffic = [self._traffic_now]
+        self._every = 1
+        self._bytes_before = (0.0, 0.0)
+        self._session_began = 0.0
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Takes a line of the log in."""
+        if "round" in line:
+            self._round(line, self._moment(float(line["seconds"])))
+        elif line.get("event") in ("lost", "joining", "joined"):
+            moment = self._moment(float(line["seconds"]))
+            self._change(Change(moment, str(line["host"]), line["event"], str(line.get("reason") or "")))
+
+    def _moment(self, seconds: float) -> float:
+        """Seconds of training in all sessions; a time that goes back begins a new session."""
+        if self._before + seconds < self._last_round - _SLACK:
+            self._before = self._session_began = self._now
+            self._resumed.append(self._now)
+            for host in self._hosts.values():
+                host.come_back(self._now)
+        self._now = max(self._now, self._before + seconds)
+        while self._now >= (4 * SPANS - 1) * self._width:
+            self._width *= 2
+            for host in self._hosts.values():
+                for sums in host.sums:
+                    sums.halve()
+        return self._now
+
+    def _round(self, line: Mapping[str, Any], now: float) -> None:
+        self.count += 1
+        for name, told in line["hosts"].items():
+            host = self._hosts.get(name)
+            if host is None:
+                host = self._hosts[name] = _Host(name, self._session_began)
+            since, until = host.heard, now
+            if host.gone and host.left_over:
+                until = host.noticed
+                host.gone, host.left_over = ("lost", until), False
+            elif host.gone:  # takes part again, though nothing was said of it
+                host.come_back(self._last_round)
+                since = host.heard
+            computed = max(0.0, float(told["seconds"]) - float(told["waited"]))
+            host.rounds += 1
+            host.steps += told["steps"]
+            host.computed += computed
+            host.present += until - since
+            host.memory = max(host.memory, told["memory"])
+            first, last = since / self._width, until / self._width
+            for sums, amount in zip(host.sums, (told["steps"], computed, until - since), strict=True):
+                sums.spread(first, last, amount)
+            host.heard = until
+        self._last_round = now
+        self._exchanged(now, float(line["sent"]), float(line["received"]))
+
+    def _exchanged(self, now: float, sent: float, received: float) -> None:
+        _, sent_last, received_last = self._traffic_now
+        if self._bytes_before[0] + sent < sent_last:  # counted anew in a resumed session
+            self._bytes_before = (sent_last, received_last)
+        self._traffic_now = (now, self._bytes_before[0] + sent, self._bytes_before[1] + received)
+        if self.count % self._every == 0:
+            self._traffic.append(self._traffic_now)
+        if len(self._traffic) > 8 * SPANS:
+            self._traffic = self._traffic[::2]
+            self._every *= 2
+
+    def _change(self, change: Change) -> None:
+        self.changed += 1
+        if len(self._changes) < MOST_CHANGES:
+            self._changes.append(change)
+        host = self._hosts.get(change.host)
+        if host is None:
+            since = change.seconds if change.event == "joined" else self._session_began
+            host = self._hosts[change.host] = _Host(change.host, since)
+        if change.event == "lost":
+            host.lost += 1
+            host.gone, host.noticed, host.left_over = host.gone or ("lost", host.heard), change.seconds, True
+        else:
+            host.come_back(change.seconds)
+            host.gone = ("joining", change.seconds) if change.event == "joining" else None
+            host.left_over = False
+
+    def summed(self) -> Rounds:
+        """All that was taken in."""
+        for host in self._hosts.values():
+            host.come_back(self._now)
+        moments, sent, received = (np.array(column) for column in zip(*self._traffic, self._traffic_now, strict=True))
+        ends = self._now * np.arange(1, SPANS + 1) / SPANS
+        return Rounds(
+            count=self.count,
+            seconds=self._now,
+            hosts=tuple(self._record(self._hosts[name]) for name in sorted(self._hosts, key=by_number)),
+            sent=np.interp(ends, moments, sent),
+            received=np.interp(ends, moments, received),
+            changes=tuple(self._changes),
+            changed=self.changed,
+            resumed=tuple(self._resumed),
+        )
+
+    def _record(self, host: _Host) -> HostRecord:
+        steps, computed, present = (self._evenly(sums.values) for sums in host.sums)
+        return HostRecord(
+            name=host.name,
+            rounds=host.rounds,
+            steps=host.steps,
+            computed=host.computed,
+            present=host.present,
+            memory=host.memory,
+            lost=host.lost,
+            steps_in=steps,
+            computed_in=computed,
+            present_in=present,
+            absences=tuple(host.absences),
+        )
+
+    def _evenly(self, values: list[float]) -> np.ndarray:
+        used = int(self._now / self._width) + 1
+        ends = np.minimum(self._width * np.arange(used + 1), self._now)
+        until = np.interp(np.linspace(0, self._now, SPANS + 1), ends, np.cumsum([0.0, *values[:used]]))
+        return np.diff(until)
+
+
+def by_number(name: str) -> list[str | int]:
+    """A key that sorts names with numbers in them as people do.
+
+    >>> sorted(["pi@raspi10", "pi@raspi9"], key=by_number)
+    ['pi@raspi9', 'pi@raspi10']
+    """
+    return [int(part) if i % 2 else part for i, part in enumerate(re.split(r"([0-9]+)", name))]

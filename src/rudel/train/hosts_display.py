@@ -1,0 +1,181 @@
+"""What a person sees of several hosts while they train: a line for each, and one for what the network costs.
+
+A round may end every 100 ms, on a computer that has other things to do: it is only added to some numbers, and lines are
+written when they are drawn.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rudel.report.hosts_words import happening
+from rudel.report.rounds import by_number
+from rudel.report.words import percent, plural, size
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+MOST_LINES = 12
+"""Hosts that have a line each; of more, only those that do not train."""
+
+_WINDOW = 3.0
+"""Seconds over which speeds are averaged; what is older counts less and less."""
+
+_SILENT = 3.0
+"""Rounds without a word after which a host is shown as late."""
+
+_STYLES = {"training": "green", "waiting": "yellow", "late": "yellow", "joining": "cyan", "lost": "red"}
+_NARROW = 60
+
+
+@dataclass(eq=False)
+class _Host:
+    """A host as it was last heard of; times are seconds of training."""
+
+    name: str
+    heard: float
+    state: str = "training"
+    lost_at: float | None = None
+    memory: int = 0
+    steps: float = 0.0
+    computed: float = 0.0
+    seconds: float = 0.0
+
+    def answered(self, told: Any, now: float) -> None:
+        since = max(now - self.heard, 1e-6)
+        kept = math.exp(-since / _WINDOW)
+        self.steps = self.steps * kept + told.steps
+        self.computed = self.computed * kept + max(0.0, told.seconds - told.waited)
+        self.seconds = self.seconds * kept + since
+        self.heard, self.memory = now, told.memory
+        if self.lost_at is None:
+            self.state = "waiting" if 2 * told.waited > told.seconds else "training"
+
+    def forget(self, now: float) -> None:
+        self.steps = self.computed = self.seconds = 0.0
+        self.heard = now
+
+    @property
+    def speed(self) -> float:
+        return self.steps / self.seconds if self.seconds else 0.0
+
+    @property
+    def computing(self) -> float:
+        return min(1.0, self.computed / self.seconds) if self.seconds else 0.0
+
+
+class HostLines:
+    """Keeps the figures of all hosts, and writes them as lines.
+
+    Args:
+        clock: seconds, as of `time.monotonic`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._hosts: dict[str, _Host] = {}
+        self._began = math.inf  # when the training began, by the clock
+        self._round = self._bytes = 0
+        self._last = self._interval = self._bytes_rate = 0.0
+
+    def round(self, closed: Any) -> None:
+        """Takes in a `RoundClosed`."""
+        now, moved = closed.seconds, closed.sent + closed.received
+        self._began = min(self._began, self._clock() - now)
+        since = max(now - self._last, 1e-6)
+        new = 1 - math.exp(-since / _WINDOW)
+        self._bytes_rate += new * ((moved - self._bytes) / since - self._bytes_rate)
+        self._interval += max(new, 1 / (self._round + 1)) * (since - self._interval)
+        self._last, self._bytes = now, moved
+        self._round += 1
+        for told in closed.replicas:
+            host = self._hosts.get(told.name)
+            if host is None:
+                host = self._hosts[told.name] = _Host(told.name, heard=0.0)
+            host.answered(told, now)
+
+    def change(self, changed: Any) -> str:
+        """Takes in a `HostChanged`, and says in a sentence what happened."""
+        now = changed.seconds
+        self._began = min(self._began, self._clock() - now)
+        host = self._hosts.get(changed.name)
+        if host is None:
+            host = self._hosts[changed.name] = _Host(changed.name, heard=now)
+        away = None if host.lost_at is None else now - host.lost_at
+        if changed.event == "lost":
+            host.state, host.lost_at = "lost", now
+        elif changed.event == "joining":
+            host.state = "joining"
+        else:
+            host.state, host.lost_at = "training", None
+            host.forget(now)
+        return f"{changed.name} {happening(changed.event, changed.reason, away)}; {self._who_is_left()}."
+
+    def text(self, width: int) -> "Text":
+        """All lines, for a terminal of so many columns; empty before the first round."""
+        from rich.text import Text
+
+        lines = Text(no_wrap=True, overflow="ellipsis")
+        if not self._hosts:
+            return lines
+        now = self._clock() - self._began
+        hosts = sorted(self._hosts.values(), key=lambda host: by_number(host.name))
+        shown = hosts if len(hosts) <= MOST_LINES else [h for h in hosts if self._state(h, now) != "training"]
+        shown = shown[:MOST_LINES]
+        letters = max([len(host.name) for host in shown], default=0)
+        letters = min(letters, max(8, width - _NARROW))
+        if shown:
+            lines.append(f"{'':<{letters}}  {'':<8}  steps/s  waiting    memory  heard of\n", "dim")
+        for host in shown:
+            self._append(lines, host, letters, now)
+        if len(hosts) > MOST_LINES:
+            lines.append(self._summary(hosts, now) + "\n")
+        lines.append(self._together(hosts))
+        return lines
+
+    def _append(self, lines: "Text", host: _Host, letters: int, now: float) -> None:
+        state, ago = self._state(host, now), max(0.0, now - host.heard)
+        name = host.name if len(host.name) <= letters else "…" + host.name[1 - letters :]
+        lines.append(f"{name:<{letters}}  ")
+        lines.append(f"{state:<8}", _STYLES[state])
+        if state in ("lost", "joining"):
+            figures = f"  {'–':>7}  {'–':>7}"
+        else:
+            figures = f"  {host.speed:>7,.0f}  {percent(1 - host.computing, 0):>7}"
+        memory = size(host.memory or None)
+        lines.append(f"{figures}  {memory:>8}  {_ago(ago)}\n")
+
+    def _state(self, host: _Host, now: float) -> str:
+        if host.state == "training" and now - host.heard > max(1.0, _SILENT * self._interval):
+            return "late"
+        return host.state
+
+    def _summary(self, hosts: list[_Host], now: float) -> str:
+        states = [self._state(host, now) for host in hosts]
+        counts = [f"{states.count(state)} {state}" for state in _STYLES if state in states]
+        speeds = [host.speed for host, state in zip(hosts, states, strict=True) if state not in ("lost", "joining")]
+        between = f", {min(speeds):,.0f} to {max(speeds):,.0f} steps/s each" if speeds else ""
+        return f"{plural(len(hosts), 'host')}: {', '.join(counts)}{between}"
+
+    def _together(self, hosts: list[_Host]) -> str:
+        there = [host for host in hosts if host.state not in ("lost", "joining") and host.seconds]
+        seconds = sum(host.seconds for host in there)
+        computing = min(1.0, sum(host.computed for host in there) / seconds) if seconds else 0.0
+        return (
+            f"round {self._round:,} · computing {percent(computing, 0)}, waiting {percent(1 - computing, 0)} · "
+            f"network {size(self._bytes)}, {size(max(0.0, self._bytes_rate))}/s"
+        )
+
+    def _who_is_left(self) -> str:
+        left = sum(host.state not in ("lost", "joining") for host in self._hosts.values())
+        if not left:
+            return "no host is left, waiting for one to come back"
+        return f"{plural(left, 'host')} {'trains' if left == 1 else 'train'}"
+
+
+def _ago(seconds: float) -> str:
+    if seconds < 1:
+        return "now"
+    return f"{seconds:.0f} s ago" if seconds < 120 else f"{seconds / 60:.0f} min ago"

@@ -1,0 +1,57 @@
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rudel.errors import LabError
+from rudel.lab import Lab
+from rudel.lab.requirements import check_machine
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Two computers with an SSH server each, on a quick network without a way to anywhere else."""
+    try:
+        check_machine()
+    except LabError as error:
+        pytest.fail(str(error)) if os.environ.get("CI") else pytest.skip(str(error))
+    state = tmp_path_factory.mktemp("lab")
+    with Lab(nodes=2, cpu=1.0, rate=1000, latency=0.0, prefix="htest", subnet="10.94.0", state=state) as lab:
+        yield lab
+
+
+@pytest.fixture
+def homes(lab: Lab) -> Iterator[dict[str, Path]]:
+    """The home folders of the computers, by their names; what a test leaves there is removed."""
+    folders = {name: Path(lab.settings.state) / name / "home" for name in lab.hosts}
+    before = {name: {path.name for path in home.iterdir()} for name, home in folders.items()}
+    yield folders
+    for name, home in folders.items():
+        for path in home.iterdir():
+            if path.name not in before[name]:
+                lab.run(name, "rm", "-rf", path.name, root=True)
+
+
+@pytest.fixture
+def configured(lab: Lab, tmp_path: Path) -> Callable[..., Path]:
+    """Writes an SSH configuration of the lab with some options of the first computer changed, and says where."""
+
+    def write(**changed: str | None) -> Path:
+        text = ""
+        for node in lab.settings.nodes:
+            options = {
+                "HostName": node.address,
+                "User": "pi",
+                "IdentityFile": str(lab.key),
+                "UserKnownHostsFile": str(lab.known_hosts),
+                "HostKeyAlias": node.name,
+            }
+            options |= changed if node.name == lab.hosts[0] else {}
+            lines = [f"  {key} {value}\n" for key, value in options.items() if value is not None]
+            text += f"Host {node.name}\n{''.join(lines)}"
+        path = tmp_path / "ssh_config"
+        path.write_text(text)
+        return path
+
+    return write

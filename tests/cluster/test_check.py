@@ -1,0 +1,148 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import rudel
+from rudel.cluster.check import check_hosts
+from rudel.cluster.hosts import Host
+from rudel.cluster.probe import Facts, parse
+from rudel.cluster.suitability import best_python, lacks_space, problem
+from rudel.lab import Lab
+
+RASPBERRY_PI_OS = """
+Welcome, says a shell that prints what it should not.
+rudel:system=Linux
+rudel:machine=aarch64
+rudel:elf= 02
+rudel:libc=glibc 2.36
+rudel:name=Debian GNU/Linux 12 (bookworm)
+rudel:cores=4
+rudel:memory=MemTotal:        3884360 kB
+rudel:disk=24117248
+rudel:python=/usr/bin/python3|3.11.2|64|CPython|whole
+rudel:end=yes
+"""
+
+
+def facts(**changed: str) -> Facts:
+    """Facts of a Raspberry Pi with some answers changed; an empty one is left out."""
+    lines = [line for line in RASPBERRY_PI_OS.splitlines() if line.removeprefix("rudel:").split("=")[0] not in changed]
+    return parse("\n".join([*lines, *(f"rudel:{key}={value}" for key, value in changed.items() if value)]))
+
+
+def test_a_report_says_what_a_host_is(lab: Lab) -> None:
+    (report,) = asyncio.run(check_hosts(lab.hosts[0], lab.ssh_config))
+    assert report.problem is None
+    assert report.host_key is not None
+    assert report.host_key.startswith("ssh-ed25519 SHA256:")
+    assert report.facts is not None
+    assert (report.facts.system, report.facts.bits) == ("Linux", 64)
+    assert report.facts.cores >= 1
+    assert report.facts.memory > 10**8
+    assert report.facts.disk > 10**8
+    assert report.python is not None
+    assert report.link is not None
+    assert 0 < report.link.round_trip < 1
+    assert 1e6 < report.link.bits_per_second < 1e11
+    assert abs(report.link.clock_offset) < 1
+    assert report.rudel is None
+    assert report.notes == (f"Rudel is not installed on `{lab.hosts[0]}`: run `rudel hosts setup {lab.hosts[0]}`.",)
+
+
+def test_a_slow_link_is_measured_as_slow(lab: Lab) -> None:
+    lab.set_rate(5)
+    lab.set_latency(10)
+    try:
+        (report,) = asyncio.run(check_hosts(lab.hosts[0], lab.ssh_config))
+    finally:
+        lab.set_rate(1000)
+        lab.set_latency(0)
+    assert report.link is not None
+    assert 0.020 < report.link.round_trip < 0.100
+    assert 2e6 < report.link.bits_per_second < 6e6
+
+
+def test_a_host_that_cannot_be_reached_does_not_stop_the_others(lab: Lab) -> None:
+    hosts = ["nothing.invalid", lab.hosts[0], "127.0.0.1:1", lab.hosts[1]]
+    reports = asyncio.run(check_hosts(hosts, lab.ssh_config))
+    assert [report.reachable for report in reports] == [False, True, False, True]
+    assert [bool(report.problem) for report in reports] == [True, False, True, False]
+
+
+def test_a_python_of_the_users_own_is_asked_for_its_packages(lab: Lab) -> None:
+    usual = Host(lab.hosts[0], python="/usr/bin/python3")
+    missing = Host(lab.hosts[1], python="no/such/python")
+    reports = asyncio.run(check_hosts([usual, missing], lab.ssh_config))
+    assert reports[0].problem is None
+    assert reports[0].facts is not None
+    assert reports[0].facts.environment is not None
+    assert f"install it into `/usr/bin/python3` there (version {rudel.__version__})" in reports[0].notes[0]
+    assert (
+        reports[1].problem
+        == f"There is no Python `no/such/python` on `{lab.hosts[1]}`: mend `python=` in the hosts file."
+    )
+
+
+def test_a_raspberry_pi_can_be_used() -> None:
+    found = facts()
+    assert problem(Host("raspi1"), found) is None
+    assert (found.cores, found.memory, found.disk, found.libc) == (4, 3884360 * 1024, 24117248 * 1024, (2, 36))
+    python = best_python(found)
+    assert python is not None
+    assert (python.path, python.minor) == ("/usr/bin/python3", "3.11")
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"elf": "01"}, "runs a 32-bit system (Debian GNU/Linux 12 (bookworm)), for which there is no JAX: install a"),
+        ({"machine": "armv7l", "elf": ""}, "runs a 32-bit system"),
+        ({"python": "/usr/bin/python3|3.9.2|64|CPython|whole"}, "is 3.9 (Debian GNU/Linux 12 (bookworm)), and Rudel"),
+        ({"python": "/usr/bin/python|2.7.18|64|CPython|parts"}, "is 2.7"),
+        ({"python": "/usr/bin/python3|3.19.0|64|CPython|whole"}, "has Python 3.19, for which there is no JAX yet"),
+        ({"python": "/usr/bin/python3|3.12.1|32|CPython|whole"}, "is a 32-bit program"),
+        ({"python": "/usr/bin/python3|3.12.1|64|CPython|parts"}, "`sudo apt install python3 python3-venv` there"),
+        ({"python": ""}, "There is no Python on `raspi1`: install it with `sudo apt install python3"),
+        ({"system": "Darwin"}, "`raspi1` runs Darwin: Rudel's hosts have to run Linux."),
+        ({"machine": "riscv64"}, "is of the kind riscv64, for which there is no JAX"),
+        ({"machine": "x86_64"}, "has no AVX, which JAX needs"),
+        ({"libc": "", "name": "Alpine Linux v3.22"}, "has no glibc (Alpine Linux v3.22), which JAX needs"),
+    ],
+)
+def test_a_host_that_cannot_be_used_is_told_why(changed: dict[str, str], sentence: str) -> None:
+    told = problem(Host("raspi1"), facts(**changed))
+    assert told is not None
+    assert sentence in told
+    assert told.endswith(".")
+    assert "raspi1" in told
+
+
+def test_the_best_python_is_of_the_version_here_else_the_newest() -> None:
+    import sys
+
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    lines = [f"rudel:python=/usr/bin/python{v}|{v}.0|64|CPython|whole" for v in ("3.11", "3.12", "3.13", "3.14")]
+    lines += ["rudel:python=/usr/bin/python3.13t|3.13.9|64|CPythont|whole"]
+    python = best_python(parse("\n".join(lines)))
+    assert python is not None
+    assert python.minor == here
+    others = [line for line in lines if here not in line]
+    python = best_python(parse("\n".join(others)))
+    assert python is not None
+    assert python.path == ("/usr/bin/python3.13" if here == "3.14" else "/usr/bin/python3.14")
+
+
+def test_a_full_disk_is_told_in_gigabytes() -> None:
+    assert lacks_space(Host("raspi1"), facts(disk="500000"), 1_200_000_000) == (
+        "The disk of `raspi1` is too full: 1.2 GB are needed in the home folder and 0.5 GB are free."
+    )
+
+
+def test_a_broken_record_counts_as_none() -> None:
+    assert facts(record="{rubbish").record == {}
+    assert facts(record='{"fingerprint": "1"}').record == {"fingerprint": "1"}
+
+
+def test_names_of_packages_are_compared_as_pip_does(tmp_path: Path) -> None:
+    assert facts(installed="Ml_Dtypes-0.6.0").installed == {"ml-dtypes": "0.6.0"}

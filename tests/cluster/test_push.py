@@ -1,0 +1,84 @@
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from rudel.cluster.push import Pushed, push_to_hosts
+from rudel.errors import HostError
+from rudel.lab import Lab
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with files, an empty folder, and links, one of which goes in circles."""
+    root = tmp_path / "things"
+    (root / "deep" / "deeper").mkdir(parents=True)
+    (root / "empty").mkdir()
+    (root / "large").write_bytes(os.urandom(3_000_000))
+    (root / "deep" / "deeper" / "ä b").write_text("text")
+    (root / "deep" / "run").write_text("#!/bin/sh\n")
+    (root / "deep" / "run").chmod(0o750)
+    (root / "link").symlink_to("large")
+    (root / "deep" / "circle").symlink_to("..")
+    return root
+
+
+def pushed(lab: Lab, path: Path, to: str = ".") -> tuple[Pushed, ...]:
+    return asyncio.run(push_to_hosts(lab.hosts, path, to, lab.ssh_config))
+
+
+def test_a_folder_arrives_as_it_is(lab: Lab, homes: dict[str, Path], folder: Path) -> None:
+    for one in pushed(lab, folder, "~/some/place"):
+        assert (one.problem, one.files, one.alike, one.sent) == (None, 4, 0, 6_000_014)
+    for home in homes.values():
+        there = home / "some" / "place" / "things"
+        assert (there / "large").read_bytes() == (there / "link").read_bytes() == (folder / "large").read_bytes()
+        assert (there / "deep" / "deeper" / "ä b").read_text() == "text"
+        assert (there / "deep" / "run").stat().st_mode & 0o777 == 0o750
+        assert (there / "empty").is_dir()
+        assert not list(there.rglob("*.part"))
+
+
+def test_only_what_has_changed_is_sent_again(lab: Lab, homes: dict[str, Path], folder: Path) -> None:
+    pushed(lab, folder)
+    (folder / "deep" / "run").write_text("#!/bin/dash\n")
+    for one in pushed(lab, folder):
+        assert (one.problem, one.files, one.alike, one.sent) == (None, 1, 3, 12)
+    for home in homes.values():
+        assert (home / "things" / "deep" / "run").read_text() == "#!/bin/dash\n"
+
+
+def test_a_single_file_keeps_its_name(lab: Lab, homes: dict[str, Path], folder: Path) -> None:
+    pushed(lab, folder / "large")
+    assert (homes[lab.hosts[1]] / "large").read_bytes() == (folder / "large").read_bytes()
+
+
+def test_a_host_that_takes_nothing_does_not_stop_the_others(lab: Lab, homes: dict[str, Path], folder: Path) -> None:
+    (homes[lab.hosts[0]] / "things").write_text("a file is in the way")
+    first, second = pushed(lab, folder)
+    assert first.problem is not None
+    assert first.problem.startswith(f"On `{lab.hosts[0]}` the folder `./things` could not be made (")
+    assert second.problem is None
+
+
+def test_a_folder_that_may_not_be_written_is_told(lab: Lab, folder: Path) -> None:
+    for one in pushed(lab, folder, "/etc"):
+        assert f"On `{one.host}` the folder `/etc/things` could not be made (Permission denied)." == one.problem
+
+
+def test_a_full_disk_is_told(lab: Lab, homes: dict[str, Path], folder: Path) -> None:
+    (homes[lab.hosts[0]] / "small").mkdir()
+    lab.run(lab.hosts[0], "mount", "-t", "tmpfs", "-o", "size=1m,mode=777", "tmpfs", "/home/pi/small", root=True)
+    try:
+        first, second = pushed(lab, folder, "small")
+    finally:
+        lab.run(lab.hosts[0], "umount", "/home/pi/small", root=True)
+    assert first.problem is not None
+    assert "could not be written (the disk is full" in first.problem
+    assert second.problem is None
+
+
+def test_nothing_to_send_is_refused_before_anything_is_reached(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="There is nothing to send at `.*nothing`"):
+        asyncio.run(push_to_hosts("nothing.invalid", tmp_path / "nothing"))
