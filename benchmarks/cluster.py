@@ -1,13 +1,14 @@
 """Several computers: Rudel on one node and on more, and its rivals on four, in a pretend Wi-Fi (see `rudel lab`).
 
     python benchmarks/cluster.py --data FOLDER --python PY --rival-python PY --json cluster.json
-    python benchmarks/cluster.py --data FOLDER --hosts HOSTSFILE --rival-python PY --json own.json     your own computers
+    python benchmarks/cluster.py --data FOLDER --hosts HOSTSFILE --rival-python PY --json own.json    on your own
 
 Every contestant does the article's job: the MLP 784-256-n with dropout 0.2 and Adam learns 262,144 drawings, and the
-same drawings are held out for all. The clock runs from the first step, when all programs and data are where they are
-needed and everything is compiled, to the last synchronised weights; how accurate these are is found afterwards. Bytes
-are those of the frames on the air, counted by the lab while the clock runs. A round has one seed; rivals take part in
-the first.
+same drawings are held out for all. Initial weights are drawn as Keras does it. Rivals that average weights every 256
+steps have twice the article's learning rate, which is better for them by a point (Rudel does that by itself). The clock
+runs from the first step, when all programs and data are where they are needed and everything is compiled, to the last
+synchronised weights; how accurate these are is found afterwards. Bytes are those of the frames on the air, counted by
+the lab while the clock runs. A round has one seed; rivals take part in the first.
 
 | contestant | what it is | s |
 | --- | --- | --- |
@@ -26,22 +27,19 @@ nobody counts frames, and no claim is judged. What --json holds already is not m
 """
 
 import contextlib
-import json as json_format
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import cluster_flower
 import cluster_measure as measures
-import measure
 import typer
 from cluster_claims import share_of_speeds, verdicts
 from cluster_job import CLASSES, SAMPLES, ClusterJob
+from cluster_record import begun, end_on_sigterm, keep, measured_names, say, wide_console
 from cluster_show import plot as draw
 from cluster_show import results_table
 from cluster_site import Air, Site, lab_site, own_site
@@ -116,7 +114,7 @@ ENTRIES: Mapping[str, Entry] = {
     "rudel-4-cnn": Entry(_spread(4, "cnn")),
     "rudel-slow-node": Entry(_alone(), SLOW),
     "rudel-uneven": Entry(_spread(4), UNEVEN),
-    "torch-postlocalsgd": _rival("cluster_torch.py", batch_size=32, period=LOCAL_STEPS),
+    "torch-postlocalsgd": _rival("cluster_torch.py", batch_size=32, period=LOCAL_STEPS, learning_rate=2e-3),
     "torch-ddp": _rival("cluster_torch.py", batch_size=8, part=60),
     "tf-mwms": _rival("cluster_tensorflow.py", batch_size=8, part=40),
     "flower": _flower(cluster_flower.by_supernodes),
@@ -149,19 +147,20 @@ def main(
     plot: Annotated[Path | None, typer.Option(help="SVG or PNG file for the plot.")] = None,
 ) -> None:
     """Time Rudel and its rivals on several computers."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    end_on_sigterm()
     job = ClusterJob(data.resolve(), [name.strip() for name in classes.split(",")], samples, cnn_samples)
     pythons = Pythons(python, rival_python, desktop_python or rival_python)
     try:
         names = checked([name.strip() for name in contestants.split(",")], hosts is not None)
-        document = begun(json, job, [int(seed) for seed in seeds.split(",")])
+        about = {"classes": job.classes, "samples": samples, "cnn_samples": cnn_samples}
+        document = begun(json, "cluster", about, [int(seed) for seed in seeds.split(",")])
         for seed in document["seeds"]:
             for place, name in enumerate(names):
                 entry, rate = ENTRIES[name.partition("@")[0]], float(name.partition("@")[2] or 100)
                 results = document["rounds"][document["seeds"].index(seed)]
                 if (name in results and not again) or (not entry.every_seed and seed != document["seeds"][0]):
                     continue
-                _say(f"seed {seed}, {place + 1} of {len(names)}: {name}")
+                say(f"seed {seed}, {place + 1} of {len(names)}: {name}")
                 begin = own(hosts, ssh_config) if hosts else lab(entry.cpu, Air(rate, latency), python, prefix, subnet)
                 take(entry, begin, job, seed, pythons, name, results, document["failures"])
                 document["claims"] = [asdict(verdict) for verdict in verdicts(document["rounds"], samples)]
@@ -169,7 +168,7 @@ def main(
     except BenchmarkError as error:
         typer.echo(error, err=True)
         raise typer.Exit(1) from error
-    show(Console(), document)
+    show(wide_console(), document)
     if plot:
         draw(document["rounds"], measured_names(document), plot)
 
@@ -189,28 +188,6 @@ def checked(names: Sequence[str], own_computers: bool) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def begun(path: Path | None, job: ClusterJob, seeds: Sequence[int]) -> dict[str, Any]:
-    """The document so far, or a new one.
-
-    Raises:
-        BenchmarkError: what is there is of another job.
-    """
-    about = {"classes": list(job.classes), "samples": job.samples, "cnn_samples": job.cnn_samples}
-    fresh = {"benchmark": "cluster", "machine": measure.machine(), "job": about, "seeds": list(seeds)}
-    fresh |= {"rounds": [{} for _ in seeds], "failures": [], "claims": []}
-    if path is None or not path.exists():
-        return fresh
-    found = json_format.loads(path.read_text())
-    if found.get("job") != about:
-        raise BenchmarkError(f"{path} is of another job: give another file to --json, or the same options.")
-    missing = [seed for seed in seeds if seed not in found["seeds"]]
-    return found | {
-        "seeds": [*found["seeds"], *missing],
-        "rounds": [*found["rounds"], *({} for _ in missing)],
-        "failures": [],
-    }
-
-
 def take(
     entry: Entry,
     begin: contextlib.AbstractContextManager[Site],
@@ -228,26 +205,13 @@ def take(
             results[name] = entry.measure(site, job, seed, pythons)
     except (BenchmarkError, RudelError) as error:
         failures.append(f"{name} with seed {seed} could not be measured: {error}")
-        _say(f"  {failures[-1]}")
+        say(f"  {failures[-1]}")
         return
     numbers = results[name]
     results[name] = {"job_seconds": time.perf_counter() - began} | numbers
     accuracy = "" if numbers["accuracy"] is None else f", accuracy {numbers['accuracy']:.4f}"
     air = "" if numbers.get("air_bytes") is None else f", {numbers['air_bytes'] / 1e6:,.2f} MB on the air"
-    _say(f"  {numbers['train_seconds']:,.2f} s{accuracy}{air} ({time.perf_counter() - began:.0f} s in all)")
-
-
-def keep(document: Mapping[str, Any], path: Path | None) -> None:
-    """Writes the document, whole or not at all."""
-    if path is not None:
-        beside = path.with_name(f".{path.name}.tmp")
-        beside.write_text(json_format.dumps(document, indent=1) + "\n")
-        beside.replace(path)
-
-
-def measured_names(document: Mapping[str, Any]) -> list[str]:
-    """Everybody who was measured, in the order of the first round that has them."""
-    return list(dict.fromkeys(name for results in document["rounds"] for name in results))
+    say(f"  {numbers['train_seconds']:,.2f} s{accuracy}{air} ({time.perf_counter() - began:.0f} s in all)")
 
 
 def show(console: Console, document: Mapping[str, Any]) -> None:
@@ -278,14 +242,6 @@ def lab(
 def own(hosts: str, ssh_config: Path | None) -> Iterator[Site]:
     """Computers that there are."""
     yield own_site(hosts, ssh_config)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

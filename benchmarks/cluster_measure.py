@@ -75,6 +75,7 @@ def rudel_spread(site: Site, job: ClusterJob, seed: int, net: str, nodes: int) -
         "working_bytes": max(told, default=None),
         "peak_bytes": max(peaks.values(), default=max(told, default=None)),
         "waited": waited(rounds),
+        "workers_lost": summary["workers_lost"],
     }
 
 
@@ -160,7 +161,7 @@ def rival_numbers(
         "accuracy": curve[-1][1] if steps == whole else None,
         "curve": curve if steps == whole else [],
         "air_bytes": None if air is None else round(air * factor),
-        "peak_bytes": max(ended["peak_bytes"] for ended in exits),
+        "peak_bytes": max((ended["peak_bytes"] for ended in exits), default=None),
         "extrapolated_from": None if steps == whole else steps,
         "versions": told["versions"],
     }
@@ -243,7 +244,7 @@ def send_share(site: Site, job: ClusterJob, node: int, workers: int) -> None:
 
 @contextlib.contextmanager
 def memory_watched(site: Site) -> Iterator[dict[str, int]]:
-    """Yields the largest resident memory of a Python process on each node of a lab, filled in while the block lasts."""
+    """Yields the largest resident memory of a process on each node of a lab, filled in while the block lasts."""
     peaks: dict[str, int] = {}
     if site.lab is None:
         yield peaks
@@ -266,7 +267,6 @@ def _watch_memory(lab: Any, peaks: dict[str, int], over: threading.Event) -> Non
         for name in lab.hosts:
             with contextlib.suppress(OSError, ValueError):
                 for number in hierarchy.member_file(lab.settings.prefix, name).read_text().split():
-                    status = Path(f"/proc/{number}/status").read_text()
-                    if status.startswith("Name:\tpython"):
-                        peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
-                        peaks[name] = max(peaks.get(name, 0), int(peak.split()[1]) * 1024)
+                    status = Path(f"/proc/{number}/status").read_text().splitlines()
+                    peak = next((int(line.split()[1]) for line in status if line.startswith("VmHWM:")), 0)
+                    peaks[name] = max(peaks.get(name, 0), peak * 1024)

@@ -45,13 +45,23 @@ def plot(rounds: measure.Rounds, names: Sequence[str], path: Path) -> None:
     learning.set(xlabel="seconds", ylabel="held-out drawings recognised", xscale="log", ylim=(0.6, None))
     learning.legend(frameon=False, fontsize=8)
     _bars(time, rounds, shown, colours, "train_seconds", "seconds for the job", 1.0)
-    _bars(air, rounds, [n for n in shown if measure.values(rounds, n, "air_bytes")], colours, "air_bytes", "MB on the air", 1e6)
+    _bars(
+        air,
+        rounds,
+        [n for n in shown if measure.values(rounds, n, "air_bytes")],
+        colours,
+        "air_bytes",
+        "MB on the air",
+        1e6,
+    )
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
     pyplot.close(figure)
 
 
-def _bars(axes: Any, rounds: measure.Rounds, names: Sequence[str], colours: Any, number: str, text: str, unit: float) -> None:
+def _bars(
+    axes: Any, rounds: measure.Rounds, names: Sequence[str], colours: Any, number: str, text: str, unit: float
+) -> None:
     medians = [measure.spread(measure.values(rounds, name, number)).median / unit for name in names]
     places = range(len(names), 0, -1)
     axes.barh(places, medians, color=[colours[name] for name in names], height=0.7)

@@ -253,11 +253,15 @@ def start_on_node(site: Site, node: int, name: str, python: str, *words: str) ->
     return Program(f"{name} on {site.hosts[node]}", _popen(site.command(node, python, TIED, *words)))
 
 
-def start_here(name: str, *words: str, environment: Mapping[str, str] | None = None) -> Program:
+def start_here(
+    name: str, *words: str, environment: Mapping[str, str] | None = None, folder: str | None = None
+) -> Program:
     """Starts a program on this computer; it shall end when its standard input does."""
-    return Program(f"{name} on this computer", _popen(list(words), environment))
+    return Program(f"{name} on this computer", _popen(list(words), environment, folder))
 
 
-def _popen(words: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+def _popen(
+    words: Sequence[str], environment: Mapping[str, str] | None = None, folder: str | None = None
+) -> subprocess.Popen[bytes]:
     pipe = subprocess.PIPE
-    return subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+    return subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd=folder)

@@ -1,20 +1,24 @@
 """What a schedule of rounds learns: all workers in this process, without a network and without a clock.
 
-    python benchmarks/convergence.py --data FOLDER "workers=1" "round=128,up=topk:0.05:4,down=topk:0.1:4,delay=32"
+    python benchmarks/convergence.py --data FOLDER "workers=1,round=8192" "round=128,delay=16" "round=256,up=int8"
 
-Each setting is trained on the same samples with the codecs, the outer optimizers and the compiled loop that a cluster
-uses. A line says how accurate it became (mean over seeds), and how many bytes travelled. Settings, with their defaults:
+Each setting is trained on as many samples with the codecs, the outer optimizers and the compiled loop that a cluster
+uses. A line says how accurate it became (mean over seeds), and how many bytes would have travelled. Settings, with
+their defaults:
 
     workers=4           each has a share of the examples, batches of 32, and an optimizer state of its own
     round=128           local steps between two exchanges
+    first=0             length of the first round, if it is to be a shorter one; the next are twice as long each
     delay=0             so many steps into the next round, what was exchanged is taken in; meanwhile all go on
-    up=float32          codec of a worker's delta
-    down=float32        codec of the mean delta, sent to each worker
-    outer=average       outer optimizer
-    factor=1            of the recipe's learning rate
-    final=1             share of it that is left at the end, along a cosine of the samples seen
+    up=topk:0.1:2       codec of a worker's delta
+    down=topk:0.1:2     codec of the mean delta, which is sent to each worker
+    outer=nesterov:1:0.5  outer optimizer
+    factor=2            of the recipe's learning rate
+    final=1             share of that factor which is left at the end, along a cosine
     net=mlp             or cnn
     samples=262144      over all workers
+
+For one worker that trains as `rudel train` does: workers=1,round=8192,up=float32,down=float32,outer=average,factor=1.
 """
 
 import argparse
@@ -32,10 +36,10 @@ from rudel.backend import keras_on_jax, set_seed
 keras = keras_on_jax(light=True)
 
 import jax  # noqa: E402  # after Keras, which says where JAX keeps its programs
+import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from contestants.job import Job, drawings, recipe_model  # noqa: E402
 
-from rudel.data.dataset import Dataset  # noqa: E402
 from rudel.errors import RudelError  # noqa: E402
 from rudel.train import loop, state  # noqa: E402
 from rudel.train.diloco.codec import make_codec  # noqa: E402
@@ -43,6 +47,7 @@ from rudel.train.diloco.outer import make_outer  # noqa: E402
 from rudel.train.evaluation import Evaluator, as_batch  # noqa: E402
 
 CLASSES = "airplane,alarm clock,apple,banana,bicycle,bird,book,cat,dog,fish,flower,house,rainbow"
+ONE_WORKER = "workers=1,round=8192,up=float32,down=float32,outer=average,factor=1"
 BATCH_SIZE = 32
 
 Weights = list[np.ndarray]
@@ -54,11 +59,12 @@ class Setting:
 
     workers: int = 4
     round: int = 128
+    first: int = 0
     delay: int = 0
-    up: str = "float32"
-    down: str = "float32"
-    outer: str = "average"
-    factor: float = 1.0
+    up: str = "topk:0.1:2"
+    down: str = "topk:0.1:2"
+    outer: str = "nesterov:1:0.5"
+    factor: float = 2.0
     final: float = 1.0
     net: str = "mlp"
     samples: int = 262_144
@@ -70,8 +76,17 @@ class Setting:
 
     @property
     def rounds(self) -> list[int]:
-        """The lengths of all rounds; the last may be shorter."""
-        return [min(self.round, self.steps - start) for start in range(0, self.steps, self.round)]
+        """The lengths of all rounds; the last may be cut short.
+
+        >>> Setting(round=128, first=32, samples=4 * 32 * 500).rounds
+        [32, 64, 128, 128, 128, 20]
+        """
+        lengths: list[int] = []
+        length = self.first or self.round
+        while (left := self.steps - sum(lengths)) > 0:
+            lengths.append(min(length, left))
+            length = min(2 * length, self.round)
+        return lengths
 
 
 @dataclass(frozen=True)
@@ -81,8 +96,8 @@ class Outcome:
     Args:
         accuracy: share of the held-out drawings that are recognised.
         loss: of them.
-        up: bytes by round that a worker sends, on average.
-        down: bytes by round that a worker gets.
+        up: bytes that a worker sends, by round, mean over workers.
+        down: bytes that each worker gets, by round.
     """
 
     accuracy: float
@@ -92,10 +107,13 @@ class Outcome:
 
 
 def setting_of(text: str) -> Setting:
-    """A setting from a text such as `round=64,up=int8`.
+    """A setting from a text.
 
     Raises:
         ValueError: it holds something else.
+
+    >>> setting_of("round=64,up=int8").up
+    'int8'
     """
     kinds = {known.name: type(known.default) for known in fields(Setting)}
     given: dict[str, Any] = {}
@@ -108,16 +126,16 @@ def setting_of(text: str) -> Setting:
 
 
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):
-    """A recipe's learning rate, indexed by the steps of all workers together, times a factor that falls along a cosine."""
+    """A recipe's learning rate, by the steps of all workers together, times a factor that falls along a cosine."""
 
     def __init__(self, recipe: Any, setting: Setting) -> None:
         self.recipe, self.setting = recipe, setting
 
     def __call__(self, step: Any) -> Any:
         setting = self.setting
-        done = jax.numpy.minimum(step / setting.steps, 1.0)
-        factor = setting.factor * (setting.final + (1 - setting.final) * (1 + jax.numpy.cos(math.pi * done)) / 2)
-        return factor * (self.recipe(step * setting.workers) if callable(self.recipe) else self.recipe)
+        done = jnp.minimum(step / setting.steps, 1.0)
+        rate: Any = self.recipe(step * setting.workers) if callable(self.recipe) else self.recipe
+        return setting.factor * (setting.final + (1 - setting.final) * (1 + jnp.cos(math.pi * done)) / 2) * rate
 
 
 @dataclass
@@ -125,152 +143,166 @@ class Worker:
     """One of the workers.
 
     Args:
-        number: from 0.
-        progress: its model and optimizer.
+        progress: its model and its optimizer.
         examples: indices of its share.
+        random: of its order of examples, and of augmentation.
         start: weights from which what it adds is measured.
         residuals: what it has not sent yet.
+        stream: examples of an epoch that it has not trained on yet.
     """
 
-    number: int
     progress: loop.Progress
     examples: np.ndarray
     random: np.random.Generator
     start: Weights
     residuals: Weights
-    stream: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
-
-    @property
-    def weights(self) -> Weights:
-        return [np.asarray(w) for w in self.progress.state.trainable]
+    stream: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def order(self, steps: int) -> np.ndarray:
-        """The examples of the next steps."""
+        """The examples of the next steps: int32 (steps, batch size)."""
         while len(self.stream) < steps * BATCH_SIZE:
             self.stream = np.concatenate([self.stream, self.random.permutation(self.examples)])
         taken, self.stream = np.split(self.stream, [steps * BATCH_SIZE])
         return taken.reshape(steps, BATCH_SIZE).astype(np.int32)
 
-    def move(self, shift: Weights) -> None:
-        """Adds something that is not its own doing."""
-        weights = [w + s for w, s in zip(self.weights, shift, strict=True)]
-        self.progress = with_weights(self.progress, weights)
-        self.start = [w + s for w, s in zip(self.start, shift, strict=True)]
+    def moved(self) -> Weights:
+        """What it has added to the weights; from here on, it is measured anew."""
+        here = [np.asarray(w) for w in self.progress.state.trainable]
+        own = [now - before for now, before in zip(here, self.start, strict=True)]
+        self.start = here
+        return own
+
+    def shift(self, by: Weights) -> None:
+        """Moves the weights by what is not its own doing."""
+        values = self.progress.state
+        trainable = [jax.device_put(np.asarray(w) + s) for w, s in zip(values.trainable, by, strict=True)]
+        self.progress = self.progress._replace(state=values._replace(trainable=trainable))
+        self.start = [w + s for w, s in zip(self.start, by, strict=True)]
 
 
-def with_weights(progress: loop.Progress, weights: Weights) -> loop.Progress:
-    return progress._replace(state=progress.state._replace(trainable=[jax.device_put(w) for w in weights]))
-
-
-class Simulation:
-    """The drawings and one compiled program, for any number of trainings with one setting."""
+class Bench:
+    """The drawings, a model and the compiled loop for one setting."""
 
     def __init__(self, data: str, classes: Sequence[str], setting: Setting) -> None:
         self.setting = setting
         self.job = Job(data, classes, setting.net, setting.samples // BATCH_SIZE, BATCH_SIZE, seed=0)
-        self.dataset: Dataset = drawings(self.job)
+        self.dataset = drawings(self.job)
         self.data = as_batch(self.dataset.train)
-        self.model = self.built(0)
-        values = state.read(self.model)
-        order = np.zeros((setting.round, BATCH_SIZE), np.int32)
-        self.program, self.logs = loop.compile_training(self.model, values, self.data, order, self.dataset.augment)
+        model = self.model(seed=0)
+        values = state.read(model)
+        self.program, self.logs = loop.compile_training(
+            model, values, self.data, np.zeros((setting.round, BATCH_SIZE), np.int32), self.dataset.augment
+        )
         assert self.dataset.validation
-        self.evaluator = Evaluator(self.model, values, self.dataset.validation, 256)
+        self.evaluator = Evaluator(model, values, self.dataset.validation, 256)
 
-    def built(self, seed: int) -> Any:
+    def model(self, seed: int) -> Any:
+        """The recipe's model with all its variables."""
         set_seed(seed)
         model = recipe_model(self.job, self.dataset)
-        optimizer = model.optimizer
-        schedule = optimizer._learning_rate
-        optimizer.learning_rate = Schedule(schedule if callable(schedule) else float(schedule), self.setting)
+        rate = model.optimizer._learning_rate
+        model.optimizer.learning_rate = Schedule(rate if callable(rate) else float(rate), self.setting)
         first = self.dataset.train.take(slice(0, BATCH_SIZE))
         state.build(model, (first.x, first.y, None))
         return model
 
-    def run(self, seed: int) -> Outcome:
-        """Trains once."""
-        setting = self.setting
-        up, down, outer = make_codec(setting.up), make_codec(setting.down), make_outer(setting.outer)
-        initial = state.to_host(state.read(self.built(seed)))
-        weights: Weights = initial.trainable
-        shapes = [w.shape for w in weights]
-        memory, down_residuals = outer.init(weights), down.init(shapes)
-        workers = [self.worker(number, seed, initial, up.init(shapes)) for number in range(setting.workers)]
-        bytes_up, bytes_down = [], []
-        arriving: tuple[Weights, list[Weights]] | None = None
-
-        def take_in() -> None:
-            nonlocal weights, memory
-            assert arriving
-            mean, moved = arriving
-            new, memory = outer.update(mean, memory, weights)
-            for worker, own in zip(workers, moved, strict=True):
-                worker.move([n - w - o for n, w, o in zip(new, weights, own, strict=True)])
-            weights = new
-
-        for steps in setting.rounds:
-            orders = [worker.order(steps) for worker in workers]
-            first = min(setting.delay, steps) if arriving else 0
-            if arriving:
-                self.step(workers, orders, 0, first)
-                take_in()
-            self.step(workers, orders, first, steps)
-            messages, moved = [], []
-            for worker in workers:
-                here = worker.weights
-                own = [a - b for a, b in zip(here, worker.start, strict=True)]
-                message, worker.residuals = up.encode(own, worker.residuals)
-                messages.append(message)
-                moved.append(own)
-                worker.start = here
-            decoded = [up.decode(message, shapes) for message in messages]
-            mean = [sum(arrays[1:], arrays[0]) / np.float32(len(arrays)) for arrays in zip(*decoded, strict=True)]
-            message, down_residuals = down.encode(mean, down_residuals)
-            bytes_up.append(statistics.fmean(map(len, messages)))
-            bytes_down.append(len(message))
-            arriving = down.decode(message, shapes), moved
-            if not setting.delay:
-                take_in()
-                arriving = None
-            self.average_statistics(workers)
-        if arriving:
-            take_in()
-        final = with_weights(workers[0].progress, weights).state
-        metrics = self.evaluator.run(final)
-        return Outcome(metrics["accuracy"], metrics["loss"], bytes_up, bytes_down)
-
-    def worker(self, number: int, seed: int, initial: state.ModelState, residuals: Weights) -> Worker:
-        own = [v + np.asarray(number * 7919, v.dtype) if v.dtype == np.uint32 else v for v in initial.non_trainable]
+    def worker(self, number: int, seed: int, initial: state.ModelState) -> Worker:
+        """A worker with its share of the examples and random numbers of its own."""
+        own = [v + v.dtype.type(7919 * number) if v.dtype == np.uint32 else v for v in initial.non_trainable]
         progress = loop.Progress(initial._replace(non_trainable=own), self.logs, np.asarray(-1, np.int32))
-        progress = jax.tree.map(lambda value: jax.numpy.array(value, copy=True), progress)
-        examples = np.arange(number, len(self.dataset.train), self.setting.workers)
-        random = np.random.default_rng([seed, number])
-        return Worker(number, progress, examples, random, initial.trainable, residuals)
+        shapes = [w.shape for w in initial.trainable]
+        return Worker(
+            progress=jax.tree.map(lambda value: jnp.array(value, copy=True), progress),
+            examples=np.arange(number, len(self.dataset.train), self.setting.workers),
+            random=np.random.default_rng([seed, number]),
+            start=initial.trainable,
+            residuals=make_codec(self.setting.up).init(shapes),
+        )
 
-    def step(self, workers: list[Worker], orders: list[np.ndarray], first: int, last: int) -> None:
-        for worker, order in zip(workers, orders, strict=True):
-            padded = np.zeros((self.setting.round, BATCH_SIZE), np.int32)
-            padded[: len(order)] = order
-            key = jax.random.key(worker.random.integers(2**31))
-            worker.progress = self.program.run(worker.progress, self.data, padded, key, np.int32(first), np.int32(last))
+    def step(self, worker: Worker, steps: int) -> None:
+        """Trains a worker for some steps."""
+        order = np.zeros((self.setting.round, BATCH_SIZE), np.int32)
+        order[:steps] = worker.order(steps)
+        key = jax.random.key(worker.random.integers(2**31))
+        worker.progress = self.program.run(worker.progress, self.data, order, key, np.int32(0), np.int32(steps))
 
-    def average_statistics(self, workers: list[Worker]) -> None:
-        """Moving statistics become everyone's mean."""
-        states = [worker.progress.state.non_trainable for worker in workers]
-        means = [
-            sum(np.asarray(v) for v in values) / np.float32(len(values)) if values[0].dtype == np.float32 else None
-            for values in zip(*states, strict=True)
-        ]
-        for worker in workers:
-            old = worker.progress.state
-            new = [v if m is None else jax.device_put(m) for v, m in zip(old.non_trainable, means, strict=True)]
-            worker.progress = worker.progress._replace(state=old._replace(non_trainable=new))
+
+class Training:
+    """A training from its first round to its last."""
+
+    def __init__(self, bench: Bench, seed: int) -> None:
+        self.bench, setting = bench, bench.setting
+        initial = state.to_host(state.read(bench.model(seed)))
+        self.up, self.down, self.outer = make_codec(setting.up), make_codec(setting.down), make_outer(setting.outer)
+        self.weights: Weights = initial.trainable
+        self.shapes = [w.shape for w in self.weights]
+        self.memory, self.residuals = self.outer.init(self.weights), self.down.init(self.shapes)
+        self.workers = [bench.worker(number, seed, initial) for number in range(setting.workers)]
+        self.bytes_up: list[float] = []
+        self.bytes_down: list[float] = []
+
+    def run(self) -> Outcome:
+        """Trains, and evaluates what everyone agrees upon at the end."""
+        delay = self.bench.setting.delay
+        moved: list[Weights] = []
+        merged: Weights | None = None
+        for steps in self.bench.setting.rounds:
+            early = min(delay, steps) if merged else 0
+            if merged:
+                self.step(early)
+                self.take_in(merged, moved)
+                merged = None
+            self.step(steps - early)
+            moved = [worker.moved() for worker in self.workers]
+            merged = self.exchange(moved)
+            self.average_statistics()
+            if not delay:
+                self.take_in(merged, moved)
+                merged = None
+        if merged:
+            self.take_in(merged, moved)
+        final = self.workers[0].progress.state._replace(trainable=jax.device_put(self.weights))
+        metrics = self.bench.evaluator.run(final)
+        return Outcome(metrics["accuracy"], metrics["loss"], self.bytes_up, self.bytes_down)
+
+    def step(self, steps: int) -> None:
+        for worker in self.workers:
+            self.bench.step(worker, steps)
+
+    def exchange(self, moved: Sequence[Weights]) -> Weights:
+        """Sends all deltas up and their mean down; what all decode."""
+        messages = []
+        for worker, own in zip(self.workers, moved, strict=True):
+            message, worker.residuals = self.up.encode(own, worker.residuals)
+            messages.append(message)
+        decoded = [self.up.decode(message, self.shapes) for message in messages]
+        mean = [np.mean(np.stack(arrays), axis=0) for arrays in zip(*decoded, strict=True)]
+        message, self.residuals = self.down.encode(mean, self.residuals)
+        self.bytes_up.append(statistics.fmean(map(len, messages)))
+        self.bytes_down.append(len(message))
+        return self.down.decode(message, self.shapes)
+
+    def take_in(self, merged: Weights, moved: Sequence[Weights]) -> None:
+        """Makes the outer step; every worker puts it in the place of what it has added itself."""
+        new, self.memory = self.outer.update(merged, self.memory, self.weights)
+        for worker, own in zip(self.workers, moved, strict=True):
+            worker.shift([n - w - o for n, w, o in zip(new, self.weights, own, strict=True)])
+        self.weights = new
+
+    def average_statistics(self) -> None:
+        """Makes moving statistics everyone's mean."""
+        states = [worker.progress.state for worker in self.workers]
+        for place, value in enumerate(states[0].non_trainable):
+            if value.dtype == np.float32:
+                mean = np.mean([np.asarray(values.non_trainable[place]) for values in states], axis=0)
+                for values in states:
+                    values.non_trainable[place] = jax.device_put(mean)
 
 
 def main() -> None:
     """Trains and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("settings", nargs="*", default=["workers=1,round=8192", ""], metavar="SETTING")
+    parser.add_argument("settings", nargs="*", default=[ONE_WORKER, ""], metavar="SETTING")
     parser.add_argument("--data", required=True, help="a folder of drawings, laid out as Quick, Draw!'s bucket")
     parser.add_argument("--classes", default=CLASSES)
     parser.add_argument("--seeds", type=int, default=3)
@@ -279,10 +311,11 @@ def main() -> None:
     results = []
     try:
         for text in given.settings:
-            simulation = Simulation(given.data, given.classes.split(","), setting_of(text))
-            outcomes = [simulation.run(seed) for seed in range(given.seeds)]
-            results.append({"setting": text, "outcomes": [vars(outcome) for outcome in outcomes]})
-            print(line(text, simulation.setting, outcomes), flush=True)
+            setting = setting_of(text)
+            bench = Bench(given.data, given.classes.split(","), setting)
+            outcomes = [Training(bench, seed).run() for seed in range(given.seeds)]
+            results.append({"setting": vars(setting), "outcomes": [vars(outcome) for outcome in outcomes]})
+            print(line(text, setting, outcomes), flush=True)
     except (RudelError, ValueError) as error:
         sys.exit(str(error))
     if given.json:
@@ -292,13 +325,17 @@ def main() -> None:
 def line(text: str, setting: Setting, outcomes: Sequence[Outcome]) -> str:
     """One line for a setting."""
     accuracies = [outcome.accuracy for outcome in outcomes]
-    up, down = (statistics.fmean(statistics.fmean(getattr(o, way)) for o in outcomes) for way in ("up", "down"))
+    up, down = (statistics.fmean(statistics.fmean(way) for way in ways) for ways in _ways(outcomes))
     total = setting.workers * len(setting.rounds) * (up + down)
     return (
         f"{statistics.fmean(accuracies):.4f} ({min(accuracies):.4f} to {max(accuracies):.4f})  "
-        f"loss {statistics.fmean(o.loss for o in outcomes):.4f}  {len(setting.rounds):3} rounds  "
-        f"{up / 1e3:6.1f} kB up  {down / 1e3:6.1f} kB down  {total / 1e6:6.2f} MB  {text}"
+        f"loss {statistics.fmean(outcome.loss for outcome in outcomes):.4f}  {len(setting.rounds):3} rounds  "
+        f"{up / 1e3:6.1f} kB up  {down / 1e3:6.1f} kB down  {total / 1e6:6.2f} MB in all  {text or 'the defaults'}"
     )
+
+
+def _ways(outcomes: Sequence[Outcome]) -> tuple[list[Sequence[float]], list[Sequence[float]]]:
+    return [outcome.up for outcome in outcomes], [outcome.down for outcome in outcomes]
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -132,3 +133,135 @@ def test_hidden_packages_look_as_if_not_installed(benchmark_module: Any, tmp_pat
     numbers = measure.run(contestant, {"a": 1}, {})
     assert numbers.pop("job_seconds") > 0
     assert numbers == {"numpy": True, "jax": False, "a": 1, "b": 2}
+
+
+def test_a_cluster_benchmark_names_an_unknown_contestant_in_one_sentence(drawings: Path) -> None:
+    for script, option, sentence in (
+        ("cluster.py", "--contestants", "There is no contestant abacus@100: "),
+        ("faults.py", "--faults", "There is no fault abacus@100: "),
+    ):
+        process = subprocess.run(
+            [sys.executable, str(BENCHMARKS / script), "--data", str(drawings), option, "abacus@100"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert process.returncode == 1
+        assert process.stderr.startswith(sentence)
+
+
+def test_claims_on_a_cluster_are_judged(benchmark_module: Any) -> None:
+    claims = benchmark_module("cluster_claims")
+    one = {"samples": 262_144, "train_seconds": 16.0, "accuracy": 0.81}
+    four = {"samples": 262_144, "train_seconds": 4.0, "accuracy": 0.803, "air_bytes": 2e6}
+    rounds = [
+        {"rudel-node": one, "rudel-4@100": four, "tf-mwms@100": {"train_seconds": 4000.0, "accuracy": None}},
+        {"rudel-node": one | {"accuracy": 0.806}, "rudel-4@100": four | {"accuracy": 0.807}},
+    ]
+    verdicts = {verdict.text: verdict for verdict in claims.verdicts(rounds, 262_144)}
+    assert verdicts["4 nodes are at least 3.5 times as fast as 1, at 100 Mbit/s"].holds is True
+    assert verdicts["4 nodes are at least 3 times as fast as 1, at 20 Mbit/s"].holds is None
+    assert verdicts["at least 500 times as fast as MultiWorkerMirroredStrategy"].median == 1000
+    assert verdicts["at most 10 MB on the air for the job"].holds is True
+    accuracy = verdicts["4 nodes are as accurate as 1, within 0.5 points"]
+    assert accuracy.median == pytest.approx(-0.003)
+    assert accuracy.holds is True
+    shorter = {verdict.text: verdict for verdict in claims.verdicts(rounds, 1000)}
+    assert shorter["4 nodes are as accurate as 1, within 0.5 points"].holds is None
+
+
+def test_a_fault_is_read_from_the_rounds(benchmark_module: Any) -> None:
+    faults = benchmark_module("faults")
+    both, one = {"a": {"steps": 10}, "b": {"steps": 10}}, {"a": {"steps": 20}}
+    moments = (1.0, 2.0, 3.0, 3.1, 5.6, 6.6, 7.6)
+    rounds: list[dict[str, Any]] = [
+        {"round": number, "step": 20 * number, "seconds": seconds, "hosts": one if 4 < number < 7 else both}
+        for number, seconds in enumerate(moments, start=1)
+    ]
+    rounds.insert(4, {"event": "lost", "host": "b", "seconds": 3.5, "reason": "it is gone"})
+    rounds.insert(6, {"event": "joined", "host": "b", "seconds": 6.0, "reason": ""})
+    told = faults.after_fault(rounds, "b", 3.05)
+    assert told["usual_seconds"] == 1.0
+    assert told["standstill_seconds"] == pytest.approx(2.5)
+    assert told["noticed_seconds"] == pytest.approx(0.45)
+    assert told["back_seconds"] == pytest.approx(2.95)
+    assert told["rounds_lost"] == 1
+    assert told["round_steps"] == 10
+    assert faults.after_fault(rounds, "a", 3.05)["noticed_seconds"] is None
+
+
+def test_a_document_is_gone_on_with(benchmark_module: Any, tmp_path: Path) -> None:
+    record, measure = benchmark_module("cluster_record"), benchmark_module("measure")
+    path = tmp_path / "numbers.json"
+    document = record.begun(path, "cluster", {"samples": 10}, [0])
+    document["rounds"][0]["rudel-node"] = {"train_seconds": 1.0}
+    record.keep(document, path)
+    again = record.begun(path, "cluster", {"samples": 10}, [0, 1])
+    assert again["rounds"] == [{"rudel-node": {"train_seconds": 1.0}}, {}]
+    with pytest.raises(measure.BenchmarkError, match="is of another job"):
+        record.begun(path, "cluster", {"samples": 20}, [0])
+
+
+def test_rivals_are_judged_by_their_snapshots(
+    benchmark_module: Any, drawings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "contestants"))
+    node, job_module = benchmark_module("cluster_node"), benchmark_module("cluster_job")
+    net_module = benchmark_module("cluster_numpy_net")
+    monkeypatch.chdir(tmp_path)
+    job = job_module.ClusterJob(drawings, ("bit", "bot", "but"), 1000)
+    (tmp_path / "share-0-of-2.npz").write_bytes(job.share(0, 2))
+    part = node.Part(0, ["a:1", "b:1"], 3, 60, 27, 1e-2, 20, 0)
+    x, y = node.share(part)
+    assert len(job.dataset.train) == 162
+    assert x.shape == (81, 784)
+    net, batches, kept = net_module.Net(part, node.initial_weights(3, 0)), node.Batches(len(y), part), node.Snapshots()
+    assert sorted(np.concatenate([batches.next() for _ in range(3)])) == list(range(81))
+    kept.keep(0.0, net.weights)
+    for _ in range(60):
+        chosen = batches.next()
+        net.step(x[chosen], y[chosen])
+    kept.keep(1.5, net.weights)
+    kept.save()
+    judged = job.judged((tmp_path / "snapshots.npz").read_bytes())
+    assert [seconds for seconds, _ in judged] == [0.0, 1.5]
+    assert all(0 <= accuracy <= 1 for _, accuracy in judged)
+
+    keras_answers = _keras_accuracy(net.weights, job.dataset.validation)
+    assert judged[1][1] == pytest.approx(keras_answers)
+    x_train = x.astype(np.float32) / 255
+    hidden = np.maximum(x_train @ net.weights[0] + net.weights[1], 0)
+    learned = ((hidden @ net.weights[2] + net.weights[3]).argmax(1) == y).mean()
+    assert learned > 0.9  # it knows by heart what it has seen
+
+
+def _keras_accuracy(weights: list[np.ndarray], examples: Any) -> float:
+    import keras
+
+    layers = [keras.layers.Flatten(), keras.layers.Dense(256, activation="relu"), keras.layers.Dense(3)]
+    model = keras.Sequential([keras.Input((28, 28)), *layers])
+    model.set_weights(weights)
+    answers = np.asarray(model(examples.x.astype(np.float32) / 255)).argmax(1)
+    return float((answers == examples.y).mean())
+
+
+def test_a_tied_program_ends_with_its_connection(tmp_path: Path) -> None:
+    tied = [sys.executable, str(BENCHMARKS / "contestants" / "cluster_tied.py"), sys.executable, "-u", "-c"]
+    echo = "import os, sys\nprint(os.getpid())\nfor line in sys.stdin: print(line, end='')"
+    program = subprocess.Popen([*tied, echo], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert program.stdin
+    assert program.stdout
+    number = int(program.stdout.readline())
+    program.stdin.write("go\n")
+    program.stdin.flush()
+    assert program.stdout.readline() == "go\n"
+    program.stdin.close()
+    assert program.wait(30) == 1
+    assert program.stdout.read() == ""
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
+    program.stdout.close()
+
+    ended = subprocess.run([*tied, "raise SystemExit(3)"], stdin=subprocess.PIPE, capture_output=True, check=False)
+    said = json.loads(ended.stdout)
+    assert said["event"] == "exited"

@@ -6,6 +6,8 @@ and its ```sh blocks run by `bash -e` with `rudel` in the PATH; what a block lea
 directly below a block is what it prints, compared without regard to numbers and spacing; `...` in it stands for
 anything. Other blocks are only read.
 
+A page that trains on raspi1 and raspi2 finds two such hosts, in a lab that its test starts; that needs Linux and root.
+
 `rudel train montagsmaler` and `rudel data quickdraw` would fetch from the internet: where such a command has no
 `--data`, it gets the address of a server of this test's own, which has made-up drawings of everything.
 
@@ -14,6 +16,7 @@ NOT_RUN.
 """
 
 import ast
+import contextlib
 import functools
 import inspect
 import json
@@ -34,12 +37,17 @@ import numpy as np
 import pytest
 
 import rudel
+from rudel.lab import Lab
 from rudel.recipes.template import write_template
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 NOT_RUN = {
+    (
+        "cluster.md",
+        "sudo rudel lab up --background --nodes 2\nexport RUDEL_SSH_CONFIG=/var/lib/rudel-lab/raspi/ssh_config",
+    ),
     ("README.md", "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/rudel train"),
     (
         "README.md",
@@ -47,6 +55,9 @@ NOT_RUN = {
     ),
 }
 """The blocks that may say that they are not run."""
+
+ON_HOSTS = {"cluster.md"}
+"""Pages that train on raspi1 and raspi2."""
 
 _BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n+)?"
@@ -165,8 +176,26 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
+@contextlib.contextmanager
+def _hosts_for(page: Path, folder: Path) -> Iterator[dict[str, str]]:
+    """Starts the hosts that a page names, if it names any; yields what the environment says of them."""
+    if page.name not in ON_HOSTS:
+        yield {}
+        return
+    if os.geteuid() != 0:
+        message = f"{page.name} trains in a lab, which needs root: sudo env PATH=$PATH python -m pytest tests/test_docs.py"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    with Lab(nodes=2, cpu=0.8, rate=1000, latency=1, prefix="raspi", state=folder / "lab") as lab:
+        yield {"RUDEL_SSH_CONFIG": str(lab.ssh_config)}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path, drawings: str, environment: dict[str, str]) -> None:
+    with _hosts_for(page, tmp_path) as hosts:
+        _check_page(page, tmp_path, drawings, environment | hosts)
+
+
+def _check_page(page: Path, tmp_path: Path, drawings: str, environment: dict[str, str]) -> None:
     blocks = [b for b in blocks_of(page) if b.kind in ("python", "sh") and not b.reason]
     todo = [{"line": b.line, "kind": b.kind, "code": _with_drawings(b.code, drawings)} for b in blocks]
     done = subprocess.run(

@@ -61,6 +61,16 @@ def share(part: Part) -> tuple[np.ndarray, np.ndarray]:
         return held["x"].reshape(-1, PIXELS), held["y"].astype(np.int64)
 
 
+def initial_weights(classes: int, seed: int) -> list[np.ndarray]:
+    """Glorot's uniform weights and zeros, as Keras begins."""
+    random, shapes = np.random.default_rng(seed), ((PIXELS, HIDDEN), (HIDDEN, classes))
+    found: list[np.ndarray] = []
+    for shape in shapes:
+        bound = np.sqrt(6 / sum(shape))
+        found += [random.uniform(-bound, bound, shape).astype(np.float32), np.zeros(shape[1], np.float32)]
+    return found
+
+
 class Batches:
     """Indices of batches, a new permutation when one is used up."""
 

@@ -23,10 +23,11 @@ WARM_UP_STEPS = 8
 
 
 def net_for(part: node.Part) -> nn.Sequential:
-    """The article's net for pixels in 0..1, ending in logits; alike on all workers."""
-    torch.manual_seed(part.seed)
+    """The article's net for pixels in 0..1, ending in logits; alike on all workers, and beginning as Keras' does."""
     layers = nn.Linear(node.PIXELS, node.HIDDEN), nn.ReLU(), nn.Dropout(node.DROPOUT)
     net = nn.Sequential(*layers, nn.Linear(node.HIDDEN, part.classes))
+    for parameter, value in zip(net.parameters(), node.initial_weights(part.classes, part.seed), strict=True):
+        parameter.data.copy_(torch.from_numpy(value.T))
     torch.manual_seed(part.seed * 1000 + part.rank)
     return net
 

@@ -30,7 +30,7 @@ def homes(lab: Lab) -> Iterator[dict[str, Path]]:
     for name, home in folders.items():
         for path in home.iterdir():
             if path.name not in before[name]:
-                lab.run(name, "rm", "-rf", path.name, root=True)
+                lab.run(name, "rm", "-rf", f"/home/pi/{path.name}", root=True)
 
 
 @pytest.fixture

@@ -134,7 +134,7 @@ def test_the_best_python_is_of_the_version_here_else_the_newest() -> None:
 
 
 def test_a_full_disk_is_told_in_gigabytes() -> None:
-    assert lacks_space(Host("raspi1"), facts(disk="500000"), 1_200_000_000) == (
+    assert lacks_space(Host("raspi1"), facts(disk="500000").disk, 1_200_000_000) == (
         "The disk of `raspi1` is too full: 1.2 GB are needed in the home folder and 0.5 GB are free."
     )
 

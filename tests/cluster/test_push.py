@@ -80,5 +80,5 @@ def test_a_full_disk_is_told(lab: Lab, homes: dict[str, Path], folder: Path) -> 
 
 
 def test_nothing_to_send_is_refused_before_anything_is_reached(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match="There is nothing to send at `.*nothing`"):
+    with pytest.raises(HostError, match=r"There is nothing to send at `.*nothing`"):
         asyncio.run(push_to_hosts("nothing.invalid", tmp_path / "nothing"))

@@ -44,6 +44,16 @@ def test_a_command_runs_in_the_home_folder_with_its_input(lab: Lab) -> None:
     assert asyncio.run(run()) == ssh.Completed(b"\x00\xff\n/home/pi\n", b"oh\n", 3)
 
 
+def test_a_command_without_input_reads_nothing_and_may_end_at_once(lab: Lab) -> None:
+    async def run() -> list[ssh.Completed]:
+        async with ssh.connected(Host(lab.hosts[0]), lab.ssh_config) as connection:
+            large = bytes(10_000_000)
+            return [await ssh.run(connection, "cat"), await ssh.run(connection, "exit 5", input=large)]
+
+    read, ended = asyncio.run(run())
+    assert (read.stdout, read.exit_status, ended.exit_status) == (b"", 0, 5)
+
+
 def test_a_command_that_is_killed_has_the_number_of_its_signal(lab: Lab) -> None:
     async def run() -> ssh.Completed:
         async with ssh.connected(Host(lab.hosts[0]), lab.ssh_config) as connection:
@@ -59,6 +69,8 @@ def test_a_command_that_takes_too_long_is_told(lab: Lab) -> None:
 
     with pytest.raises(HostError, match=f"`sleep 100` did not end within 0.1 s on `{lab.hosts[0]}`"):
         asyncio.run(run())
+    while lab.run(lab.hosts[0], "pgrep", "-x", "sleep").stdout:
+        pass
 
 
 def test_a_crash_while_a_command_runs_is_told(lab: Lab) -> None:
@@ -85,7 +97,7 @@ def test_an_unknown_key_is_refused_with_the_way_to_accept_it(lab: Lab, configure
     shown = subprocess.run(["ssh-keygen", "-lf", lab.settings.state / "key.pub"], capture_output=True, text=True)
     assert fingerprint in shown.stdout
     assert f"`ssh -F {config} {lab.hosts[0]}`" in str(refused.value)
-    assert f"`rudel hosts check {lab.hosts[0]} --accept-new`" in str(refused.value)
+    assert f"`rudel hosts check {lab.hosts[0]} --accept-new --ssh-config {config}`" in str(refused.value)
     assert known.read_text() == ""
 
 

@@ -91,6 +91,10 @@ class RunDirectory:
         save(self.path / "predictions.npz", summarise(*answers(classes, examples)), x)
         return self
 
+    def rounds(self, lines: list[dict[str, Any]]) -> "RunDirectory":
+        (self.path / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return self
+
     def report(self) -> "Page":
         return Page(write_report(self.path).read_text(encoding="utf-8"))
 

@@ -69,13 +69,13 @@ def setup(
     json: _Json = False,
 ) -> None:
     """Install or update Rudel on hosts, at the versions of this computer, in ~/.rudel/env there."""
-    from rudel.cli.hosts_display import printed_lines, setup_display
+    from rudel.cli.hosts_display import live_display, printed_lines
     from rudel.cluster.foreground import wait_for
     from rudel.cluster.hosts import parse_hosts
     from rudel.cluster.setup import set_up_hosts
 
     parsed = parse_hosts(hosts)
-    with interrupts_told(), setup_display(parsed) as (told, console):
+    with interrupts_told(), live_display(parsed) as (told, console):
         outcomes = wait_for(
             set_up_hosts(
                 parsed,
@@ -135,13 +135,19 @@ def push(
     ssh_config: _Config = None,
 ) -> None:
     """Send a file or a folder to all hosts, but what is there and alike."""
+    from rudel.cli.hosts_display import live_display
     from rudel.cluster.foreground import wait_for
-    from rudel.cluster.hosts import parse_hosts
+    from rudel.cluster.hosts import Host, parse_hosts
+    from rudel.cluster.installation import Stage
     from rudel.cluster.push import push_to_hosts
 
     parsed = parse_hosts(hosts)
-    with interrupts_told():
-        pushed = wait_for(push_to_hosts(parsed, path, to, ssh_config))
+    with interrupts_told(), live_display(parsed) as (told, _):
+
+        def tell(host: Host, done: int, total: int) -> None:
+            told(host, Stage("sending", done, total))
+
+        pushed = wait_for(push_to_hosts(parsed, path, to, ssh_config, tell))
     for one in pushed:
         if one.problem:
             typer.echo(one.problem, err=True)

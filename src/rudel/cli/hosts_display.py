@@ -24,8 +24,8 @@ def printed_lines(
 
     def on_line(host: "Host", line: str, bad: bool) -> None:
         console = problems if bad else output
-        text = Text(f"{host!s:>{width}} ", style=colours[host]).append("| ", style="dim").append(Text.from_ansi(line))
-        console.print(text, soft_wrap=True, highlight=False)
+        name = Text(f"{host!s:>{width}} | ", style=colours[host])
+        console.print(Text.assemble(name, Text.from_ansi(line)), soft_wrap=True, highlight=False)
 
     return on_line
 
@@ -45,7 +45,7 @@ def print_wide_table(headings: list[str], rows: list[list[str]], right: tuple[in
 
 
 @contextlib.contextmanager
-def setup_display(hosts: "Sequence[Host]") -> "Iterator[tuple[Callable[[Host, Stage], None], Console]]":
+def live_display(hosts: "Sequence[Host]") -> "Iterator[tuple[Callable[[Host, Stage], None], Console]]":
     """A line for each host that says how far it is; without a terminal, a line whenever something new begins.
 
     Yields:

@@ -42,6 +42,12 @@ def train(
         int | None, typer.Option(help="Steps of each host between two exchanges, for diloco.  \\[default: 128]")
     ] = None,
     min_hosts: Annotated[int | None, typer.Option(help="Begin with this many of the hosts.  \\[default: all]")] = None,
+    patience: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Wait for hosts when all are lost.  \\[default: 120]")
+    ] = None,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="With --on, show Dask's dashboard at http://127.0.0.1:8787.")
+    ] = False,
     ssh_config: Annotated[Path | None, typer.Option(metavar="FILE", help="In the place of ~/.ssh/config.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
@@ -69,7 +75,8 @@ def train(
             progress=progress,
             on=on,
             client=scheduler,
-            strategy=_strategy(strategy, round_steps),
+            strategy=_strategy(strategy, round_steps, patience),
+            dashboard=dashboard,
             ssh_config=ssh_config,
             min_hosts=min_hosts,
         )
@@ -79,14 +86,17 @@ def train(
     _tell(trained)
 
 
-def _strategy(name: str, round_steps: int | None) -> Any:
-    if round_steps is None:
+def _strategy(name: str, round_steps: int | None, patience: float | None) -> Any:
+    given = {"round_steps": round_steps, "patience": patience}
+    given = {key: value for key, value in given.items() if value is not None}
+    if not given:
         return name
     if name not in ("auto", "diloco"):
-        raise OptionError(f"--round-steps belongs to the strategy diloco, not to {name}.")
+        option = next(iter(given)).replace("_", "-")
+        raise OptionError(f"--{option} belongs to the strategy diloco, not to {name}.")
     from rudel.train.diloco.options import Diloco
 
-    return Diloco(round_steps=round_steps)
+    return Diloco(**given)
 
 
 def _key_and_value(text: str) -> tuple[str, str]:
@@ -97,16 +107,34 @@ def _key_and_value(text: str) -> tuple[str, str]:
 
 
 def _tell(trained: Any) -> None:
+    from rudel.report.rounds import read_rounds
     from rudel.train.display import described
 
     summary = trained.summary
     seconds = max(summary["train_seconds"], 1e-9)
-    steps, samples = summary["steps"], summary["samples"]
+    rounds = read_rounds(trained.path / "rounds.jsonl")
+    steps, samples = rounds.steps if rounds else summary["steps"], summary["samples"]
     typer.echo(f"trained  {described(summary['metrics'])}")
     typer.echo(f"speed    {steps / seconds:,.0f} steps/s, {samples / seconds:,.0f} samples/s")
     typer.echo(f"time     {steps:,} steps in {seconds:.2g} s, compiled in {summary['compile_seconds']:.2g} s")
+    if rounds:
+        _tell_hosts(rounds, summary)
     typer.echo(f"run      {trained.path}")
     typer.echo(f"report   {trained.path / 'report.html'}")
     for line in (*trained.notes, trained.attribution):
         if line:
             typer.echo(f"note     {line}", err=True)
+
+
+def _tell_hosts(rounds: Any, summary: dict[str, Any]) -> None:
+    from rudel.report.words import percent, plural, size
+
+    computing, moved = rounds.computing, summary["bytes_sent"] + summary["bytes_received"]
+    typer.echo(
+        f"hosts    {len(rounds.hosts):,}, computing {percent(computing, 0)} of their time, "
+        f"waiting {percent(1 - computing, 0)}"
+    )
+    typer.echo(f"network  {size(moved)} in {plural(rounds.count, 'round')}")
+    lost, joined = summary["workers_lost"], summary["workers_joined"]
+    if lost or joined:
+        typer.echo(f"lost     {plural(lost, 'time')} a host, {plural(joined, 'time')} one joined")

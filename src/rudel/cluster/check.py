@@ -11,11 +11,9 @@ from rudel.cluster import ssh
 from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.link import Link, measure_link
 from rudel.cluster.probe import Facts, probe
-from rudel.cluster.suitability import best_python, lacks_space, problem
+from rudel.cluster.suitability import SPACE_FOR_MINIMAL, best_python, lacks_space, problem
+from rudel.cluster.together import for_each
 from rudel.errors import HostError
-
-SPACE_FOR_SETUP = 1_300_000_000
-"""Bytes of disk that setting up an empty host takes at most: wheels, and what is in them."""
 
 _CLOCK_OFF = 60.0
 
@@ -87,14 +85,17 @@ async def check_hosts(
         HostError: the hosts or the SSH configuration cannot be understood.
     """
     one_at_a_time = asyncio.Lock()
-    checks = [_check(host, ssh_config, accept_new, timeout, one_at_a_time) for host in parse_hosts(hosts)]
-    return tuple(await asyncio.gather(*checks))
+
+    async def one(host: Host) -> HostReport:
+        return await _check(host, ssh_config, accept_new, timeout, one_at_a_time)
+
+    return await for_each(parse_hosts(hosts), one)
 
 
 async def _check(
     host: Host, ssh_config: Path | None, accept_new: bool, timeout: float, one_at_a_time: asyncio.Lock
 ) -> HostReport:
-    key = None
+    key, facts, link, notes = None, None, None, []
     try:
         async with ssh.connected(host, ssh_config, timeout, accept_new=accept_new) as connection:
             key = _described(connection.get_server_host_key())
@@ -102,16 +103,18 @@ async def _check(
             async with one_at_a_time:
                 link = await measure_link(connection, host)
     except HostError as error:
-        return HostReport(host, str(error), host_key=key)
-    notes = _notes(host, facts)
-    if abs(link.clock_offset) > _CLOCK_OFF:
+        if not facts:
+            return HostReport(host, str(error), host_key=key)
+        notes.append(str(error))
+    notes += _notes(host, facts)
+    if link and abs(link.clock_offset) > _CLOCK_OFF:
         notes.append(
             f"The clock of `{host}` is {link.clock_offset:+.0f} s off: set it there with "
             "`sudo timedatectl set-ntp true`."
         )
     found = problem(host, facts)
     if not found and not facts.record and not host.python:
-        found = lacks_space(host, facts, SPACE_FOR_SETUP)
+        found = lacks_space(host, facts.disk, SPACE_FOR_MINIMAL)
     return HostReport(host, found, tuple(notes), key, facts, link)
 
 

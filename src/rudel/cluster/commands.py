@@ -13,13 +13,14 @@ import asyncssh
 from rudel.cluster import ssh
 from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.ssh_failures import lost
+from rudel.cluster.together import for_each
 from rudel.errors import HostError
 
 Line = Callable[[Host, str, bool], None]
 """Called with a host, a line of its output without its end, and whether it was on standard error."""
 
 _LONGEST = 1 << 16
-_LINE_END = re.compile(rb"\r?\n|\r(?=[^\r\n])")
+_LINE_END = re.compile(rb"\r*\n|\r+(?=[^\r\n])")
 _GRACE_SECONDS = 2.0
 
 
@@ -65,7 +66,7 @@ async def run_on_hosts(
         except HostError as error:
             return Ended(host, None, str(error))
 
-    return tuple(await asyncio.gather(*(one(host) for host in parse_hosts(hosts))))
+    return await for_each(parse_hosts(hosts), one)
 
 
 async def follow(
@@ -87,8 +88,7 @@ async def follow(
     except (asyncssh.Error, OSError) as error:
         raise lost(connection, "before a command began", error) from error
     try:
-        process.stdin.write(input)
-        process.stdin.write_eof()
+        ssh.give(process, input)
         await asyncio.gather(
             _lines(process.stdout, lambda line: on_line(line, False)),
             _lines(process.stderr, lambda line: on_line(line, True)),

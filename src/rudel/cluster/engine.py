@@ -10,6 +10,7 @@ Limit: a host must be able to reach this computer at the address from which it i
 
 import asyncio
 import contextlib
+import importlib.util
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ class Cluster:
             setup` has prepared them.
         ssh_config: in the place of `~/.ssh/config`.
         min_hosts: how many of them must be there to begin; None for all.
+        dashboard: whether Dask's dashboard is to be had at http://127.0.0.1:8787, on this computer only; needs `bokeh`.
 
     Raises:
         HostError: a host cannot be reached, or has no Rudel.
@@ -42,7 +44,12 @@ class Cluster:
     """
 
     def __init__(
-        self, hosts: str | Sequence[str | Host], *, ssh_config: str | Path | None = None, min_hosts: int | None = None
+        self,
+        hosts: str | Sequence[str | Host],
+        *,
+        ssh_config: str | Path | None = None,
+        min_hosts: int | None = None,
+        dashboard: bool = False,
     ) -> None:
         self.hosts = parse_hosts(hosts)
         if min_hosts is not None and not 1 <= min_hosts <= len(self.hosts):
@@ -51,6 +58,9 @@ class Cluster:
             )
         self._ssh_config = None if ssh_config is None else Path(ssh_config).expanduser()
         self._least = min_hosts or len(self.hosts)
+        self._dashboard = dashboard
+        if dashboard and importlib.util.find_spec("bokeh") is None:
+            raise OptionError("Dask's dashboard needs Bokeh, which is not installed: pip install 'rudel[dashboard]'.")
         self._background: Any = None
         self._client: Any = None
         self._sync_client: Any = None
@@ -119,15 +129,13 @@ class Cluster:
 
         from rudel.cluster.certificates import Authority
         from rudel.cluster.launch import Launch
-        from rudel.cluster.quiet import QuietScheduler
+        from rudel.cluster.quiet import scheduler_with
 
         authority = Authority()
         self._security = authority.issue("driver").security()
         self._launches: list[Launch] = []
         self._keepers: list[asyncio.Task[None]] = []
-        self._scheduler = await QuietScheduler(
-            host="tls://0.0.0.0", port=0, security=self._security, dashboard=False, dashboard_address=None
-        )
+        self._scheduler = await scheduler_with(self._security, self._dashboard)
         order = {"cluster": secrets.token_hex(8), "modules": list(MODULES)}
         self._launches = [
             Launch(host, authority.issue(str(host)), order, self._scheduler.port, self._ssh_config, lambda: None)

@@ -85,6 +85,11 @@ class Fleet:
                 comm.abort()
             caller.comms.clear()
 
+    async def close(self) -> None:
+        """Closes the connections to all workers."""
+        callers, self._callers = self._callers, {}
+        await asyncio.gather(*(caller.close_rpc() for caller in callers.values()), return_exceptions=True)
+
     async def _reachable(self, address: str) -> bool:
         from distributed.comm.core import connect
 

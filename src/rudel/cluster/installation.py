@@ -1,7 +1,7 @@
 """The installation of packages into the environment of one host.
 
 It goes on where it was broken off: wheels that have arrived stay there until all is installed, and an environment
-whose installation did not come to its end, which the file `unfinished` in it tells, is made anew.
+whose installation did not come to its end, which the file `unfinished` beside it tells, is made anew.
 """
 
 import shlex
@@ -13,6 +13,7 @@ import asyncssh
 from rudel.cluster import ssh
 from rudel.cluster.commands import follow
 from rudel.cluster.hosts import REMOTE_FOLDER, REMOTE_PYTHON, Host
+from rudel.cluster.own_wheel import OwnWheel
 from rudel.cluster.probe import RECORD, UNFINISHED, Interpreter
 from rudel.cluster.uploads import uploads
 from rudel.cluster.wheels import Wheel
@@ -92,12 +93,12 @@ class Installation:
             Free bytes of disk.
         """
         self.told(Stage("making the environment"))
-        pip = f"{_WHEELS}/{self.pip.path.name}"
+        packages = f"{_ENVIRONMENT}/lib/python{self.python.minor}/site-packages"
         make = (
             f"rm -rf {_ENVIRONMENT}\n{shlex.quote(self.python.path)} -m venv --without-pip {_ENVIRONMENT}\n"
-            f": > {UNFINISHED}\n{REMOTE_PYTHON} {pip}/pip --isolated install --quiet --no-index --no-deps {pip}\n"
+            f"{REMOTE_PYTHON} -m zipfile -e {_WHEELS}/{self.pip.path.name} {packages}\n"
         )
-        script = f"set -e\n{make if self.anew else ''}: > {UNFINISHED}\nrm -f {RECORD}\n{_FREE}\n"
+        script = f"set -e\n: > {UNFINISHED}\nrm -f {RECORD}\n{make if self.anew else ''}{_FREE}\n"
         said = await self._sh(script, "the environment cannot be made")
         return 1024 * int(said.rsplit("free ", 1)[1])
 
@@ -115,34 +116,30 @@ class Installation:
                 self.told(Stage("sending wheels", done, total))
 
             for wheel in missing:
-                done += wheel.size - await files.upload(wheel.path, f"{_WHEELS}/{wheel.path.name}", sent, resume=True)
-
-    async def send_own(self, name: str, content: bytes) -> None:
-        """Sends Rudel's own wheel, which may have the name of an earlier one."""
-        async with uploads(self.connection) as files:
-            self.sent += await files.upload(content, f"{_WHEELS}/{name}")
+                count = await files.upload(wheel.path, f"{_WHEELS}/{wheel.path.name}", sent, resume=True)
+                done += wheel.size - count
 
     async def from_index(self, pins: dict[str, str]) -> None:
         """Installs versions that the host fetches by itself."""
         wanted = " ".join(f"{name}=={version}" for name, version in pins.items())
         await self._pip(f"--no-cache-dir --only-binary=:all: --retries 3 {wanted}", len(pins))
 
-    async def from_wheels(self, wheels: Sequence[Wheel]) -> None:
-        """Installs wheels that were sent, each only if it is the very one; a damaged one is sent once more."""
+    async def from_here(self, wheels: Sequence[Wheel], own: OwnWheel) -> None:
+        """Sends wheels, and Rudel's own, and installs each only if it is the very one that is here."""
+        await self.send(wheels)
         lines = [f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n" for wheel in wheels]
+        lines.append(f"rudel=={own.version} --hash=sha256:{own.sha256}\n")
         async with uploads(self.connection) as files:
+            count = await files.upload(own.content, f"{_WHEELS}/{own.name}")
+            self.sent += count
             await files.upload("".join(lines).encode(), f"{_WHEELS}/requirements.txt")
         options = f"--isolated --no-index --find-links {_WHEELS} --require-hashes -r {_WHEELS}/requirements.txt"
         try:
-            await self._pip(options, len(wheels))
+            await self._pip(options, len(lines))
         except _DamagedError:
             await self._sh(f"cd {_WHEELS} && rm -f {' '.join(wheel.path.name for wheel in wheels)}", "")
             await self.send(wheels)
-            await self._pip(options, len(wheels))
-
-    async def from_own(self, name: str) -> None:
-        """Installs Rudel itself, also over one of the same version."""
-        await self._pip(f"--isolated --no-index {_WHEELS}/{name}", 1)
+            await self._pip(options, len(lines))
 
     async def finish(self, modules: Sequence[str], record: str) -> None:
         """Imports what was installed, writes down what it is, and removes the wheels."""

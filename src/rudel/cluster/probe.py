@@ -18,7 +18,7 @@ from rudel.errors import HostError
 RECORD = f"{REMOTE_FOLDER}/env/rudel.json"
 """What was installed into the environment of a host, written last."""
 
-UNFINISHED = f"{REMOTE_FOLDER}/env/unfinished"
+UNFINISHED = f"{REMOTE_FOLDER}/unfinished"
 """There while something is being installed, and after that was broken off."""
 
 _SECONDS = 60.0

@@ -10,6 +10,7 @@ import asyncssh
 
 from rudel.cluster import ssh
 from rudel.cluster.hosts import Host, parse_hosts
+from rudel.cluster.together import for_each, tasks
 from rudel.cluster.uploads import Uploads, uploads
 from rudel.errors import HostError
 
@@ -66,7 +67,11 @@ async def push_to_hosts(
     parsed, files = parse_hosts(hosts), await asyncio.to_thread(_files, path)
 
     async def one(host: Host) -> Pushed:
-        work = _Push(files, to.removeprefix("~/") or ".", lambda done, total: told(host, done, total))
+        work = _Push(
+            files,
+            to.removeprefix("~").lstrip("/") or "." if to.startswith("~") else to,
+            lambda done, total: told(host, done, total),
+        )
         try:
             async with ssh.connected(host, ssh_config) as connection, uploads(connection) as there:
                 await work.go(there)
@@ -74,7 +79,7 @@ async def push_to_hosts(
             return Pushed(host, str(error), work.files, work.alike, work.sent)
         return Pushed(host, None, work.files, work.alike, work.sent)
 
-    return tuple(await asyncio.gather(*(one(host) for host in parsed)))
+    return await for_each(parsed, one)
 
 
 class _Push:
@@ -92,7 +97,7 @@ class _Push:
             remote = f"{self._to}/{folder}" if folder else self._to
             await there.make_folder(remote)
             found = await there.there(remote)
-            async with asyncio.TaskGroup() as group:
+            async with tasks() as group:
                 for path in paths:
                     group.create_task(self._send(there, path, f"{remote}/{path.name}", found.get(path.name), at_once))
 
@@ -110,8 +115,8 @@ class _Push:
             self._advance(status.st_size)
             return
         async with at_once:
-            self.sent += await there.upload(path, remote, self._advance)
-            self.files += 1
+            count = await there.upload(path, remote, self._advance)
+            self.sent, self.files = self.sent + count, self.files + 1
 
     def _advance(self, count: int) -> None:
         self._done += count

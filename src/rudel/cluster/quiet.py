@@ -6,10 +6,20 @@ process that trains holds what it holds. A silent connection is kept for long, b
 minute should find its cluster as it left it; who trains decides sooner by itself whom to wait for.
 """
 
+import logging
+import warnings
 from typing import Any
 
-import dask
+import dask.config
 from distributed import Scheduler, Worker
+from distributed.versions import VersionMismatchWarning
+
+logging.getLogger("distributed").setLevel(logging.WARNING)
+warnings.filterwarnings("ignore", category=VersionMismatchWarning)  # what has to be alike, Rudel checks itself
+
+DASHBOARD_PORT = 8787
+
+_ROUTES = dask.config.get("distributed.scheduler.http.routes")
 
 dask.config.set(
     {
@@ -39,6 +49,15 @@ class QuietScheduler(Scheduler):
 
     def start_http_server(self, *arguments: Any, **options: Any) -> None:
         """Opens no port."""
+
+
+def scheduler_with(security: Any, dashboard: bool) -> Scheduler:
+    """A scheduler that listens on all networks, and has the dashboard on this computer alone, or not at all."""
+    listening = {"host": "tls://0.0.0.0", "port": 0, "security": security}
+    if not dashboard:
+        return QuietScheduler(**listening, dashboard=False, dashboard_address=None)
+    dask.config.set({"distributed.scheduler.http.routes": _ROUTES})
+    return Scheduler(**listening, dashboard=True, dashboard_address=f"127.0.0.1:{DASHBOARD_PORT}")
 
 
 class QuietWorker(Worker):

@@ -4,11 +4,10 @@ It lies in `~/.rudel/env`, needs no root, and is told by a fingerprint: where th
 come from the package index where the host has a way to it, else as wheels from here.
 """
 
-import asyncio
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -21,14 +20,12 @@ from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.installation import Installation, Stage
 from rudel.cluster.pins import Target
 from rudel.cluster.probe import Facts, probe
-from rudel.cluster.suitability import best_python, lacks_space, problem
+from rudel.cluster.suitability import SPACE_FOR_ALL, SPACE_FOR_MINIMAL, best_python, lacks_space, problem
 from rudel.cluster.supplies import Supplies
 from rudel.cluster.system_update import update_system
+from rudel.cluster.together import for_each
 from rudel.cluster.wheels import Wheel
 from rudel.errors import HostError
-
-SPACE_FROM_INDEX = 1_200_000_000
-"""Bytes of disk that are asked for where all packages come from the index, so that their sizes are not known."""
 
 _SPACE_TO_SPARE = 50_000_000
 _MODULES_OF_WORKER = ("jax", "distributed", "cryptography", "rudel")
@@ -102,7 +99,7 @@ async def set_up_hosts(
         work.told(Stage("ready"))
         return Outcome(host, None, work.how, work.packages, work.sent, time.monotonic() - begin)
 
-    return tuple(await asyncio.gather(*(one(host) for host in parse_hosts(hosts))))
+    return await for_each(parse_hosts(hosts), one)
 
 
 class _SetUp:
@@ -124,7 +121,7 @@ class _SetUp:
         assert python
         target = Target.of(facts, python)
         fingerprint = await self.supplies.fingerprint(target)
-        anew = facts.unfinished or not facts.environment or facts.environment.minor != python.minor
+        anew = not _is_whole(facts) or facts.environment is None or facts.environment.minor != python.minor
         if not anew and facts.record.get("fingerprint") == fingerprint:
             return
         installed = {} if anew else facts.installed
@@ -146,29 +143,28 @@ class _SetUp:
         wheels = [] if from_index else await self._wheels(target, missing)
         needed = sum(wheel.size + wheel.unpacked for wheel in wheels) + _SPACE_TO_SPARE
         if from_index and work.anew:
-            needed = SPACE_FROM_INDEX
-        facts = replace(facts, disk=await work.make_environment())
-        if sentence := lacks_space(self.host, facts, needed):
-            raise HostError(sentence)
+            needed = SPACE_FOR_MINIMAL if self.supplies.minimal else SPACE_FOR_ALL
+        if not work.anew:
+            _check_space(self.host, facts.disk, needed)
+        _check_space(self.host, await work.make_environment(), needed)
         self.how = "from the package index" if from_index else "with wheels from here"
         if from_index:
             try:
                 await work.from_index(missing)
             except HostError:
-                wheels = await self._wheels(target, missing)
-                from_index, self.how = False, "with wheels from here"
-        if missing and not from_index:
-            await work.send(wheels)
-            await work.from_wheels(wheels)
-        own = await self.supplies.own()
-        await work.send_own(own.name, own.content)
-        await work.from_own(own.name)
+                wheels, self.how = await self._wheels(target, missing), "with wheels from here"
+        await work.from_here(wheels, await self.supplies.own())
 
     async def _wheels(self, target: Target, missing: dict[str, str]) -> list[Wheel]:
         if not missing:
             return []
         found = await self.supplies.wheels(target, lambda text: self.told(Stage(text)))
         return [wheel for wheel in found if wheel.name in missing]
+
+
+def _check_space(host: Host, free: int, needed: int) -> None:
+    if sentence := lacks_space(host, free, needed):
+        raise HostError(sentence)
 
 
 def _compare(host: Host, facts: Facts) -> None:
@@ -180,6 +176,11 @@ def _compare(host: Host, facts: Facts) -> None:
                 f"`{host.python}` on `{host}` has {f'{name} {there}' if there else f'no {name}'}, and this computer "
                 f"has {here}: install that version there, or leave `python=` out of the hosts file."
             )
+
+
+def _is_whole(facts: Facts) -> bool:
+    """Whether packages can be put into the environment as it is."""
+    return not facts.unfinished and "pip" in facts.installed
 
 
 def _same(one: str | None, other: str) -> bool:

@@ -85,13 +85,20 @@ async def run(
         connection: to the host.
         command: for the shell of the user there; it begins in the home folder.
         input: what the command reads on standard input.
-        timeout: seconds; None to wait for as long as the connection holds.
+        timeout: seconds after which it is asked to end; None to wait for as long as the connection holds.
 
     Raises:
         HostError: the connection was lost, or the command did not end in time.
     """
     try:
-        ended = await connection.run(command, input=input or b"", encoding=None, timeout=timeout, check=False)
+        process = await connection.create_process(command, encoding=None)
+        try:
+            give(process, input or b"")
+            ended = await process.wait(check=False, timeout=timeout)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                process.terminate()
+            raise
     except TimeoutError as error:
         name = connection.get_extra_info("rudel_host")
         raise HostError(f"`{_brief(command)}` did not end within {timeout:g} s on `{name}`.") from error
@@ -100,6 +107,13 @@ async def run(
     if ended.returncode is None:
         raise lost(connection, f"while `{_brief(command)}` ran")
     return Completed(bytes(ended.stdout or b""), bytes(ended.stderr or b""), ended.returncode)  # type: ignore[arg-type]
+
+
+def give(process: asyncssh.SSHClientProcess, input: bytes) -> None:
+    """Gives a command all that it shall read; one that has ended already reads nothing."""
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(input)
+        process.stdin.write_eof()
 
 
 class _Client(asyncssh.SSHClient):

@@ -1,6 +1,7 @@
 """What the user's SSH configuration says about a host: `~/.ssh/config`, or the file given in its place."""
 
 import getpass
+import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -78,6 +79,8 @@ def read_settings(host: Host, ssh_config: Path | None = None) -> Settings:
 
 def _files(ssh_config: Path | None) -> tuple[str, ...]:
     if ssh_config is None:
+        if own := os.environ.get("RUDEL_SSH_CONFIG"):
+            return _files(Path(own))
         usual = Path("~/.ssh/config").expanduser()
         return (str(usual),) if usual.is_file() else ()
     if not ssh_config.expanduser().is_file():

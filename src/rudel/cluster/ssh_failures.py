@@ -118,10 +118,11 @@ def _key_refused(attempt: Attempt) -> HostError:
             f"key with `ssh-keygen -f {shlex.quote(str(where))} -R {shlex.quote(name)}` and check again; if not, "
             "somebody else may be answering, so do not go on."
         )
+    given = f" --ssh-config {shlex.quote(str(attempt.ssh_config))}" if attempt.ssh_config else ""
     return HostError(
         f"The key of {attempt.named} is not known (it shows {shown}): compare it with what `ssh-keygen -lf "
         f"/etc/ssh/ssh_host_{_kind(key)}_key.pub` prints on the host, and accept it with `ssh {attempt.ssh}` and "
-        f"`yes`, or with `rudel hosts check {attempt.host} --accept-new`."
+        f"`yes`, or with `rudel hosts check {attempt.host} --accept-new{given}`."
     )
 
 

@@ -9,6 +9,9 @@ OLDEST_PYTHON = (3, 11)
 NEWEST_PYTHON = (3, 14)
 """The newest for which all packages that Rudel needs have wheels."""
 
+SPACE_FOR_ALL, SPACE_FOR_MINIMAL = 1_200_000_000, 800_000_000
+"""Bytes of disk for an environment with all packages, or with those of a worker, and for their wheels meanwhile."""
+
 _MACHINES = ("x86_64", "aarch64")
 _GIGABYTE = 10**9
 
@@ -24,13 +27,13 @@ def best_python(facts: Facts) -> Interpreter | None:
     return max(fit, key=lambda python: (python.version[:2] == sys.version_info[:2], python.version), default=None)
 
 
-def lacks_space(host: Host, facts: Facts, needed: int) -> str | None:
-    """The sentence for a disk with less than the bytes that are needed; None where there are enough."""
-    if facts.disk >= needed:
+def lacks_space(host: Host, free: int, needed: int) -> str | None:
+    """The sentence for a disk with fewer free bytes than are needed; None where there are enough."""
+    if free >= needed:
         return None
     return (
         f"The disk of `{host}` is too full: {needed / _GIGABYTE:.1f} GB are needed in the home folder and "
-        f"{facts.disk / _GIGABYTE:.1f} GB are free."
+        f"{free / _GIGABYTE:.1f} GB are free."
     )
 
 

@@ -4,6 +4,7 @@ A file grows under another name and is renamed when it is complete. What was bro
 files whose name says what is in them.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ from pathlib import Path
 import asyncssh
 
 from rudel.cluster.ssh_failures import lost, reason
+from rudel.cluster.together import tasks
 from rudel.errors import HostError
 
-_BLOCK = 1 << 20
+_BLOCK, _ON_THE_WAY = 1 << 15, 64
 _LOST = (asyncssh.SFTPNoConnection, asyncssh.SFTPConnectionLost)
 
 
@@ -67,12 +69,10 @@ class Uploads:
         total = len(source) if isinstance(source, bytes) else source.stat().st_size
         with self._told(f"`{destination}` could not be written"):
             begin = await self._size(part) if resume else 0
-            position = begin = begin if begin <= total else 0
-            async with self.sftp.open(part, "r+b" if begin else "wb") as file:
-                for block in _blocks(source, begin):
-                    await file.write(block, position)
-                    position += len(block)
-                    sent(len(block))
+            begin = begin if begin <= total else 0
+            file = await self.sftp.open(part, "r+b" if begin else "wb", block_size=0)
+            await _write(file, source, begin, sent)
+            await file.close()
             if isinstance(source, Path):
                 await self.sftp.setstat(part, attributes(source))
             await self._rename(part, destination)
@@ -131,6 +131,29 @@ def attributes(source: Path) -> asyncssh.SFTPAttrs:
     return asyncssh.SFTPAttrs(
         permissions=status.st_mode & 0o777, atime=int(status.st_atime), mtime=int(status.st_mtime)
     )
+
+
+async def _write(
+    file: asyncssh.SFTPClientFile, source: Path | bytes, position: int, sent: Callable[[int], None]
+) -> None:
+    """Writes the rest of a source, with some blocks on their way at any time.
+
+    An open file is not closed after an error, since the answer to that may never come; it ends with the session.
+    """
+    on_the_way = asyncio.Semaphore(_ON_THE_WAY)
+
+    async def write(block: bytes, position: int) -> None:
+        try:
+            await file.write(block, position)
+        finally:
+            on_the_way.release()
+        sent(len(block))
+
+    async with tasks() as group:
+        for block in _blocks(source, position):
+            await on_the_way.acquire()
+            group.create_task(write(block, position))
+            position += len(block)
 
 
 def _blocks(source: Path | bytes, begin: int) -> Iterator[bytes]:

@@ -13,6 +13,7 @@ real-time priority where it may, so that busy nodes do not make the air slow.
 """
 
 import contextlib
+import dataclasses
 import gc
 import json
 import os
@@ -32,17 +33,18 @@ BURST = 0.0005
 """Seconds of air time that a burst may take."""
 
 _FRAME = 1514
-_LONGEST = 1 << 17
+_LONGEST = 70_000  # bytes of the longest burst, and some more
 _LONG = 3600.0
-_AHEAD = 0.0005  # seconds of air time that are taken from the queues ahead
+_AHEAD = 0.0005  # seconds of air time that are taken from the queues ahead, at most
+_IN_TIME = 0.00015  # and at least, where a frame is to be delivered in between: one wait for both
 _EARLY = 0.00003  # a frame that is due within this many seconds is delivered now rather than after another wait
 _HEADER = 10  # bytes of the virtio_net_hdr before every frame
 _BURST_FIELDS = struct.Struct("<4xHH")  # in it: payload of a segment, and where the transport header begins
 
 
-@dataclass
+@dataclass(frozen=True)
 class Physics:
-    """What the air is like; may be changed while it is in use.
+    """What the air is like.
 
     Args:
         rate: bit/s.
@@ -93,7 +95,7 @@ class Air:
             names: of the stations, in the same order. The last byte of a station's Ethernet address is its place in it.
             physics: rate and latency.
         """
-        self.physics = physics
+        self._physics = physics
         self._taps = list(taps)
         self._names = list(names)
         self._cut: set[int] = set()
@@ -117,8 +119,8 @@ class Air:
             self._deliver_until(now + _EARLY)
             free = self._free_at - now < _AHEAD
             wake_at = self._flying[0][0] if self._flying else now + _LONG
-            if not free:
-                wake_at = min(wake_at, self._free_at - _AHEAD)
+            if not free and wake_at > self._free_at - _IN_TIME:
+                wake_at = self._free_at - _AHEAD
             ready, _, _ = select.select(everything if free else [asked], (), (), max(0.0, wake_at - now))
             if asked in ready:
                 self._serve(control)
@@ -135,8 +137,8 @@ class Air:
         Returns:
             `rate`, `latency`, `cut`: names of the stations that are cut off, and `sent`: bytes and frames by station.
         """
-        self.physics.rate = request.get("rate", self.physics.rate)
-        self.physics.latency = request.get("latency", self.physics.latency)
+        changes = {name: request[name] for name in ("rate", "latency") if name in request}
+        self._physics = dataclasses.replace(self._physics, **changes)
         self._cut |= {self._names.index(name) for name in request.get("cut", [])}
         self._cut -= {self._names.index(name) for name in request.get("heal", [])}
         sent = {
@@ -147,7 +149,7 @@ class Air:
             self._bytes = [0] * len(self._taps)
             self._frames = [0] * len(self._taps)
         cut = [self._names[place] for place in sorted(self._cut)]
-        return {"rate": self.physics.rate, "latency": self.physics.latency, "cut": cut, "sent": sent}
+        return dataclasses.asdict(self._physics) | {"cut": cut, "sent": sent}
 
     def _take(self, turns: list[int]) -> None:
         """Takes a burst each from stations that have something to send, as long as the air is free.
@@ -172,8 +174,8 @@ class Air:
         length, count = on_the_air(frame)
         self._bytes[sender] += length
         self._frames[sender] += count
-        self._free_at = max(self._free_at, now) + length * 8 / self.physics.rate
-        self._last_arrival = max(self._last_arrival, self._free_at + self.physics.latency)
+        self._free_at = max(self._free_at, now) + length * 8 / self._physics.rate
+        self._last_arrival = max(self._last_arrival, self._free_at + self._physics.latency)
         self._flying.append((self._last_arrival, self._receivers(sender, frame), frame))
 
     def _deliver_until(self, moment: float) -> None:

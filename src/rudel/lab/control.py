@@ -109,14 +109,14 @@ def change_air(lab: Running, rate: float | None = None, latency: float | None = 
         burst = air.segments_per_burst(rate * 1e6)
         tap.run_ip(tap.tuning(lab.settings.tap, burst))
         for name in lab.settings.hosts:
-            tap.run_ip(tap.tuning("wlan0", burst), f"/proc/{_process(lab, name)}/ns/net")
+            tap.run_ip(tap.tuning(tap.DEVICE, burst), f"/proc/{_process(lab, name)}/ns/net")
     if latency is not None:
         request["latency"] = latency / 1e3
     ask(lab.name, request)
 
 
 def command(lab: Running, name: str, arguments: Sequence[str], root: bool = False) -> list[str]:
-    """A command that runs another one in a node, within its quota, in the home of the user.
+    """A command that runs another one in a node, within its quota, in the home of the user, and as long as it lives.
 
     Args:
         lab: the lab.
@@ -133,9 +133,9 @@ def command(lab: Running, name: str, arguments: Sequence[str], root: bool = Fals
     joined = groups().member_file(lab.name, name)
     environment = [f"HOME={home}", f"USER={who}", f"LOGNAME={who}", "SHELL=/bin/bash", f"PATH={PATH}"]
     environment += [f"{key}={os.environ[key]}" for key in ("TERM", "LANG") if key in os.environ]
-    inside = ["nsenter", f"--target={_process(lab, name)}", "--net", "--uts", "--ipc", "--mount", "--pid"]
-    inside += [f"--setuid={user}", f"--setgid={group}", "--", "env", "-i", *environment]
-    inside += ["sh", "-c", 'cd && exec "$@"', "sh", *arguments]
+    inside = ["nsenter", f"--target={_process(lab, name)}", "--net", "--uts", "--ipc", "--mount", "--pid", "--"]
+    inside += ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--pdeathsig=KILL", "--"]
+    inside += ["env", "-i", *environment, "sh", "-c", 'cd && exec "$@"', "sh", *arguments]
     return ["sh", "-c", 'echo 0 > "$0" && exec "$@"', str(joined), *inside]
 
 

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 
 from rudel.errors import LabError, RudelError
 from rudel.lab import air, arm64, kernel, leftovers, names_file, node, quota, running, tap
-from rudel.lab.settings import ARM64, Node, Settings, from_document
+from rudel.lab.settings import ARM64, DESKTOP, Node, Settings, from_document
 
-_DEVICE = "wlan0"
+_INPUT, _OUTPUT = 0, 1
 _REBOOT = 0.2  # seconds until a node that has crashed is started again
 _ANSWER_WITHIN = 120.0  # seconds
 _AGAIN = 0.02  # seconds between two looks whether a node answers
@@ -30,18 +30,18 @@ _AGAIN = 0.02  # seconds between two looks whether a node answers
 class Keeper:
     """A lab in the making, and up."""
 
-    def __init__(self, settings: Settings, groups: quota.Groups, owner: int | None) -> None:
+    def __init__(self, settings: Settings, groups: quota.Groups, owned: bool) -> None:
         """Makes nothing yet.
 
         Args:
             settings: what the lab is to be.
             groups: where control groups are made.
-            owner: descriptor whose end ends the lab, if any.
+            owned: whether the lab ends when standard input does.
         """
         self._settings = settings
         self._groups = groups
-        self._owner = owner
         self._wake = _woken_by_signals()
+        self._watched = [self._wake, _INPUT] if owned else [self._wake]
         self._places: dict[str, node.Place] = {}
         self._processes: dict[int, Node] = {}
         self._air = 0
@@ -119,12 +119,11 @@ class Keeper:
 
     def _look(self, timeout: float | None) -> None:
         """Waits until something has happened, and takes note of it."""
-        owner = [] if self._owner is None else [self._owner]
-        ready, _, _ = select.select([self._wake, *owner], (), (), timeout)
+        ready, _, _ = select.select(self._watched, (), (), timeout)
         if self._wake in ready:
             received = os.read(self._wake, 1 << 10)
             self._stopped |= any(number != signal.SIGCHLD for number in received)
-        if self._owner in ready and not os.read(self._owner or 0, 1 << 10):
+        if _INPUT in ready and not os.read(_INPUT, 1 << 10):
             self._stopped = True
         for ended in _ended_children():
             if ended == self._air:
@@ -148,10 +147,9 @@ class Keeper:
 
 def main() -> None:
     """Keeps the lab that standard input describes."""
-    document = json.loads(_first_line(0))
-    settings, owner = from_document(document["settings"]), 0 if document["owned"] else None
+    document = json.loads(_first_line())
     try:
-        problem = _keep(settings, owner)
+        problem = _keep(from_document(document["settings"]), document["owned"])
     except (RudelError, OSError) as error:
         problem = str(error) if isinstance(error, RudelError) else f"The lab cannot be built, as Linux says: {error}."
     if problem:
@@ -159,12 +157,12 @@ def main() -> None:
         sys.exit(2)
 
 
-def _keep(settings: Settings, owner: int | None) -> str | None:
+def _keep(settings: Settings, owned: bool) -> str | None:
     groups = quota.groups()
     with running.exclusive():
         leftovers.sweep()
         alive, control = running.begin(settings.prefix)
-    keeper = Keeper(settings, groups, owner)
+    keeper = Keeper(settings, groups, owned)
     try:
         keeper.build(alive, control)
         _tell({})
@@ -178,16 +176,13 @@ def _keep(settings: Settings, owner: int | None) -> str | None:
 
 def _tell(document: dict[str, str]) -> None:
     with contextlib.suppress(OSError):  # nobody listens any more
-        os.write(1, json.dumps(document).encode() + b"\n")
+        os.write(_OUTPUT, json.dumps(document).encode() + b"\n")
 
 
-def _first_line(descriptor: int) -> bytes:
+def _first_line() -> bytes:
     line = b""
-    while not line.endswith(b"\n"):
-        part = os.read(descriptor, 1)
-        if not part:
-            break
-        line += part
+    while not line.endswith(b"\n") and (byte := os.read(_INPUT, 1)):
+        line += byte
     return line
 
 
@@ -215,8 +210,8 @@ def _network(each: Node, mac: str, burst: int) -> tuple[int, int]:
         kernel.unshare(kernel.NEW_NETWORK)
         try:
             network = os.open("/proc/self/ns/net", os.O_RDONLY)
-            device = tap.open_tap(_DEVICE)
-            tap.configure(_DEVICE, mac, f"{each.address}/24", burst)
+            device = tap.open_tap(tap.DEVICE)
+            tap.configure(tap.DEVICE, mac, f"{each.address}/24", burst)
         finally:
             kernel.enter(own, kernel.NEW_NETWORK)
     finally:
@@ -225,7 +220,7 @@ def _network(each: Node, mac: str, burst: int) -> tuple[int, int]:
 
 
 def _start_air(settings: Settings, taps: list[int], alive: socket.socket, control: socket.socket) -> int:
-    names = ["desktop", *settings.hosts]
+    names = [DESKTOP, *settings.hosts]
     process = os.fork()
     if process == 0:
         try:
@@ -265,4 +260,5 @@ def _answers(address: str) -> bool:
 
 if __name__ == "__main__":
     os.umask(0o022)
+    os.chdir("/")
     main()

@@ -8,17 +8,52 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 from rudel.errors import LabError
 from rudel.lab import arm64, control, leftovers, running
 from rudel.lab.control import Traffic
 from rudel.lab.requirements import check_machine, check_user
 from rudel.lab.running import Running
-from rudel.lab.settings import ARM64, NATIVE, settings
+from rudel.lab.settings import ARM64, NATIVE, Settings, settings
 
 _STOP_WITHIN = 30.0  # seconds
+
+
+@dataclass(frozen=True)
+class _Keeper:
+    """The process of a lab that this process has begun; see `rudel.lab.keeper`."""
+
+    process: "subprocess.Popen[bytes]"
+    orders: IO[bytes]
+    answers: IO[bytes]
+
+    def answer(self) -> str | None:
+        """Waits for its next line: a problem, or None."""
+        said = self.answers.readline()
+        return json.loads(said).get("error") if said else "The lab's keeper was killed: start it again."
+
+    def end(self) -> None:
+        """Ends it, and the lab with it; waits until that is done."""
+        self.orders.close()
+        try:
+            self.process.wait(_STOP_WITHIN)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.answers.close()
+        if self.process.returncode < 0:
+            with running.exclusive():
+                leftovers.sweep()
+
+    def let_go(self) -> None:
+        """Lets it go on without this process."""
+        self.orders.close()
+        self.answers.close()
+        self.process.returncode = 0  # it is nobody's to wait for
 
 
 class Lab:
@@ -53,7 +88,7 @@ class Lab:
         arch: str | Sequence[str] = NATIVE,
     ) -> None:
         self.settings = settings(nodes, cpu, rate, latency, prefix, subnet, state, arch)
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self._keeper: _Keeper | None = None
 
     @classmethod
     def attach(cls, prefix: str | None = None) -> "Lab":
@@ -123,29 +158,19 @@ class Lab:
         check_machine()
         if any(node.arch == ARM64 for node in self.settings.nodes):
             arm64.make_ready(tell)
-        self._keeper = subprocess.Popen(
-            [sys.executable, "-P", "-m", "rudel.lab.keeper"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=None if owned else subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
-        )
-        assert self._keeper.stdin is not None
-        assert self._keeper.stdout is not None
-        order = json.dumps({"settings": self.settings.document(), "owned": owned}) + "\n"
+        keeper = _start_keeper(self.settings, owned)
         try:
-            os.write(self._keeper.stdin.fileno(), order.encode())
-            said = self._keeper.stdout.readline()
-            problem = json.loads(said).get("error") if said else "The lab's keeper was killed: start it again."
+            problem = keeper.answer()
         except BaseException:
-            self.stop()
+            keeper.end()
             raise
         if problem is not None:
-            self._close()
+            keeper.end()
             raise LabError(problem)
-        if not owned:
-            self._let_go()
+        if owned:
+            self._keeper = keeper
+        else:
+            keeper.let_go()
 
     def wait(self) -> None:
         """Waits until the lab is down, whoever stops it.
@@ -153,13 +178,11 @@ class Lab:
         Raises:
             LabError: it has ended by itself.
         """
-        if self._keeper is None:
-            return
-        assert self._keeper.stdout is not None
-        said = self._keeper.stdout.readline()
-        self._close()
-        if said:
-            raise LabError(json.loads(said)["error"])
+        if self._keeper is not None:
+            said = self._keeper.answers.readline()
+            self.stop()
+            if said:
+                raise LabError(json.loads(said)["error"])
 
     def stop(self) -> None:
         """Ends the lab: nothing of it is left but its state folder.
@@ -167,10 +190,11 @@ class Lab:
         Raises:
             LabError: it does not end.
         """
-        if self._keeper is not None:
-            self._close()
-        else:
+        keeper, self._keeper = self._keeper, None
+        if keeper is None:
             stop(self.settings.prefix)
+        else:
+            keeper.end()
 
     def cut(self, name: str) -> None:
         """Cuts a node off: it hears nothing and is not heard, nothing is closed, and nobody is told."""
@@ -201,7 +225,10 @@ class Lab:
         control.change_air(self._running(), latency=latency)
 
     def command(self, name: str, *arguments: str, root: bool = False) -> list[str]:
-        """A command for `subprocess` that runs another one in a node, as `pi` or as root, within its quota."""
+        """A command for `subprocess` that runs another one in a node, as `pi` or as root, within its quota.
+
+        If what runs it is killed, the process in the node is too.
+        """
         return control.command(self._running(), name, arguments, root)
 
     def run(
@@ -238,31 +265,6 @@ class Lab:
     def _running(self) -> Running:
         return running.find(self.settings.prefix)
 
-    def _close(self) -> None:
-        """Ends the keeper, which removes the lab, and waits for that."""
-        keeper, self._keeper = self._keeper, None
-        assert keeper is not None
-        assert keeper.stdin is not None
-        assert keeper.stdout is not None
-        keeper.stdin.close()
-        try:
-            keeper.wait(_STOP_WITHIN)
-        except subprocess.TimeoutExpired:
-            keeper.kill()
-            keeper.wait()
-        keeper.stdout.close()
-        with running.exclusive():
-            leftovers.sweep()
-
-    def _let_go(self) -> None:
-        keeper, self._keeper = self._keeper, None
-        assert keeper is not None
-        assert keeper.stdin is not None
-        assert keeper.stdout is not None
-        keeper.stdin.close()
-        keeper.stdout.close()
-        keeper.returncode = 0  # it goes on, and is nobody's to wait for
-
 
 def stop(prefix: str | None = None) -> list[str]:
     """Ends a lab, also one that is not this process's, and removes what killed ones have left.
@@ -277,12 +279,29 @@ def stop(prefix: str | None = None) -> list[str]:
         LabError: it does not end; or none is given and several are up.
     """
     check_user()
-    names = running.labs()
-    ended = [] if prefix not in (None, *names) or not names else [prefix or running.only().name]
-    for name in ended:
-        _end(running.find(name))
+    ended = []
+    if running.labs() if prefix is None else prefix in running.labs():
+        lab = running.only() if prefix is None else running.find(prefix)
+        _end(lab)
+        ended = [lab.name]
     with running.exclusive():
         return [*ended, *leftovers.sweep()]
+
+
+def _start_keeper(settings: Settings, owned: bool) -> _Keeper:
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "rudel.lab.keeper"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=None if owned else subprocess.DEVNULL,
+        start_new_session=True,
+        bufsize=0,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(json.dumps({"settings": settings.document(), "owned": owned}).encode() + b"\n")
+    return _Keeper(process, process.stdin, process.stdout)
 
 
 def _end(lab: Running) -> None:

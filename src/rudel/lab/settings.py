@@ -190,8 +190,8 @@ def check_air(rate: float, latency: float) -> None:
     """
     if not 0.01 <= rate <= 10_000:
         raise LabError(f"The air cannot carry {rate:g} Mbit/s: give --rate a number from 0.01 to 10,000.")
-    if not 0 <= latency <= 10_000:
-        raise LabError(f"The air cannot take {latency:g} ms: give --latency a number from 0 to 10,000.")
+    if not 0 <= latency <= 1000:
+        raise LabError(f"The air cannot take {latency:g} ms: give --latency a number from 0 to 1,000.")
 
 
 def _is_subnet(text: str) -> bool:

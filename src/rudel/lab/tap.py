@@ -17,6 +17,9 @@ from pathlib import Path
 
 from rudel.errors import LabError
 
+DEVICE = "wlan0"
+"""What the device of a node is called."""
+
 _TUN = "/dev/net/tun"
 _TUNSETIFF, _TUNSETOFFLOAD = 0x400454CA, 0x400454D0
 _IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR, _IFF_TUN_EXCL = 0x0002, 0x1000, 0x4000, 0x8000

@@ -51,10 +51,11 @@ def _result(run: Run) -> Html | None:
 def _numbers(run: Run) -> Html | None:
     summary = run.summary or {}
     seconds = summary.get("train_seconds")
+    epochs = run.epochs[-1]["epoch"] if run.epochs else 0
     shown = [
         ("in all", duration(summary["total_seconds"]) if is_number(summary.get("total_seconds")) else None),
         ("training", duration(seconds if run.summary else _seconds_so_far(run))),
-        ("epoch" if len(run.epochs) == 1 else "epochs", count(len(run.epochs)) if run.epochs else None),
+        ("epoch" if epochs == 1 else "epochs", count(epochs) if epochs else None),
         ("steps a second", _per_second(run.rounds.steps if run.rounds else summary.get("steps"), seconds)),
         ("samples a second", _per_second(summary.get("samples"), seconds)),
         ("rounds", count(run.rounds.count) if run.rounds else None),

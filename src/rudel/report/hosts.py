@@ -2,7 +2,7 @@
 
 from rudel.report.hosts_plots import plots
 from rudel.report.hosts_timeline import timeline
-from rudel.report.hosts_words import happening
+from rudel.report.hosts_words import called, happening
 from rudel.report.markup import Html, element, join, table
 from rudel.report.read import Run
 from rudel.report.rounds import HostRecord, Rounds
@@ -46,8 +46,8 @@ def _shared(rounds: Rounds) -> str:
     most, least = (choose(rounds.hosts, key=lambda host: host.steps) for choose in (max, min))
     if most.steps <= 1.1 * least.steps:
         return f"Each took about {percent(1 / len(rounds.hosts), 0)} of the steps."
-    shares = [percent(host.steps / rounds.steps, 0) for host in (most, least)]
-    return f"Most of the steps were taken by {most.name}, {shares[0]}, and fewest by {least.name}, {shares[1]}."
+    more, less = (f"{called(host.name)}, {percent(host.steps / rounds.steps, 0)}" for host in (most, least))
+    return f"Most of the steps were taken by {more}, and fewest by {less}."
 
 
 def _cost(rounds: Rounds, run: Run) -> str:

@@ -45,8 +45,8 @@ def _speed(rounds: Rounds) -> Html:
     axes.set_ylim(0, 1.08 * together.max())
     below = np.zeros_like(together)
     for number, layer in enumerate(each[::-1] if layered else [together]):
-        above = below + layer
-        axes.stairs(above, edges, baseline=below, fill=True, color=VALIDATION, alpha=(0.5, 0.3)[number % 2], linewidth=0)
+        above, alpha = below + layer, (0.5, 0.3)[number % 2]
+        axes.stairs(above, edges, baseline=below, fill=True, color=VALIDATION, alpha=alpha, linewidth=0)
         below = above
     axes.stairs(together, edges, baseline=None, color=VALIDATION, linewidth=2)
     if layered:
@@ -91,12 +91,13 @@ def _traffic(rounds: Rounds) -> Html:
     for (name, colour, _), place in zip(lines, spread([space * p for p in places], _LABEL_GAP), strict=True):
         axes.text(1.03, place / space, name, color=colour, fontsize=12, va="center", transform=axes.transAxes)
     sent, received = size(float(rounds.sent[-1])), size(float(rounds.received[-1]))
-    label = f"Bytes over the network until each moment: in {duration(rounds.seconds)} {sent} to hosts, {received} from them."
+    told = f"{sent} to hosts, {received} from them"
+    label = f"Bytes over the network until each moment, in {duration(rounds.seconds)}: {told}."
     return element(
         "figure",
         element("h3", "Over the network", element("small", f" {unit}, added up")),
         as_svg(drawing, "traffic", label),
-        element("figcaption", f"At the end: {sent} to hosts, {received} from them."),
+        element("figcaption", f"At the end: {told}."),
     )
 
 

@@ -1,8 +1,5 @@
 """What each host did when: a row for each, from the beginning of the training to its end."""
 
-import math
-from collections.abc import Sequence
-
 import numpy as np
 
 from rudel.report.markup import Html, element, join, scrolling
@@ -135,8 +132,9 @@ class _Drawing:
             if i < len(levels) and levels[i] == levels[first]:
                 continue
             if levels[first]:
-                left, right = _short(self._x(edges[first])), _short(self._x(edges[i]))
-                bars.append(f"M{left} {bottom}V{_short(bottom - self._height * levels[first] / _LEVELS)}H{right}V{bottom}z")
+                left, right = (_short(self._x(edges[edge])) for edge in (first, i))
+                height = _short(bottom - self._height * levels[first] / _LEVELS)
+                bars.append(f"M{left} {bottom}V{height}H{right}V{bottom}z")
             first = i
         return "".join(bars) or "M0 0"
 
@@ -164,7 +162,7 @@ class _Drawing:
 def shortened(name: str) -> str:
     """A name that fits before its row, its middle left out if need be."""
     half = _MOST_LETTERS // 2
-    return name if len(name) <= _MOST_LETTERS else f"{name[:half - 1]}…{name[-half:]}"
+    return name if len(name) <= _MOST_LETTERS else f"{name[: half - 1]}…{name[-half:]}"
 
 
 def _joined(values: np.ndarray, spans: int) -> np.ndarray:

@@ -2,28 +2,14 @@
 
 from rudel.report.words import duration
 
-_REASONS = (
-    (("Exception while trying to call", "in <TCP", "in <TLS", "Connection reset", "Broken pipe"), "its connection broke"),
-    (("Timed out", "TimeoutError", "timed out"), "it did not answer in time"),
-    (("Connection refused", "No route to host", "Network is unreachable", "refused"), "it cannot be reached"),
-)
-"""Beginnings of what libraries say, and what it means."""
 
-_MOST_WORDS = 160
+def called(name: str) -> str:
+    """A host's name in a sentence; those of a Dask cluster may be numbers.
 
-
-def plain(reason: str) -> str:
-    """Why a host was lost, without the words of libraries.
-
-    >>> plain("Exception while trying to call remote method 'rudel_exchange' using comm <TCP (closed) ...>.")
-    'its connection broke'
-    >>> plain("it did not answer in time")
-    'it did not answer in time'
+    >>> called("pi@raspi1"), called("3")
+    ('pi@raspi1', 'host 3')
     """
-    for marks, meaning in _REASONS:
-        if any(mark in reason for mark in marks):
-            return meaning
-    return " ".join(reason.split()).rstrip(".")[:_MOST_WORDS]
+    return f"host {name}" if name.isdecimal() else name
 
 
 def happening(event: str, reason: str, away: float | None = None) -> str:
@@ -39,7 +25,7 @@ def happening(event: str, reason: str, away: float | None = None) -> str:
     >>> happening("joined", "", 12.0)
     'is back after 12.0\u202fs'
     """
-    because = f": {plain(reason)}" if reason else ""
+    because = f": {reason.rstrip('.')}" if reason else ""
     if event == "lost":
         return "was lost" + because
     if event == "joining":

@@ -22,9 +22,6 @@ SPANS = 256
 MOST_CHANGES = 1000
 """Changes and absences of a host that are kept; what comes after these is only counted."""
 
-_SLACK = 1e-3
-"""Seconds that a time may lie before that of the last round without having begun anew: times are rounded."""
-
 
 @dataclass(frozen=True)
 class Change:
@@ -81,12 +78,12 @@ class Rounds:
 
     Args:
         count: of the rounds.
-        seconds: of training, all sessions of a run that was resumed.
+        seconds: of training.
         hosts: by name, numbers in names by their value.
         sent, received: bytes until the end of each span, (SPANS,).
         changes: what happened to hosts; the first `MOST_CHANGES`.
         changed: how many changes there were.
-        resumed: seconds of training before each resumption that the log shows.
+        resumed: seconds of training before each resumption.
     """
 
     count: int
@@ -199,35 +196,36 @@ class _Log:
         self._changes: list[Change] = []
         self._resumed: list[float] = []
         self._width = 1e-3
-        self._now = self._last_round = self._before = 0.0  # `before`: seconds of earlier sessions
+        self._now = self._last_round = self._session_began = 0.0
         self._traffic_now = (0.0, 0.0, 0.0)  # when, sent, received
         self._traffic = [self._traffic_now]
         self._every = 1
-        self._bytes_before = (0.0, 0.0)
-        self._session_began = 0.0
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Takes a line of the log in."""
         if "round" in line:
             self._round(line, self._moment(float(line["seconds"])))
+        elif line.get("event") == "resumed":
+            self._resume(self._moment(float(line["seconds"])))
         elif line.get("event") in ("lost", "joining", "joined"):
             moment = self._moment(float(line["seconds"]))
             self._change(Change(moment, str(line["host"]), line["event"], str(line.get("reason") or "")))
 
     def _moment(self, seconds: float) -> float:
-        """Seconds of training in all sessions; a time that goes back begins a new session."""
-        if self._before + seconds < self._last_round - _SLACK:
-            self._before = self._session_began = self._now
-            self._resumed.append(self._now)
-            for host in self._hosts.values():
-                host.come_back(self._now)
-        self._now = max(self._now, self._before + seconds)
+        """The time now, and spans long enough to hold it."""
+        self._now = max(self._now, seconds)
         while self._now >= (4 * SPANS - 1) * self._width:
             self._width *= 2
             for host in self._hosts.values():
                 for sums in host.sums:
                     sums.halve()
         return self._now
+
+    def _resume(self, now: float) -> None:
+        self._session_began = now
+        self._resumed.append(now)
+        for host in self._hosts.values():
+            host.come_back(now)
 
     def _round(self, line: Mapping[str, Any], now: float) -> None:
         self.count += 1
@@ -253,13 +251,7 @@ class _Log:
                 sums.spread(first, last, amount)
             host.heard = until
         self._last_round = now
-        self._exchanged(now, float(line["sent"]), float(line["received"]))
-
-    def _exchanged(self, now: float, sent: float, received: float) -> None:
-        _, sent_last, received_last = self._traffic_now
-        if self._bytes_before[0] + sent < sent_last:  # counted anew in a resumed session
-            self._bytes_before = (sent_last, received_last)
-        self._traffic_now = (now, self._bytes_before[0] + sent, self._bytes_before[1] + received)
+        self._traffic_now = (now, float(line["sent"]), float(line["received"]))
         if self.count % self._every == 0:
             self._traffic.append(self._traffic_now)
         if len(self._traffic) > 8 * SPANS:

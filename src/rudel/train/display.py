@@ -108,7 +108,8 @@ class RichDisplay(Display):
     def host(self, changed: Any) -> None:
         """Prints what happened to a host above the bar."""
         told = self._hosts.change(changed)
-        self._console.print(f"after {duration(changed.seconds)}: {told}", highlight=False, markup=False)
+        seconds = self._began[0] + changed.seconds
+        self._console.print(f"{duration(seconds)}  {told}", highlight=False, markup=False)
 
     def stop(self) -> None:
         """Takes the bar away; the lines of the epochs stay."""

@@ -60,6 +60,7 @@ def train_recipe(
     strategy: Any = "auto",
     ssh_config: str | Path | None = None,
     min_hosts: int | None = None,
+    dashboard: bool = False,
     verbose: bool | Literal["auto"] = "auto",
 ) -> TrainedRun:
     """Trains a recipe into a run directory.
@@ -80,7 +81,7 @@ def train_recipe(
         callbacks: Keras callbacks; they act at epoch ends.
         progress: called with (bytes done, bytes in all) while data is fetched.
         on, cluster, client, strategy: where to train; see `rudel.fit`.
-        ssh_config, min_hosts: with `on`; see `rudel.Cluster`.
+        ssh_config, min_hosts, dashboard: with `on`; see `rudel.Cluster`.
         verbose: see `rudel.fit`.
 
     Returns:
@@ -131,7 +132,7 @@ def train_recipe(
         "source": data if data is None or "://" in data else str(Path(data).resolve()),
         "notes": list(dataset.notes),
     }
-    with place(on, cluster, client, strategy, ssh_config, min_hosts) as (where, spread):
+    with place(on, cluster, client, strategy, ssh_config, min_hosts, dashboard) as (where, spread):
         request = Request(
             model,
             dataset,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rudel.report.hosts_words import happening
+from rudel.report.hosts_words import called, happening
 from rudel.report.rounds import by_number
 from rudel.report.words import percent, plural, size
 
@@ -78,16 +78,16 @@ class HostLines:
         self._hosts: dict[str, _Host] = {}
         self._began = math.inf  # when the training began, by the clock
         self._round = self._bytes = 0
-        self._last = self._interval = self._bytes_rate = 0.0
+        self._last = 0.0
+        self._window = (0.0, 0.0, 0.0)  # rounds, bytes and seconds lately
 
     def round(self, closed: Any) -> None:
         """Takes in a `RoundClosed`."""
         now, moved = closed.seconds, closed.sent + closed.received
         self._began = min(self._began, self._clock() - now)
         since = max(now - self._last, 1e-6)
-        new = 1 - math.exp(-since / _WINDOW)
-        self._bytes_rate += new * ((moved - self._bytes) / since - self._bytes_rate)
-        self._interval += max(new, 1 / (self._round + 1)) * (since - self._interval)
+        kept, new = math.exp(-since / _WINDOW), (1, max(0, moved - self._bytes), since)
+        self._window = tuple(kept * old + more for old, more in zip(self._window, new, strict=True))
         self._last, self._bytes = now, moved
         self._round += 1
         for told in closed.replicas:
@@ -111,7 +111,7 @@ class HostLines:
         else:
             host.state, host.lost_at = "training", None
             host.forget(now)
-        return f"{changed.name} {happening(changed.event, changed.reason, away)}; {self._who_is_left()}."
+        return f"{called(changed.name)} {happening(changed.event, changed.reason, away)}; {self._who_is_left()}."
 
     def text(self, width: int) -> "Text":
         """All lines, for a terminal of so many columns; empty before the first round."""
@@ -148,7 +148,8 @@ class HostLines:
         lines.append(f"{figures}  {memory:>8}  {_ago(ago)}\n")
 
     def _state(self, host: _Host, now: float) -> str:
-        if host.state == "training" and now - host.heard > max(1.0, _SILENT * self._interval):
+        rounds, _, seconds = self._window
+        if host.state == "training" and now - host.heard > max(1.0, _SILENT * seconds / max(rounds, 1e-9)):
             return "late"
         return host.state
 
@@ -163,9 +164,10 @@ class HostLines:
         there = [host for host in hosts if host.state not in ("lost", "joining") and host.seconds]
         seconds = sum(host.seconds for host in there)
         computing = min(1.0, sum(host.computed for host in there) / seconds) if seconds else 0.0
+        _, moved, window = self._window
         return (
             f"round {self._round:,} · computing {percent(computing, 0)}, waiting {percent(1 - computing, 0)} · "
-            f"network {size(self._bytes)}, {size(max(0.0, self._bytes_rate))}/s"
+            f"network {size(self._bytes)}, {size(moved / max(window, 1e-9))}/s"
         )
 
     def _who_is_left(self) -> str:

@@ -37,6 +37,7 @@ def place(
     strategy: Any = "auto",
     ssh_config: str | Path | None = None,
     min_hosts: int | None = None,
+    dashboard: bool = False,
 ) -> Iterator[tuple[Any, Any]]:
     """Yields the running cluster to train on and the options of the strategy, or (None, None) to train here.
 
@@ -56,7 +57,7 @@ def place(
         with Borrowed(client) as borrowed:
             yield borrowed, options or _defaults(borrowed.count)
     elif on is not None:
-        with Cluster(on, ssh_config=ssh_config, min_hosts=min_hosts) as started:
+        with Cluster(on, ssh_config=ssh_config, min_hosts=min_hosts, dashboard=dashboard) as started:
             yield started, options or _defaults(len(started.hosts))
 
 

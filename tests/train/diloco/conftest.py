@@ -1,12 +1,20 @@
 """What the tests of the low-communication protocol share."""
 
+import concurrent.futures
 import contextlib
+import json
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
+import keras
 import numpy as np
 import pytest
 
@@ -95,22 +103,188 @@ def hosted() -> Iterator[Callable[..., Hosted]]:
         each.replica.close()
 
 
-@pytest.fixture(scope="session")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A client of two Dask workers in processes of their own, with a cache of their own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RUDEL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        with local_workers(2) as client:
-            yield client
+class Crew:
+    """Dask workers in processes of their own, which nobody starts again but the test."""
+
+    def __init__(self, cluster: Any, client: Any, folder: Path) -> None:
+        self.client, self._cluster, self._folder = client, cluster, folder
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def address(self) -> str:
+        """Of the scheduler."""
+        return self._cluster.scheduler_address
+
+    @property
+    def names(self) -> set[str]:
+        """Workers that run."""
+        return {name for name, process in self._processes.items() if process.poll() is None}
+
+    def start(self, *names: str, wait: bool = True) -> None:
+        """Starts those of these that do not run."""
+        for name in set(names) - self.names:
+            command = [sys.executable, "-m", "distributed.cli.dask_worker", self.address, "--name", name, "--no-nanny"]
+            command += ["--nthreads", "1", "--no-dashboard", "--local-directory", str(self._folder), "--memory-limit", "0"]
+            log = (self._folder / f"{name}.log").open("ab")
+            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
+        if wait:
+            self.client.wait_for_workers(len(self.names), timeout=120)
+
+    def only(self, *names: str) -> None:
+        """Starts these, and ends all others."""
+        for name in self.names - set(names):
+            self.kill(name)
+        self.start(*names, wait=False)
+        deadline = time.monotonic() + 120
+        while self._known() != set(names):
+            assert time.monotonic() < deadline and set(names) <= self.names, f"workers are {self._known()}"
+            time.sleep(0.02)
+
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        self._processes[name].send_signal(number)
+        if number == signal.SIGKILL:
+            self._processes.pop(name).wait()
+
+    def pid(self, name: str) -> int:
+        return self._processes[name].pid
+
+    def _known(self) -> set[str]:
+        info = self.client.sync(self.client.scheduler.identity, n_workers=-1)
+        return {str(worker["name"]) for worker in info["workers"].values()}
 
 
 @contextlib.contextmanager
-def local_workers(count: int) -> Iterator[Any]:
-    """A client of so many workers that are started again when they die."""
+def made_crew(folder: Path) -> Iterator[Crew]:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        pytest.MonkeyPatch.context() as patch,
+        LocalCluster(n_workers=0, processes=True, dashboard_address=None) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        yield client
+        patch.setenv("RUDEL_CACHE", str(folder / "cache"))
+        crew = Crew(cluster, client, folder)
+        try:
+            yield crew
+        finally:
+            for name in crew.names:
+                crew.kill(name)
+
+
+@pytest.fixture(scope="session")
+def crew_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
+    with made_crew(tmp_path_factory.mktemp("crew")) as crew:
+        yield crew
+
+
+@pytest.fixture
+def crew(crew_of_the_session: Crew) -> Crew:
+    """Two workers, a and b, alive at the beginning of each test."""
+    crew_of_the_session.only("a", "b")
+    return crew_of_the_session
+
+
+class Log:
+    """`rounds.jsonl` of a run."""
+
+    def __init__(self, run: Path) -> None:
+        lines = (run / "rounds.jsonl").read_text().splitlines()
+        self.lines = [json.loads(line) for line in lines if line.endswith("}")]
+
+    @property
+    def rounds(self) -> list[dict[str, Any]]:
+        return [line for line in self.lines if "round" in line]
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line.get("event") == kind]
+
+    def after(self, event: dict[str, Any]) -> list[dict[str, Any]]:
+        """Rounds that were closed after an event."""
+        return [line for line in self.lines[self.lines.index(event) :] if "round" in line]
+
+
+class Directed:
+    """A training in a thread, while the test watches its log and does things to its workers."""
+
+    def __init__(self, train: Callable[..., Any], run: Path) -> None:
+        self.run, self._asked = run, threading.Event()
+        self._result: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        asked = self._asked
+
+        class StopWhenAsked(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+                if asked.is_set():
+                    self.model.stop_training = True
+
+        def work() -> None:
+            try:
+                self._result.set_result(train(run=run, callbacks=[StopWhenAsked()]))
+            except BaseException as error:
+                self._result.set_exception(error)
+
+        self._thread = threading.Thread(target=work, daemon=True)
+        self._thread.start()
+
+    @property
+    def log(self) -> Log:
+        return Log(self.run)
+
+    def until(self, reached: Callable[[Log], Any], seconds: float = 90) -> Any:
+        """Waits until the log shows something, and returns what."""
+        deadline = time.monotonic() + seconds
+        while True:
+            if self._result.done():
+                self._result.result()
+                raise AssertionError(f"the training ended before that; its log ends with {self.log.lines[-3:]}")
+            if (self.run / "rounds.jsonl").exists() and (found := reached(self.log)):
+                return found
+            assert time.monotonic() < deadline, f"this did not happen; the log ends with {self.log.lines[-3:]}"
+            time.sleep(0.01)
+
+    def more_rounds(self, count: int, with_hosts: set[str] | None = None, seconds: float = 90) -> list[dict[str, Any]]:
+        """Waits for so many more rounds, in which exactly these hosts took part."""
+        before = len(self.log.rounds)
+
+        def those(log: Log) -> list[dict[str, Any]] | None:
+            rounds = [r for r in log.rounds[before:] if with_hosts is None or set(r["hosts"]) == with_hosts]
+            return rounds if len(rounds) >= count else None
+
+        return self.until(those, seconds)
+
+    def stop(self, seconds: float = 60) -> Any:
+        """Ends the training at the next end of an epoch."""
+        self._asked.set()
+        return self._result.result(seconds)
+
+    def result(self, seconds: float = 90) -> Any:
+        return self._result.result(seconds)
+
+
+@pytest.fixture
+def directed(tmp_path: Path) -> Iterator[Callable[..., Directed]]:
+    """Begins trainings `train(run=..., callbacks=...)` in threads; none is left over."""
+    begun: list[Directed] = []
+
+    def begin(train: Callable[..., Any], run: Path | None = None) -> Directed:
+        begun.append(Directed(train, run or tmp_path / "run"))
+        return begun[-1]
+
+    yield begin
+    for each in begun:
+        each._asked.set()
+        each._thread.join(60)
+        assert not each._thread.is_alive(), "a training does not end"
+
+
+@pytest.fixture
+def many() -> tuple[np.ndarray, np.ndarray]:
+    """Three separable classes: float32 (1920, 6), int32 (1920,); 60 batches of 32."""
+    random = np.random.default_rng(0)
+    y = random.integers(0, 3, 1920).astype("int32")
+    centres = random.normal(0, 2, (3, 6))
+    return (centres[y] + random.normal(0, 0.5, (1920, 6))).astype("float32"), y
+
+
+@pytest.fixture
+def read_log() -> Callable[[Path], Log]:
+    return Log

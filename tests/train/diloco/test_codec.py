@@ -101,7 +101,7 @@ def test_the_largest_are_sent_with_few_bits(share: float, bits: int) -> None:
         np.eye(1, 5000, 4321)[0],
         np.repeat([1.0, 0.0], [7, 4993]),
         np.full(5000, 1e-42),
-        np.arange(5000) % 5 * 1e30,
+        np.arange(5000) % 5 * 2e29,
     ],
     ids=["zeros", "ones", "one", "seven", "denormal", "huge"],
 )
@@ -117,13 +117,15 @@ def test_odd_values(name: str, values: np.ndarray) -> None:
         assert np.count_nonzero(sent) <= 500
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2e30])
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_not_finite_is_refused(name: str, bad: float) -> None:
     codec = make_codec(name)
     deltas = noise()
     deltas[2][3, 4] = bad
-    with pytest.raises(NonFiniteError, match=r"^The change of weight array 2 in a round is NaN or infinite: "):
+    with pytest.raises(
+        NonFiniteError, match=r"^The change of weight array 2 in a round is NaN, infinite or above 1e\+30: "
+    ):
         codec.encode(deltas, codec.init(SHAPES))
 
 
@@ -181,7 +183,7 @@ def test_damage_is_refused(name: str) -> None:
 def test_a_message_of_another_codec_or_model_is_refused() -> None:
     codec = make_codec("topk:0.05:2")
     message, _ = codec.encode(noise(), codec.init(SHAPES))
-    with pytest.raises(ValueError, match="was not written by the codec 'topk:0.05:4'"):
+    with pytest.raises(ValueError, match=r"was not written by the codec 'topk:0\.05:4'"):
         make_codec("topk:0.05:4").decode(message, SHAPES)
     with pytest.raises(ValueError, match=r"^The message "):
         codec.decode(message, [(784, 32), *SHAPES[1:]])
@@ -200,7 +202,7 @@ def test_a_forged_message_gives_finite_arrays_or_a_value_error(name: str, forged
         for _ in range(random.integers(1, 4)):
             # Heads and lengths are at the beginning, where most forgeries shall be.
             place = int(random.integers(0, min(len(body), 200 if attempt % 2 else len(body))))
-            body[place] = int(random.choice([0, 1, 127, 255, random.integers(256)]))
+            body[place] = (0, 1, 127, 255, int(random.integers(256)))[random.integers(5)]
         try:
             arrays = codec.decode(forged(name, bytes(body)), SHAPES)
         except ValueError as error:

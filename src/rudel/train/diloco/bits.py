@@ -1,4 +1,4 @@
-"""Small whole numbers as few bits, by array operations alone: bit planes, and Golomb-Rice codes of gaps between indices.
+"""Small whole numbers as few bits, by array operations alone: bit planes, and Golomb-Rice codes of sorted indices.
 
 Everything that is read comes from the network. What does not fit raises `ValueError`; nothing is read beyond the end of
 a message, and no array is made that has more elements than the message has bits, whatever a message claims.

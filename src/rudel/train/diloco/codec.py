@@ -1,22 +1,22 @@
 """Codecs of deltas: how the change of a model's weights in a round becomes bytes, and what is made up for later.
 
-A codec is three pure functions. `init` makes residuals, arrays of zeros in the shapes of the weights. `encode` adds them
-to the deltas, writes what shall be sent, and returns with it what was not, which are the next residuals: what is too
-small to be sent adds up over rounds until it is sent (error feedback). `decode` makes arrays of a message, the same
+A codec is three pure functions. `init` makes residuals: arrays of zeros in the shapes of the weights. `encode` adds
+them to the deltas, writes what shall be sent, and returns with it what was not, which are the next residuals: what is
+too small to be sent adds up over rounds until it is sent (error feedback). `decode` makes arrays of a message, the same
 bits on every host, of whatever make.
 
     float32               as they are
     float16, bfloat16     rounded to half the bytes
     int8, int4            rounded to whole numbers, with a scale for every 256 elements
-    topk:SHARE:BITS       this share of each array, those that are largest, in BITS bits each; a fifth of the residuals
+    topk:SHARE:BITS       this share of each array, those that are largest, in BITS bits each; a third of the residuals
                           is forgotten in every round
     topk:SHARE:BITS:KEPT  the same, with this share of the residuals kept
 
-Where the ideas are from: error feedback, F. Seide and others, *1-bit stochastic gradient descent*, Interspeech 2014, and
-why it converges, S. P. Karimireddy and others, 1901.09847; the largest entries, Y. Lin and others, *Deep gradient
+Where the ideas are from: error feedback, F. Seide and others, *1-bit stochastic gradient descent*, Interspeech 2014,
+and why it converges, S. P. Karimireddy and others, 1901.09847; the largest entries, Y. Lin and others, *Deep gradient
 compression*, 1712.01887; few bits for the deltas of many local steps (A. Douillard and others, *DiLoCo*, 2311.08105),
-*Streaming DiLoCo*, 2501.18512, and A. Sarfi and others, *SparseLoCo*, 2508.15706. The latter forgets some of the
-residuals too: what was held back for long is no longer where the weights want to go.
+A. Douillard and others, *Streaming DiLoCo*, 2501.18512, and A. Sarfi and others, *SparseLoCo*, 2508.15706. The latter
+forgets some of the residuals too: what was held back for long is no longer where the weights want to go.
 
 Limits: arrays are float32 with fewer than 2**31 elements. A message says nothing of shapes: both sides know the model.
 """
@@ -41,7 +41,8 @@ Shapes = Sequence[tuple[int, ...]]
 
 _CHECKSUM = struct.Struct("<I")
 _TOO_SMALL_TO_CHOOSE = 1024
-_KEPT = 0.8
+_KEPT = 0.65
+_MOST = 1e30
 _NAMES = "float32, float16, bfloat16, int8, int4 or topk:SHARE:BITS, as topk:0.05:2"
 
 
@@ -123,9 +124,10 @@ def _codec(name: str, form_of: Callable[[tuple[int, ...]], Form], kept: float = 
         parts, left = [], []
         for number, (delta, residual) in enumerate(zip(deltas, residuals, strict=True)):
             total = np.add(delta, residual if kept == 1 else residual * np.float32(kept), dtype=np.float32)
-            if total.size and not np.isfinite(np.max(np.abs(total))):
+            if not np.max(np.abs(total), initial=0) <= _MOST:
                 raise NonFiniteError(
-                    f"The change of weight array {number} in a round is NaN or infinite: lower the learning rate."
+                    f"The change of weight array {number} in a round is NaN, infinite or above {_MOST:g}: "
+                    "lower the learning rate."
                 )
             part, rest = form_of(total.shape).write(total)
             parts.append(part)

@@ -17,15 +17,16 @@ process itself is the round under way; the caller's checkpoints keep the rest.
 import asyncio
 import contextlib
 import itertools
+import math
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from rudel.errors import ClusterError, NonFiniteError
+from rudel.errors import ClusterError, NonFiniteError, RudelError
 from rudel.train.diloco import wire
 from rudel.train.diloco.codec import Codec
 from rudel.train.diloco.members import Member, Piece, deal
@@ -35,8 +36,14 @@ from rudel.train.diloco.replica import Answer, Merge, Plan, Standing
 LEAST_GRACE, LONGEST_GRACE = 1.0, 4.0
 """Seconds to wait for the others when half of the replicas have answered: half a round, but within these."""
 
-ALONE_SECONDS = 120.0
-"""How long to wait for a replica to come back when all are lost."""
+_PATIENCE_WITH_MANY = 3
+"""By how much longer fewer than half of the replicas wait for the others."""
+
+_MOST_FAILURES = 3
+"""How often a worker may fail by itself, without an answer between, before it is given up."""
+
+_SETTLING_SECONDS = 60.0
+"""Time for a replica to take a standing over: it ends the block of steps that it is in."""
 
 _HISTORY = 256
 """Merges that are kept for replicas that join."""
@@ -77,6 +84,8 @@ class Told:
         seconds, waited: the round's length and the part of it that the replica waited.
         merged_at: local steps taken before the last merge came.
         memory: bytes held.
+        cpu: seconds of processor time, of all threads of the worker.
+        sent, received: payload bytes to and from it since the training began.
     """
 
     name: str
@@ -85,6 +94,9 @@ class Told:
     waited: float
     merged_at: int
     memory: int
+    cpu: float
+    sent: int
+    received: int
 
 
 @dataclass(frozen=True)
@@ -141,6 +153,7 @@ class Task:
         dtypes: of the trainable variables.
         pieces: of the data set.
         setup: (number, description of the worker) -> fields of a `Setup`.
+        patience: seconds to wait for a replica to come back when all are lost.
         rates: (first, last, count) -> float32 (count,) learning rates for that many local steps, spread over the steps
             first to last of the training.
     """
@@ -155,13 +168,14 @@ class Task:
     pieces: Sequence[Piece]
     setup: Callable[[int, dict[str, Any]], dict[str, Any]]
     rates: Callable[[int, int, int], np.ndarray]
+    patience: float = 120.0
 
 
 @dataclass
 class _Round:
-    """What has come in for a round that is not closed."""
+    """What has come in for a round that is not closed: by host, and by the round that it was planned for."""
 
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[tuple[str, int], Answer] = field(default_factory=dict)
 
 
 class Coordinator:
@@ -206,13 +220,26 @@ class Coordinator:
             raise ClusterError("The cluster has no workers: start some, and look at the Dask scheduler's log.")
         for name in sorted(addresses):
             self._members[name] = Member(name, addresses[name], next(self._numbers))
-        deal(self._task.pieces, list(self._members.values()))
-        await asyncio.gather(*(self._prepare(member) for member in self._members.values()))
-        await asyncio.gather(*(self._stand(member) for member in self._members.values()))
-        for member in self._members.values():
-            member.active = True
-        self.compile_seconds = max(member.compile_seconds for member in self._members.values())
+        members = list(self._members.values())
+        deal(self._task.pieces, members)
+        results = await asyncio.gather(*(self._make_ready(member) for member in members), return_exceptions=True)
+        for member, error in zip(members, results, strict=True):
+            if isinstance(error, OSError):
+                member.lost, member.trouble = True, _reason(error)
+            elif error is not None:
+                await self._end_all()
+                raise error if isinstance(error, RudelError) else _cannot(member, error)
+            member.active = error is None
+        if not any(member.active for member in members):
+            raise ClusterError(f"No host could be prepared: {_troubles(members)}. Look after them, and try again.")
+        self.compile_seconds = max(member.compile_seconds for member in members)
         self.sent = 0
+        for member in members:
+            member.sent = 0
+
+    async def _make_ready(self, member: Member) -> None:
+        await self._prepare(member)
+        await self._stand(member)
 
     async def run(self) -> None:
         """Trains to the end.
@@ -222,13 +249,18 @@ class Coordinator:
             NonFiniteError: the loss became NaN or infinite.
         """
         first = self.world.round
-        for member in self._members.values():
-            await self._call(member, "join", round=first, merges=[])
+        members = list(self._members.values())
+        joined = await asyncio.gather(*(self._call_to_join(m, first, []) for m in members), return_exceptions=True)
         self._began = time.perf_counter()
+        for member, error in zip(members, joined, strict=True):
+            if member.lost or error is not None:
+                member.lost = False
+                await self._lose(member, error)
         self._plan(first)
         self._plan(first + 1)
-        for member in self._members.values():
-            self._spawn(self._follow(member, first))
+        for member in members:
+            if member.active:
+                self._begin_to_follow(member, first)
         watcher = self._spawn(self._watch())
         try:
             while self.world.steps < self._task.total_steps and not self._stopping:
@@ -242,6 +274,7 @@ class Coordinator:
                 task.cancel()
             await asyncio.gather(*self._background, return_exceptions=True)
             await self._end_all()
+            await self._fleet.close()
 
     def stop(self) -> None:
         """Ends the training when the next round closes; can be called from any thread."""
@@ -255,7 +288,8 @@ class Coordinator:
 
     async def _close_round(self) -> None:
         number = self.world.round
-        await self._enough_answers(number)
+        if not await self._enough_answers(number):
+            return
         closing, self._open = self._open, _Round()
         answers = closing.answers
         total = sum(answer.steps for answer in answers.values())
@@ -275,9 +309,9 @@ class Coordinator:
         self.world = World(number + 1, self.world.steps + total, weights, momentum, residual, statistics)
         self._merges[number] = merge
         self._merges.pop(number - _HISTORY, None)
-        self._plan(number + 2)
         if self.world.steps < self._task.total_steps and not self._planned(number + 1):
             self._plan(number + 1)  # somebody was lost in what was to be the last round
+        self._plan(number + 2)
         self.seconds = time.perf_counter() - self._began
         async with self._changed:
             self._changed.notify_all()
@@ -285,51 +319,69 @@ class Coordinator:
         self._slots = slots or self._slots
         self._tell(self._report(answers, slots))
 
-    async def _enough_answers(self, number: int) -> None:
-        """Waits until the round can be closed, and sets those aside that did not answer in time."""
-        alone_since = None
-        deadline = None
+    async def _enough_answers(self, number: int) -> bool:
+        """Waits until the round can be closed, and sets those aside that did not answer in time.
+
+        Returns:
+            False if the training is to end without this round.
+        """
+        began, alone_since, asked = time.monotonic(), None, 0.0
+        deadline = stop_by = math.inf
         async with self._changed:
             while True:
                 if self._failure:
                     raise self._failure
-                expected = [m for m in self._members.values() if m.active and number in m.plans]
-                waiting = [m for m in expected if m.name not in self._open.answers]
+                waiting = [m for m in self._members.values() if m.active and number in m.plans]
                 if self._open.answers and not waiting:
-                    return
+                    return True
                 now = time.monotonic()
-                if self._open.answers and 2 * len(self._open.answers) >= len(expected):
-                    deadline = deadline or now + self._grace(expected)
+                in_time = sum(planned_for == number for _, planned_for in self._open.answers)
+                if in_time:
+                    patience = 1 if in_time >= len(waiting) else _PATIENCE_WITH_MANY
+                    deadline = min(deadline, now + patience * self._grace(waiting))
                     if now >= deadline:
                         for member in waiting:
                             member.active = False
-                            self._spawn(self._recover(member, number))
-                        return
-                if not expected and not self._open.answers:
+                            self._spawn(self._recover(member))
+                        return True
+                elif now - max(began, asked) > _PATIENCE_WITH_MANY * (self._longest(waiting) + LONGEST_GRACE):
+                    asked = now
+                    for member in waiting:
+                        self._spawn(self._ask(member))
+                if self._stopping:
+                    stop_by = min(stop_by, now + LONGEST_GRACE)
+                    if now >= stop_by or not waiting:
+                        return False
+                if not waiting:
                     if any(m.active for m in self._members.values()):
                         self._plan(number)
                     alone_since = alone_since or now
-                    if now - alone_since > ALONE_SECONDS:
+                    if now - alone_since > self._task.patience:
                         raise ClusterError(
-                            f"All hosts were lost, and none came back within {ALONE_SECONDS:g} s: look after them, then "
-                            "go on with --resume."
+                            f"All hosts were lost, and none came back within {self._task.patience:g} s "
+                            f"({_troubles(self._members.values())}): look after them, then go on with --resume."
                         )
+                    if all(m.failures >= _MOST_FAILURES for m in self._members.values()):
+                        raise ClusterError(f"No host can go on: {_troubles(self._members.values())}.")
                 else:
                     alone_since = None
-                wait = 1.0 if deadline is None else max(0.001, deadline - now)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), min(wait, 1.0))
+                    await asyncio.wait_for(self._changed.wait(), max(0.001, min(1.0, deadline - now, stop_by - now)))
 
-    def _grace(self, expected: Sequence[Member]) -> float:
-        longest = max((m.plans[self.world.round].steps * m.step_seconds for m in expected), default=0.0)
-        return min(max(LEAST_GRACE, longest / 2), LONGEST_GRACE)
+    def _grace(self, waiting: Sequence[Member]) -> float:
+        return min(max(LEAST_GRACE, self._longest(waiting) / 2), LONGEST_GRACE)
+
+    def _longest(self, waiting: Sequence[Member]) -> float:
+        """Seconds that the slowest of these takes for the round that is open, as far as is known."""
+        return max((m.plans[self.world.round].steps * m.step_seconds for m in waiting), default=0.0)
 
     def _planned(self, number: int) -> int:
         return sum(m.plans[number].steps for m in self._members.values() if m.active and number in m.plans)
 
     def _plan(self, number: int) -> None:
         """Shares the steps of a round among those that are there, by their speed."""
-        active = [m for m in self._members.values() if m.active and m.pieces]
+        active = [m for m in self._members.values() if m.active and m.pieces and number not in m.plans]
+        active = [m for m in active if (m.name, number) not in self._open.answers]
         under_way = sum(self._planned(n) for n in (number - 2, number - 1) if n >= self.world.round)
         done = self.world.steps + under_way + sum(answer.steps for answer in self._open.answers.values())
         remaining = self._task.total_steps - done
@@ -340,9 +392,8 @@ class Coordinator:
         shares = shared(wanted, [m.speed for m in active])
         donor = max(active, key=lambda m: m.speed) if self._slots_wanted else None
         self._slots_wanted = False
-        for member, steps in zip(active, shares, strict=True):
-            if not steps:
-                continue
+        for member, share in zip(active, shares, strict=True):
+            steps = max(1, share)  # who has nothing to do in a round falls out of step
             rates = self._task.rates(done, done + wanted, steps).astype(np.float32)
             rates = rates[:1] if (rates == rates[0]).all() else rates
             pieces = sorted(piece.span for piece in member.pieces) if member.pieces_changed else None
@@ -361,11 +412,16 @@ class Coordinator:
                 told_plan = max(n for n, _ in plans) if plans else told_plan
                 merges = [(n, asdict(self._merges[n])) for n in range(told_merge + 1, self.world.round)]
                 told_merge = max(told_merge, self.world.round - 1)
-                self.sent += sum(len(m["delta"]) + len(m["statistics"]) for _, m in merges)
-                self.sent += sum(len(plan["rates"]) for _, plan in plans)
+                self._count_sent(member, sum(len(m["delta"]) + len(m["statistics"]) for _, m in merges))
+                self._count_sent(member, sum(len(plan["rates"]) for _, plan in plans))
                 answer = Answer(**await self._call(member, "exchange", round=number, plans=plans, merges=merges))
-                self.received += sum(len(v) for v in vars(answer).values() if isinstance(v, bytes))
+                received = sum(len(v) for v in vars(answer).values() if isinstance(v, bytes))
+                self.received, member.received = self.received + received, member.received + received
                 await self._deliver(member, number, answer)
+                if not member.active and number < self.world.round - 1:  # too late to go on from where it is
+                    member.joining = True
+                    self._spawn(self._join(member, member.address))
+                    return
                 await self._until(lambda number=number: self.world.round > number)
                 number += 1
         except asyncio.CancelledError:
@@ -386,52 +442,92 @@ class Coordinator:
                 "look for outliers in the data."
             )
         member.answered(answer.steps, answer.seconds - answer.waited)
-        member.plans.pop(number, None)
+        member.failures = 0
         async with self._changed:
+            member.plans.pop(number, None)
             if number >= self.world.round - 1:
-                self._open.answers[member.name] = answer
-                if not member.active and not member.recovering_anew:
+                self._open.answers[member.name, number] = answer
+                if not member.active and not member.lost:
                     member.active = True  # late, but still in step
+                    for missed in range(number + 1, self.world.round + 2):
+                        self._plan_late(member, missed, 1.0)
             self._changed.notify_all()
 
-    def _report(self, answers: dict[str, Answer], slots: bytes | None) -> RoundClosed:
+    def _report(self, answers: dict[tuple[str, int], Answer], slots: bytes | None) -> RoundClosed:
         metrics: list[np.ndarray] = []
         for answer in answers.values():
             values = wire.unpack(answer.metrics)
             metrics = [a + b for a, b in zip(metrics, values, strict=True)] if metrics else values
         logs = wire.unpack(next(iter(answers.values())).logs)
-        told = [Told(name, a.steps, a.seconds, a.waited, a.merged_at, a.memory) for name, a in sorted(answers.items())]
-        return RoundClosed(self.world, self.seconds, told, metrics, logs, self.sent, self.received, slots)
+        return RoundClosed(
+            self.world, self.seconds, self._told(answers), metrics, logs, self.sent, self.received, slots
+        )
+
+    def _told(self, answers: dict[tuple[str, int], Answer]) -> list[Told]:
+        """What each replica did; one that was late in the round before may have two answers in this one."""
+        told: dict[str, Told] = {}
+        for (name, _), answer in sorted(answers.items()):
+            member = self._members[name]
+            before = told.get(name, Told(name, 0, 0.0, 0.0, 0, 0, 0.0, 0, 0))
+            told[name] = Told(
+                name,
+                steps=before.steps + answer.steps,
+                seconds=before.seconds + answer.seconds,
+                waited=before.waited + answer.waited,
+                merged_at=answer.merged_at,
+                memory=answer.memory,
+                cpu=before.cpu + answer.cpu,
+                sent=member.sent,
+                received=member.received,
+            )
+        return list(told.values())
 
     # -- replicas that come and go --------------------------------------------------------------------------------
 
-    async def _lose(self, member: Member, error: BaseException) -> None:
+    async def _lose(self, member: Member, error: BaseException | None) -> None:
         if self._ended or member.lost:
             return
         self.lost += 1
         member.lost, member.active = True, False
         member.plans.clear()
+        self._blame(member, error)
+        if member.follower not in (None, asyncio.current_task()):
+            member.follower.cancel()
         self._fleet.forget(member.address)
-        self._tell_host(member, "lost", _reason(error))
+        self._tell_host(member, "lost", member.trouble)
         self._spawn(self._share_out())
         async with self._changed:
             self._changed.notify_all()
 
+    def _blame(self, member: Member, error: BaseException | None) -> None:
+        """Remembers what went wrong; a worker that fails again and again by itself is given up."""
+        if error is not None:
+            member.trouble = _reason(error)
+        if isinstance(error, RudelError):
+            member.failures = _MOST_FAILURES
+        elif error is not None and not isinstance(error, OSError):
+            member.failures += 1
+
+    async def _ask(self, member: Member) -> None:
+        """Loses a replica that is silent, or whose worker is."""
+        try:
+            await self._call(member, "describe", timeout=LONGEST_GRACE)
+        except Exception as error:
+            await self._lose(member, error)
+
     def _tell_host(self, member: Member, event: str, reason: str) -> None:
         self._tell(HostChanged(member.name, event, time.perf_counter() - self._began, reason))
 
-    async def _recover(self, member: Member, missed: int) -> None:
-        """Deals with a replica that did not answer in time: it is late, or slow, or cut off."""
+    async def _recover(self, member: Member) -> None:
+        """Gives a replica that did not answer in time some seconds more; then it counts as lost."""
         async with self._changed:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(
-                    self._changed.wait_for(lambda: self._ended or member.active or self.world.round > missed + 1),
+                    self._changed.wait_for(lambda: self._ended or member.active or member.joining or member.lost),
                     LONGEST_GRACE,
                 )
-        if self._ended or member.active or member.lost:
-            return
-        member.recovering_anew = True
-        await self._lose(member, TimeoutError())
+        if not (self._ended or member.active or member.joining or member.lost):
+            await self._lose(member, TimeoutError())
 
     async def _watch(self) -> None:
         """Notices workers that are there and take no part, new ones and lost ones, and lets them join."""
@@ -445,7 +541,9 @@ class Coordinator:
                 member = self._members.get(name)
                 if member is None:
                     member = self._members[name] = Member(name, address, next(self._numbers), lost=True)
-                if member.lost and not member.joining:
+                if address != member.address:
+                    member.failures = 0
+                if member.lost and not member.joining and member.failures < _MOST_FAILURES:
                     member.joining = True
                     if address != member.address or not member.prepared:
                         self._tell_host(member, "joining", "")
@@ -467,38 +565,46 @@ class Coordinator:
             await self._stand(member, with_slots=not known)
             number = self.world.round
             merges = [asdict(self._merges[n]) for n in range(standing_of, number)]
-            await self._call(member, "join", round=number, merges=merges)
-            member.lost, member.active, member.recovering_anew = False, True, False
+            await self._call_to_join(member, number, merges)
+            was_lost, member.lost, member.active = member.lost, False, True
             member.pieces_changed = True
             member.plans.clear()
-            if self._planned(number):
-                self._plan_late(member, number, 0.5)
-                if self._planned(number + 1) > 0:
-                    self._plan_late(member, number + 1, 1.0)
-            else:
-                self._plan(number)
-                self._plan(number + 1)
-            self.joined += 1
-            self._tell_host(member, "joined", "")
-            self._spawn(self._follow(member, number))
+            for missed in range(number, self.world.round + 2):  # rounds may have closed while it joined
+                self._plan_late(member, missed, (missed - self.world.round + 1) / 2)
+            if was_lost:
+                self.joined += 1
+                self._tell_host(member, "joined", "")
+            self._begin_to_follow(member, number)
+            self._spawn(self._share_out())
         except asyncio.CancelledError:
             raise
-        except Exception:
+        except Exception as error:
             self._fleet.forget(member.address)
             member.lost = True
+            self._blame(member, error)
+            if member.failures >= _MOST_FAILURES:
+                self._tell_host(member, "lost", member.trouble)
+            self._spawn(self._share_out())
         finally:
             member.joining = False
 
+    async def _call_to_join(self, member: Member, number: int, merges: Sequence[dict[str, Any]]) -> None:
+        if not member.lost or member.joining:
+            await self._call(member, "join", timeout=_SETTLING_SECONDS, round=number, merges=merges)
+
+    def _begin_to_follow(self, member: Member, number: int) -> None:
+        member.follower = self._spawn(self._follow(member, number))
+
     def _plan_late(self, member: Member, number: int, share: float) -> None:
         """Lets a replica that has just joined take a share of what it could do in a round that others have planned."""
+        if number in member.plans:
+            return
         others = [m.plans[number].steps * m.step_seconds for m in self._members.values() if number in m.plans]
         seconds = share * max(others, default=member.step_seconds * self._task.round_steps)
         open_steps = sum(answer.steps for answer in self._open.answers.values())
         planned = sum(self._planned(n) for n in range(self.world.round, number + 2))
         left = self._task.total_steps - self.world.steps - open_steps - planned
-        steps = min(max(1, int(seconds / member.step_seconds)), left)
-        if steps < 1:
-            return
+        steps = max(1, min(int(seconds / member.step_seconds), left))
         first = self.world.steps
         rates = self._task.rates(first, first + steps, steps).astype(np.float32)
         pieces = sorted(piece.span for piece in member.pieces) if member.pieces_changed else None
@@ -530,19 +636,31 @@ class Coordinator:
 
     async def _bring(self, member: Member, load: bool = True) -> None:
         """Brings the pieces that are dealt to a member: over the network what its host does not have, then to memory."""
-        wanted = {piece.name: piece for piece in member.dealt if piece not in member.loaded}
+        wanted = sorted(member.dealt - member.loaded, key=lambda piece: piece.span)
         if not wanted:
             member.take_dealt()
             return
-        for name in await self._call(member, "missing", names=list(wanted)):
-            content = wanted[name].content()
-            self.sent += len(content)
-            await self._call(member, "piece", name=name, content=content)
+        missing = set(await self._call(member, "missing", names=[piece.name for piece in wanted]))
+        await self._ship(member, [piece for piece in wanted if piece.name in missing])
         if load:
-            owned = [(piece.name, piece.span) for piece in wanted.values()]
-            await self._call(member, "load", owned=owned)
-            member.loaded.update(wanted.values())
+            failed = set(await self._load(member, wanted))  # damaged there, or more than its cache can hold
+            for piece in wanted:
+                if piece.name in failed:
+                    await self._ship(member, [piece])
+                    if await self._load(member, [piece]):
+                        raise ClusterError(f"{member.name} cannot keep a piece of the data that it was sent.")
+            member.loaded.update(wanted)
             member.take_dealt()
+
+    async def _ship(self, member: Member, pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
+            content = piece.content()
+            self._count_sent(member, len(content))
+            await self._call(member, "piece", name=piece.name, content=content)
+
+    async def _load(self, member: Member, pieces: Iterable[Piece]) -> list[str]:
+        """Lets a member load pieces from its cache; returns the names of those that are not there."""
+        return await self._call(member, "load", owned=[(piece.name, piece.span) for piece in pieces])
 
     async def _stand(self, member: Member, with_slots: bool = True) -> None:
         world = self.world
@@ -552,8 +670,8 @@ class Coordinator:
             statistics=wire.pack(world.statistics),
             slots=self._slots if with_slots else None,
         )
-        self.sent += sum(len(v) for v in vars(standing).values() if v)
-        await self._call(member, "stand", standing=vars(standing))
+        self._count_sent(member, sum(len(v) for v in vars(standing).values() if v))
+        await self._call(member, "stand", timeout=_SETTLING_SECONDS, standing=vars(standing))
 
     async def _end_all(self) -> None:
         calls = [self._call(m, "end", timeout=5.0) for m in self._members.values() if not m.lost]
@@ -563,6 +681,9 @@ class Coordinator:
         if operation not in _OF_THE_HOST:
             message["token"] = self._token
         return await self._fleet.call(member.address, f"rudel_{operation}", timeout=timeout, **message)
+
+    def _count_sent(self, member: Member, count: int) -> None:
+        self.sent, member.sent = self.sent + count, member.sent + count
 
     def _spawn(self, coroutine: Any) -> asyncio.Task[Any]:
         task = asyncio.ensure_future(coroutine)
@@ -584,6 +705,14 @@ def shared(total: int, weights: Sequence[float]) -> list[int]:
     for i in by_remainder[: total - sum(floors)]:
         floors[i] += 1
     return floors
+
+
+def _cannot(member: Member, error: BaseException) -> ClusterError:
+    return ClusterError(f"{member.name} cannot take part: {_reason(error)}.")
+
+
+def _troubles(members: Iterable[Member]) -> str:
+    return "; ".join(f"{member.name}: {member.trouble}" for member in members if member.trouble)
 
 
 def _reason(error: BaseException) -> str:

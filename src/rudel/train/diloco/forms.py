@@ -167,7 +167,7 @@ def _indices_of_largest(sizes: np.ndarray, share: float) -> np.ndarray:
 
 
 def _logarithmic_bins(sizes: np.ndarray, levels: int) -> np.ndarray:
-    """In which of so many bins, evenly spaced by the logarithm from smallest to largest, each size falls: uint8 (N,)."""
+    """In which of so many bins, evenly spaced by logarithm from smallest to largest, each size falls: uint8 (N,)."""
     if levels == 1:
         return np.zeros(len(sizes), np.uint8)
     places = np.log(sizes)

@@ -17,7 +17,7 @@ import numpy as np
 
 _ALIKE, _EVERY = 0.3, 5
 _HALF = np.float32(0.5)
-_LONG, _SHORT = np.float32(np.sqrt(0.5) * np.cos(np.pi / 8)), np.float32(np.sqrt(0.5) * np.sin(np.pi / 8))
+_LONG, _SHORT = np.float32(0.65328148), np.float32(0.27059805)  # the cosine and sine of 22.5 degrees, over sqrt(2)
 
 
 @functools.lru_cache(maxsize=64)
@@ -57,7 +57,14 @@ def to_frequencies(values: np.ndarray) -> np.ndarray:
 
 
 def from_frequencies(bands: np.ndarray) -> np.ndarray:
-    """The way back: from float32 (4, 4, sides / 4..., columns), which is overwritten, to float32 (sides..., columns)."""
+    """The way back.
+
+    Args:
+        bands: float32 (4, 4, sides / 4..., columns); it is overwritten.
+
+    Returns:
+        float32 (sides..., columns).
+    """
     _, _, first, second, columns = bands.shape
     if first % 4 == 0 and second % 4 == 0:
         means = bands[0, 0].reshape(4, 4, first // 4, second // 4, columns)

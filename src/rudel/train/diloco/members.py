@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rudel.train.diloco.replica import Plan
 
@@ -36,12 +37,15 @@ class Member:
         lost: its worker does not answer, or not in time.
         joining: is being brought to where the others are.
         prepared: the worker at this address has the program.
-        recovering_anew: a late answer does not make it active; it has to join.
+        failures: how often its worker failed by itself since its last answer.
+        trouble: why it was lost last.
+        follower: the task that exchanges with it.
         plans: by round, as far as they are not answered.
         dealt: pieces that it shall have.
         loaded: pieces that it has in memory.
         pieces: those that it takes examples from.
         pieces_changed: whether the next plan has to say so.
+        sent, received: payload bytes to and from it.
     """
 
     name: str
@@ -51,7 +55,9 @@ class Member:
     lost: bool = False
     joining: bool = False
     prepared: bool = False
-    recovering_anew: bool = False
+    failures: int = 0
+    trouble: str = ""
+    follower: Any = None
     compile_seconds: float = 0.0
     step_seconds: float = 1e-3
     plans: dict[int, Plan] = field(default_factory=dict)
@@ -59,6 +65,8 @@ class Member:
     loaded: set[Piece] = field(default_factory=set)
     pieces: set[Piece] = field(default_factory=set)
     pieces_changed: bool = False
+    sent: int = 0
+    received: int = 0
 
     @property
     def speed(self) -> float:
@@ -80,6 +88,9 @@ class Member:
 def deal(pieces: Sequence[Piece], members: Sequence[Member]) -> None:
     """Deals all pieces to members as evenly as can be; who has a piece keeps it if that is fair.
 
+    What a member takes examples from changes when it takes what was dealt, so that nobody gives up a piece before its
+    new owner has it.
+
     >>> a, b = Member("a", "", 0), Member("b", "", 1)
     >>> parts = [Piece(str(i), (i, i + 1), bytes) for i in range(4)]
     >>> deal(parts, [a, b]); sorted(p.name for p in a.dealt), sorted(p.name for p in b.dealt)
@@ -100,4 +111,3 @@ def deal(pieces: Sequence[Piece], members: Sequence[Member]) -> None:
             kept[least].append(piece)
     for member in members:
         member.dealt = set(kept[member])
-        member.take_dealt()

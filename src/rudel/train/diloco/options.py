@@ -20,6 +20,7 @@ class Diloco:
         outer: what becomes of the mean delta: `average`, `momentum:LR:MU` or `nesterov:LR:MU`.
         delta_codec: how deltas travel to the coordinator: `float32`, `bfloat16`, `int8`, `int4` or `topk:SHARE:BITS`.
         merge_codec: how the merged delta travels to the replicas, in the same words.
+        patience: seconds to wait for a host to come back when all are lost.
 
     Raises:
         OptionError: a value that makes no sense.
@@ -33,11 +34,14 @@ class Diloco:
     outer: str = "nesterov:1:0.5"
     delta_codec: str = "topk:0.1:2"
     merge_codec: str = "topk:0.1:2"
+    patience: float = 120.0
 
     def __post_init__(self) -> None:
         check_whole_number("round_steps", self.round_steps)
         if self.rate_factor is not None and not 0 < self.rate_factor <= 100:
             raise OptionError(f"`rate_factor` must be above 0 and at most 100, not {self.rate_factor!r}.")
+        if not 0 <= self.patience < float("inf"):
+            raise OptionError(f"`patience` must be a number of seconds from 0, not {self.patience!r}.")
         from rudel.train.diloco.codec import make_codec
         from rudel.train.diloco.outer import make_outer
 

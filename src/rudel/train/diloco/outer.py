@@ -54,7 +54,7 @@ def average() -> Outer:
     return Outer("average", lambda weights: [], update)
 
 
-def momentum(lr: float = 0.7, momentum: float = 0.6) -> Outer:
+def momentum(lr: float = 1.0, momentum: float = 0.5) -> Outer:
     """Heavy ball: m becomes momentum * m + delta, and the weights move by lr * m.
 
     Args:
@@ -70,7 +70,7 @@ def momentum(lr: float = 0.7, momentum: float = 0.6) -> Outer:
     return _with_memory("momentum", lr, momentum, ahead=False)
 
 
-def nesterov(lr: float = 0.7, momentum: float = 0.6) -> Outer:
+def nesterov(lr: float = 1.0, momentum: float = 0.5) -> Outer:
     """Nesterov's: m becomes momentum * m + delta, and the weights move by lr * (delta + momentum * m).
 
     Args:
@@ -103,7 +103,8 @@ def make_outer(name: str) -> Outer:
         return average()
     if kind not in ("momentum", "nesterov"):
         raise OptionError(
-            f"There is no outer optimizer {name!r}: it can be average, momentum:LR:MU or nesterov:LR:MU, as nesterov:0.7:0.6."
+            f"There is no outer optimizer {name!r}: it can be average, momentum:LR:MU or nesterov:LR:MU, "
+            "as nesterov:1:0.5."
         )
     try:
         lr, mu = map(float, numbers)
@@ -111,8 +112,8 @@ def make_outer(name: str) -> Outer:
         lr, mu = 0.0, 0.0
     if not 0 < lr <= 2 or not 0 <= mu < 1:
         raise OptionError(
-            f"The outer optimizer {name!r} must be {kind}:LR:MU with a learning rate above 0 and up to 2 and a momentum "
-            f"from 0 to below 1, as {kind}:0.7:0.6."
+            f"The outer optimizer {name!r} must be {kind}:LR:MU with a learning rate above 0 and up to 2 and a "
+            f"momentum from 0 to below 1, as {kind}:1:0.5."
         )
     return _with_memory(kind, lr, mu, ahead=kind == "nesterov")
 

@@ -8,7 +8,6 @@ JAX, NumPy and Dask: it starts sooner and takes a good hundred megabytes less th
 Limit: what JAX cannot export, such as Python callbacks inside the model, cannot be trained so.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,19 +82,17 @@ def export_rounds(
     return RoundProgram(bytes(exported.serialize()), tuple((np.shape(log), str(log.dtype)) for log in logs), platform)
 
 
-def load_rounds(code: bytes) -> tuple[Callable[..., Any], Any, float]:
-    """Compiles an exported loop for this computer.
+def load_rounds(code: bytes) -> tuple[Callable[..., Any], Any]:
+    """Makes a function of an exported loop; it is compiled for this computer when it is first called.
 
     Returns:
-        The function, the shapes and dtypes of its arguments, and the seconds that compiling took.
+        The function, which consumes `parts` (their buffers are donated), and the shapes and dtypes of its arguments.
     """
-    began = time.perf_counter()
     exported = export.deserialize(bytearray(code))
     arguments, _ = jax.tree.unflatten(
         exported.in_tree, [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
     )
-    compiled = jax.jit(exported.call, donate_argnums=0).lower(*arguments).compile()
-    return compiled, arguments, time.perf_counter() - began
+    return jax.jit(exported.call, donate_argnums=0, keep_unused=True), arguments
 
 
 def fold_seeds(non_trainable: Sequence[np.ndarray], seeds: Sequence[int], number: int) -> list[np.ndarray]:

@@ -130,6 +130,7 @@ class Answer:
         merged_at: steps taken before the last round's merge was applied.
         bad_step: number of the first step with a loss that is not finite, or -1.
         memory: bytes that the process holds.
+        cpu: seconds of processor time that the process took.
         slots: packed optimizer variables, floats as bfloat16, if the plan asked for them.
     """
 
@@ -143,6 +144,7 @@ class Answer:
     merged_at: int
     bad_step: int
     memory: int
+    cpu: float
     slots: bytes | None = None
 
 
@@ -169,8 +171,7 @@ class Replica:
 
     def __init__(self, setup: Setup, publish: Callable[[int, Any], None]) -> None:
         self._setup, self._publish = setup, publish
-        self._run, shapes, self.compile_seconds = load_rounds(setup.code)
-        release_freed_memory()
+        self._run, shapes = load_rounds(setup.code)
         leaves = [Leaf(tuple(shape), dtype) for shape, dtype in setup.leaves]
         self.shard = Shard(setup.examples, leaves, setup.batch_size, setup.seed, setup.number, setup.shuffle)
         self._delta_codec, self._merge_codec = make_codec(setup.delta_codec), make_codec(setup.merge_codec)
@@ -206,7 +207,7 @@ class Replica:
             self._set_statistics(wire.unpack(merge.statistics))
         self._round, self._awaited = number, None
         self._parts[0] = [w.astype(dtype, copy=True) for w, dtype in zip(self._weights, self._dtypes, strict=True)]
-        self._parts = jax.tree.map(jax.device_put, self._parts)
+        self._parts = _put(self._parts)
         self._inbox = _Inbox()
         self._thread = threading.Thread(target=self._work, args=(self._inbox,), name="replica", daemon=True)
         self._thread.start()
@@ -239,21 +240,26 @@ class Replica:
             self._publish(self._round, error)
 
     def _try_out(self, trainable: Sequence[Any]) -> float:
-        """Takes some steps on weights of zeros, so that all is loaded; returns the seconds of a step."""
-        parts = jax.tree.map(jax.numpy.array, [[np.zeros(w.shape, w.dtype) for w in trainable], *self._parts[1:]])
+        """Compiles, and takes some steps on weights of zeros; returns the seconds of a step."""
+        parts = _put([[np.zeros(w.shape, w.dtype) for w in trainable], *self._parts[1:]])
         order = np.zeros((ROWS, self._setup.batch_size), np.int32)
         for array in self.shard.arrays:
             array[:1] = 0
-        fixed = jax.device_put((self.shard.arrays, order, np.zeros(ROWS, np.float32), np.zeros(2, np.uint32)))
-        count, seconds = 1, 0.0
+        fixed = _put((self.shard.arrays, order, np.zeros(ROWS, np.float32), np.zeros(2, np.uint32)))
+        began = time.perf_counter()
+        parts, bad = self._run(parts, *fixed, np.int32(0), np.int32(1))
+        int(bad)
+        self.compile_seconds = time.perf_counter() - began
+        release_freed_memory()
+        count = 4
         while True:
             began = time.perf_counter()
             parts, bad = self._run(parts, *fixed, np.int32(0), np.int32(count))
             int(bad)
-            first, seconds = not seconds, time.perf_counter() - began
-            if not first and (seconds > _TRY_OUT_SECONDS or count == ROWS):
+            seconds = time.perf_counter() - began
+            if seconds > _TRY_OUT_SECONDS or count == ROWS:
                 return seconds / count
-            count = count if first else min(ROWS, 4 * count)
+            count = min(ROWS, 4 * count)
 
     def _taken(self, where: dict[int, Any], number: int, inbox: _Inbox) -> Any:
         """The plan or merge of this number, as soon as it is there."""
@@ -264,11 +270,12 @@ class Replica:
             return where.pop(number)
 
     def _one_round(self, plan: Plan, inbox: _Inbox) -> Answer:
-        began, waited, merged_at, done, bad_step = time.perf_counter(), 0.0, 0, 0, -1
+        began, cpu = time.perf_counter(), time.process_time()
+        waited, merged_at, done, bad_step = 0.0, 0, 0, -1
         if plan.pieces is not None:
             self.shard.own([(int(first), int(last)) for first, last in plan.pieces], self._round)
-            self._data = jax.tree.map(jax.device_put, self.shard.arrays)
-        self._parts[3] = [jax.device_put(np.array(value)) for value in self._fresh_metrics]
+            self._data = _put(self.shard.arrays)
+        self._parts[3] = [_put(np.array(value)) for value in self._fresh_metrics]
         (rates,) = wire.unpack(plan.rates)
         rates = np.broadcast_to(rates, plan.steps)
         while done < plan.steps:
@@ -278,7 +285,7 @@ class Replica:
             of_chunk = np.zeros(ROWS, np.float32)
             of_chunk[:rows] = rates[first : first + rows]
             sequence = np.random.SeedSequence([self._setup.seed, self._setup.number, self._round, first])
-            fixed = jax.device_put((self._data, order, of_chunk, sequence.generate_state(2)))
+            fixed = _put((self._data, order, of_chunk, sequence.generate_state(2)))
             while done < first + rows:
                 if self._awaited is not None and self._awaited in inbox.merges:
                     self._merge(inbox.merges.pop(self._awaited))
@@ -315,6 +322,7 @@ class Replica:
             merged_at=merged_at,
             bad_step=bad_step,
             memory=_resident_bytes(),
+            cpu=time.process_time() - cpu,
             slots=self._packed_slots() if plan.slots else None,
         )
 
@@ -336,11 +344,11 @@ class Replica:
             np.subtract(new, start, out=shifted)
             shifted += now
             moved.append(shifted)
-        self._parts[0] = jax.tree.map(jax.device_put, self._local(moved))
+        self._parts[0] = _put(self._local(moved))
         means = wire.unpack(merge.statistics)
         for index, start, mean in zip(self._setup.statistics, self._statistics_at_start, means, strict=True):
             value = self._parts[1][index]
-            self._parts[1][index] = jax.device_put((np.asarray(value, np.float32) + (mean - start)).astype(value.dtype))
+            self._parts[1][index] = _put((np.asarray(value, np.float32) + (mean - start)).astype(value.dtype))
         self._awaited = None
 
     def _step_outer(self, merge: Merge) -> None:
@@ -364,6 +372,11 @@ class Replica:
 
     def _local(self, weights: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [w.astype(dtype, copy=False) for w, dtype in zip(weights, self._dtypes, strict=True)]
+
+
+def _put(values: Any) -> Any:
+    """Commits values to the device: were only some of them, every call of the program would be looked up anew."""
+    return jax.device_put(values, jax.local_devices()[0])
 
 
 def _resident_bytes() -> int:

@@ -14,6 +14,8 @@ from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from rudel.cache import cache_folder
+from rudel.errors import ClusterError
 from rudel.train.diloco import pieces
 from rudel.train.diloco.replica import Answer, Merge, Plan, Replica, Setup, Standing
 
@@ -28,8 +30,14 @@ class ReplicaPlugin(WorkerPlugin):
 
     def setup(self, worker: Any) -> None:
         """Called by Dask on the worker."""
-        service = Service()
+        self._service = service = Service()
         worker.handlers.update({f"rudel_{name}": getattr(service, name) for name in HANDLERS})
+
+    async def teardown(self, worker: Any) -> None:
+        """Called by Dask on the worker, when the plugin is taken away or replaced."""
+        for name in HANDLERS:
+            worker.handlers.pop(f"rudel_{name}", None)
+        await self._service.close()
 
 
 HANDLERS = ("describe", "missing", "piece", "load", "prepare", "stand", "join", "exchange", "end")
@@ -53,8 +61,18 @@ class Service:
         return await asyncio.to_thread(pieces.missing, names)
 
     async def piece(self, name: str, content: bytes) -> None:
-        """Puts a piece into this host's cache."""
-        await asyncio.to_thread(pieces.keep, name, content)
+        """Puts a piece into this host's cache.
+
+        Raises:
+            ClusterError: the cache cannot be written.
+        """
+        try:
+            await asyncio.to_thread(pieces.keep, name, content)
+        except OSError as error:
+            raise ClusterError(
+                f"{platform.node()} cannot keep data in {cache_folder()} ({error.strerror}): make room there, or set "
+                "RUDEL_CACHE there."
+            ) from error
 
     async def prepare(self, token: str, setup: dict[str, Any]) -> dict[str, float]:
         """Makes the replica of a training and compiles its program; ends another training.
@@ -73,9 +91,9 @@ class Service:
             self._replica, self._token = replica, token
             return {"compile_seconds": replica.compile_seconds, "step_seconds": replica.step_seconds}
 
-    async def load(self, token: str, owned: Sequence[tuple[str, Sequence[int]]]) -> None:
-        """Loads pieces from this host's cache, by name and range of examples."""
-        await asyncio.to_thread(_load, self._of(token), owned)
+    async def load(self, token: str, owned: Sequence[tuple[str, Sequence[int]]]) -> list[str]:
+        """Loads pieces from this host's cache, by name and range of examples; returns those that it does not have."""
+        return await asyncio.to_thread(_load, self._of(token), owned)
 
     async def stand(self, token: str, standing: dict[str, Any]) -> None:
         """Puts the replica, which ends what it did, at a standing."""
@@ -104,9 +122,13 @@ class Service:
 
     async def end(self, token: str) -> None:
         """Ends the training and frees its memory."""
+        if token == self._token:
+            await self.close()
+
+    async def close(self) -> None:
+        """Ends whatever training there is."""
         async with self._lock:
-            if token == self._token:
-                await self._close()
+            await self._close()
 
     def _answer(self, number: int) -> asyncio.Future[Any]:
         return self._answers.setdefault(number, asyncio.get_running_loop().create_future())
@@ -148,6 +170,13 @@ def _describe() -> dict[str, Any]:
     }
 
 
-def _load(replica: Replica, owned: Sequence[tuple[str, Sequence[int]]]) -> None:
+def _load(replica: Replica, owned: Sequence[tuple[str, Sequence[int]]]) -> list[str]:
+    failed = []
     for name, (first, last) in owned:
-        replica.shard.write((first, last), pieces.read(name))
+        try:
+            rows = pieces.read(name)
+        except (OSError, ValueError):
+            failed.append(name)
+        else:
+            replica.shard.write((first, last), rows)
+    return failed

@@ -4,7 +4,7 @@ This side keeps the books: it puts the merged weights into the model, evaluates 
 and checkpoints, and shows what happens. The coordinator, in a thread of its own, closes round after round and does
 not wait for any of that.
 
-A checkpoint is written after every round, unless that would take a tenth of the time; it holds the weights, the outer
+A checkpoint is written after every round, unless that would take half of the time; it holds the weights, the outer
 optimizer's state, the residual of the merges, and every quarter of a minute the inner optimizer's slots of a replica. An
 evaluation that takes long compared with the epochs is put off to the end, if nothing waits for it.
 """
@@ -38,7 +38,7 @@ from rudel.train.single import Training
 _SLOTS_SECONDS = 15.0
 """Time between two askings for a replica's optimizer slots."""
 
-_CHECKPOINT_SHARE = 0.1
+_CHECKPOINT_SHARE = 0.5
 _EVALUATION_SHARE = 0.05
 _LATE_EVALUATIONS = 64
 _LATE_BYTES = 256e6
@@ -116,6 +116,8 @@ class DilocoTraining(Training):
         began = time.perf_counter()
         if self.run:
             self.run.keep_rounds(self._world.round)
+            if self.position.step:
+                self._log_event({"event": "resumed", "seconds": round(self.position.clock.train, 4)})
         background = self._cluster.background
         ready: concurrent.futures.Future[None] = background.start(self._prepare())
         self._wait_for(ready)
@@ -171,6 +173,7 @@ class DilocoTraining(Training):
             pieces=[Piece(name, span, lambda content=content: content) for span, name, content in encoded],
             setup=self._setup,
             rates=self._rates_of,
+            patience=self._options.patience,
         )
         self._leaves = [(np.shape(a)[1:], str(np.asarray(a[:1]).dtype)) for a in arrays]
         self._shard_bytes = count * row_bytes
@@ -398,7 +401,8 @@ class DilocoTraining(Training):
         hosts = {
             told.name: {
                 "steps": told.steps, "seconds": round(told.seconds, 4), "waited": round(told.waited, 4),
-                "merged_at": told.merged_at, "memory": told.memory,
+                "merged_at": told.merged_at, "memory": told.memory, "cpu": round(told.cpu, 4),
+                "sent": told.sent, "received": told.received,
             }
             for told in closed.replicas
         }  # fmt: skip

@@ -1,0 +1,62 @@
+"""What the cluster benchmarks keep: one JSON document, written after every measurement, and gone on with."""
+
+import json
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import measure
+from measure import BenchmarkError
+from rich.console import Console
+
+
+def begun(path: Path | None, benchmark: str, job: Mapping[str, Any], seeds: Sequence[int]) -> dict[str, Any]:
+    """The document so far, or a new one: a round for every seed, and in it the numbers by name.
+
+    Raises:
+        BenchmarkError: what is there is of another job.
+    """
+    fresh = {"benchmark": benchmark, "machine": measure.machine(), "job": dict(job), "seeds": list(seeds)}
+    fresh |= {"rounds": [{} for _ in seeds], "failures": [], "claims": []}
+    if path is None or not path.exists():
+        return fresh
+    found = json.loads(path.read_text())
+    if (found.get("benchmark"), found.get("job")) != (benchmark, dict(job)):
+        raise BenchmarkError(f"{path} is of another job: give another file to --json, or the options that it has.")
+    more = [seed for seed in seeds if seed not in found["seeds"]]
+    rounds = [*found["rounds"], *({} for _ in more)]
+    return found | {"seeds": [*found["seeds"], *more], "rounds": rounds, "failures": []}
+
+
+def keep(document: Mapping[str, Any], path: Path | None) -> None:
+    """Writes the document, whole or not at all."""
+    if path is not None:
+        beside = path.with_name(f".{path.name}.tmp")
+        beside.write_text(json.dumps(document, indent=1) + "\n")
+        beside.replace(path)
+
+
+def measured_names(document: Mapping[str, Any]) -> list[str]:
+    """Everything that was measured, in the order of the first round that has it."""
+    return list(dict.fromkeys(name for results in document["rounds"] for name in results))
+
+
+def say(text: str) -> None:
+    """Tells how far it is."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def wide_console() -> Console:
+    """Standard output, wide enough for the tables where it is no terminal."""
+    return Console(width=None if sys.stdout.isatty() else 150)
+
+
+def end_on_sigterm() -> None:
+    """Lets SIGTERM end this program as Ctrl-C does, with all that it has started."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
