@@ -183,7 +183,9 @@ def _hosts_for(page: Path, folder: Path) -> Iterator[dict[str, str]]:
         yield {}
         return
     if os.geteuid() != 0:
-        message = f"{page.name} trains in a lab, which needs root: sudo env PATH=$PATH python -m pytest tests/test_docs.py"
+        message = (
+            f"{page.name} trains in a lab, which needs root: sudo env PATH=$PATH python -m pytest tests/test_docs.py"
+        )
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
     with Lab(nodes=2, cpu=0.8, rate=1000, latency=1, prefix="raspi", state=folder / "lab") as lab:
         yield {"RUDEL_SSH_CONFIG": str(lab.ssh_config)}

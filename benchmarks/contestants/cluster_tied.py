@@ -21,8 +21,9 @@ def main() -> None:
     threading.Thread(target=_hand_on, args=(child,), daemon=True).start()
     code = child.wait()
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    print(json.dumps({"event": "exited", "code": code, "peak_bytes": peak}), flush=True)
-    os._exit(0)
+    with contextlib.suppress(OSError):
+        print(json.dumps({"event": "exited", "code": code, "peak_bytes": peak}), flush=True)
+    os._exit(0)  # standard input may still be open
 
 
 def _hand_on(child: "subprocess.Popen[bytes]") -> None:
@@ -34,7 +35,6 @@ def _hand_on(child: "subprocess.Popen[bytes]") -> None:
                 child.stdin.flush()
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
-    os._exit(1)
 
 
 if __name__ == "__main__":

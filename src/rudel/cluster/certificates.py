@@ -54,7 +54,7 @@ class Authority:
 
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _named("rudel cluster")
-        usage = {name: False for name in _USAGES} | {"key_cert_sign": True, "crl_sign": True}
+        usage = dict.fromkeys(_USAGES, False) | {"key_cert_sign": True, "crl_sign": True}
         self._certificate = (
             self._builder(self._name, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -75,7 +75,7 @@ class Authority:
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
         key = ec.generate_private_key(ec.SECP256R1())
-        usage = {name: False for name in _USAGES} | {"digital_signature": True}
+        usage = dict.fromkeys(_USAGES, False) | {"digital_signature": True}
         both_ends = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
         authority_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = self._signed(

@@ -189,7 +189,8 @@ class Borrowed:
                 self._own = Client(self._given, set_as_default=False, timeout=10)
             except (OSError, ValueError, TypeError) as error:
                 raise ClusterError(
-                    f"No Dask scheduler answers at {self._given} ({error}): is it running, and is the address right, as "
+                    f"No Dask scheduler answers at {self._given} ({error}): is it running, and is the address right, "
+                    f"as "
                     "in tcp://192.168.1.2:8786?"
                 ) from error
         self._client: Any = self._own or self._given

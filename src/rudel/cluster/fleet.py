@@ -4,6 +4,7 @@ A strategy registers handlers on the workers (`install`), follows who is there (
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,6 +56,11 @@ class Fleet:
                     f"The worker {self._names.get(address, address)} cannot load Rudel ({_reason(answer)}): install it "
                     "there, in the same version as here."
                 )
+
+    async def uninstall(self, name: str) -> None:
+        """Takes a plugin away from all workers, as far as there are any."""
+        with contextlib.suppress(OSError, ValueError):
+            await self._client.scheduler.unregister_worker_plugin(name=name)
 
     async def call(self, address: str, operation: str, *, timeout: float | None = None, **message: Any) -> Any:
         """Calls a handler on a worker, directly where it can be reached, else by way of the scheduler.

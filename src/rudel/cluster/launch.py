@@ -1,6 +1,7 @@
 """One worker on one host: started over SSH, watched, started again when it was lost."""
 
 import asyncio
+import contextlib
 import json
 import time
 from collections import deque
@@ -99,10 +100,8 @@ class Launch:
         process = getattr(self, "_process", None)
         if process is not None and process.exit_status is None and not connection.is_closed():
             process.stdin.write_eof()
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait_closed(), 3)
-            except TimeoutError:
-                pass
         connection.abort()
         await connection.wait_closed()
 

@@ -195,10 +195,10 @@ async def _followed(process: asyncio.subprocess.Process, told: Callable[[str], N
 
 
 def _download_failed(problems: str, where: str) -> HostError:
-    if missing := re.search(r"No matching distribution found for (\S+?)==(\S+)", problems):
+    if missing := re.search(r"No matching distribution found for (\S+)", problems):
         if not re.search(r"from versions: (?!none)", problems) and "connection" in problems.lower():
             return HostError("The package index cannot be reached from this computer: check its network.")
-        return HostError(_no_wheel(f"{missing[1]} {missing[2]}", where))
+        return HostError(_no_wheel(missing[1].replace("==", " "), where))
     last = (
         [line for line in problems.splitlines() if line.startswith("ERROR:")] or problems.splitlines() or ["no reason"]
     )

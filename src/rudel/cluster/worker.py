@@ -1,6 +1,7 @@
 """`python -m rudel.cluster.worker`: what runs on a host, for as long as the computer that drives is there.
 
-It reads one line of JSON from standard input: its certificate and key, the scheduler's address, its name. What it has to
+It reads one line of JSON from standard input: its certificate and key, the scheduler's address, its name. What it has
+to
 say goes to standard output, a JSON document a line. It ends when standard input does, which is when the SSH connection
 that started it is gone, in whatever way; and when it has lost the scheduler.
 """

@@ -67,7 +67,8 @@ def fit(
         on: hosts to train on, in any form that `rudel.Cluster` takes; they are started for this training.
         cluster: a running `rudel.Cluster` to train on.
         client: a Dask client whose workers, which must have Rudel, are to train.
-        strategy: how steps are spread over hosts: "diloco" or a `rudel.Diloco`; "single" to train here. "auto" trains here
+        strategy: how steps are spread over hosts: "diloco" or a `rudel.Diloco`; "single" to train here. "auto" trains
+        here
             without hosts, and by `diloco` with them. With several hosts, a batch is what one host takes a step on, and
             epochs and steps count the batches of all hosts together.
         verbose: True for a live display on standard error, False for none, "auto" for one on terminals.

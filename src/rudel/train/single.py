@@ -255,13 +255,16 @@ class Training:
         return time.perf_counter() - self._saved_time >= CHECKPOINT_SECONDS
 
     def _record(self, epoch: int, logs: dict[str, float]) -> None:
-        position = self.position
-        rate = getattr(self._model.optimizer, "learning_rate", None)
-        record = {"epoch": epoch + 1, "step": position.step, "seconds": round(position.clock.train, 3)}
-        position.records.append(record | {"logs": logs, "learning_rate": None if rate is None else float(rate)})
+        record = self._record_of(epoch, logs)
+        self.position.records.append(record)
         if self.run:
-            self.run.append_metrics(flat_record(position.records[-1]))
-        self.display.epoch(flat_record(position.records[-1]))
+            self.run.append_metrics(flat_record(record))
+        self.display.epoch(flat_record(record))
+
+    def _record_of(self, epoch: int, logs: dict[str, float]) -> dict[str, Any]:
+        position, rate = self.position, getattr(self._model.optimizer, "learning_rate", None)
+        record = {"epoch": epoch + 1, "step": position.step, "seconds": round(position.clock.train, 3)}
+        return record | {"logs": logs, "learning_rate": None if rate is None else float(rate)}
 
     def _save(self) -> None:
         if not self.run:

@@ -24,6 +24,7 @@ from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.program import export_rounds
 from rudel.train.diloco.replica import Answer, Merge, Plan, Replica, Setup, Standing
 
+
 class Hosted:
     """A replica in this process, its data loaded, with its answers in the order in which they come."""
 
@@ -124,9 +125,10 @@ class Crew:
         """Starts those of these that do not run."""
         for name in set(names) - self.names:
             command = [sys.executable, "-m", "distributed.cli.dask_worker", self.address, "--name", name, "--no-nanny"]
-            command += ["--nthreads", "1", "--no-dashboard", "--local-directory", str(self._folder), "--memory-limit", "0"]
-            log = (self._folder / f"{name}.log").open("ab")
-            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
+            command += ["--nthreads", "1", "--no-dashboard", "--memory-limit", "0"]
+            command += ["--local-directory", str(self._folder)]
+            with (self._folder / f"{name}.log").open("ab") as log:
+                self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
         if wait:
             self.client.wait_for_workers(len(self.names), timeout=120)
 
@@ -159,7 +161,7 @@ def made_crew(folder: Path) -> Iterator[Crew]:
 
     with (
         pytest.MonkeyPatch.context() as patch,
-        LocalCluster(n_workers=0, processes=True, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=0, processes=True, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         patch.setenv("RUDEL_CACHE", str(folder / "cache"))
@@ -188,8 +190,9 @@ class Log:
     """`rounds.jsonl` of a run."""
 
     def __init__(self, run: Path) -> None:
-        lines = (run / "rounds.jsonl").read_text().splitlines()
-        self.lines = [json.loads(line) for line in lines if line.endswith("}")]
+        path = run / "rounds.jsonl"
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        self.lines = [json.loads(line) for line in lines if line.endswith("\n")]
 
     @property
     def rounds(self) -> list[dict[str, Any]]:
@@ -236,10 +239,10 @@ class Directed:
             if self._result.done():
                 self._result.result()
                 raise AssertionError(f"the training ended before that; its log ends with {self.log.lines[-3:]}")
-            if (self.run / "rounds.jsonl").exists() and (found := reached(self.log)):
+            if found := reached(self.log):
                 return found
             assert time.monotonic() < deadline, f"this did not happen; the log ends with {self.log.lines[-3:]}"
-            time.sleep(0.01)
+            time.sleep(0.02)
 
     def more_rounds(self, count: int, with_hosts: set[str] | None = None, seconds: float = 90) -> list[dict[str, Any]]:
         """Waits for so many more rounds, in which exactly these hosts took part."""

@@ -94,7 +94,8 @@ def test_workers_on_one_host_share_a_cache_that_is_full(tmp_path: Path) -> None:
     limit = 3 * len(pieces.encode(rows())[1])
     context = multiprocessing.get_context("spawn")
     workers = [
-        context.Process(target=_keep_many, args=(str(tmp_path), range(first, first + 150), limit)) for first in (0, 1000)
+        context.Process(target=_keep_many, args=(str(tmp_path), range(first, first + 150), limit))
+        for first in (0, 1000)
     ]
     for worker in workers:
         worker.start()

@@ -35,7 +35,7 @@ from rudel.train.diloco.program import load_rounds
 
 for folder in map(Path, sys.argv[1:]):
     counts = json.loads((folder / "counts").read_text())
-    run, _, seconds = load_rounds((folder / "code").read_bytes())
+    run, _ = load_rounds((folder / "code").read_bytes())
     parts, arrays = [], wire.unpack((folder / "arrays").read_bytes())
     for count in counts:
         parts.append(arrays[:count])
@@ -117,8 +117,14 @@ def several_inputs_and_weighted_outputs() -> tuple[Any, tuple[Any, Any, Any], An
     total = layers.Dense(1, name="total")(joined)
     model = keras.Model({"picture": picture, "table": table}, {"kind": kind, "total": total})
     losses = {"kind": "sparse_categorical_crossentropy", "total": "mse"}
-    model.compile(optimizer=keras.optimizers.SGD(0.05, momentum=0.9), loss=losses, weighted_metrics={"kind": ["accuracy"]})
-    return model, ({"picture": PICTURES, "table": TABLE}, {"kind": LABELS, "total": TABLE.sum(1, keepdims=True)}, WEIGHTS), None
+    model.compile(
+        optimizer=keras.optimizers.SGD(0.05, momentum=0.9), loss=losses, weighted_metrics={"kind": ["accuracy"]}
+    )
+    return (
+        model,
+        ({"picture": PICTURES, "table": TABLE}, {"kind": LABELS, "total": TABLE.sum(1, keepdims=True)}, WEIGHTS),
+        None,
+    )
 
 
 def mixed_precision(name: str) -> tuple[Any, tuple[Any, Any, Any], Any]:
@@ -200,7 +206,7 @@ def test_a_bad_step_is_told_by_its_number() -> None:
     model_state.build(model, jax.tree.map(lambda array: array[:4], data))
     state = model_state.to_host(model_state.read(model))
     program = export_rounds(model, state, data, 4, None, "cpu")
-    run, _, _ = load_rounds(program.code)
+    run, _ = load_rounds(program.code)
     rates = np.zeros(ROWS, np.float32)
     rates[7] = np.inf
     parts = [*(list(part) for part in state), [np.zeros(shape, dtype) for shape, dtype in program.logs]]

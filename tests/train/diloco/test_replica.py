@@ -92,7 +92,9 @@ def test_a_round_goes_on_without_the_last_merge_and_waits_for_it_at_its_end_alon
     assert second.merged_at == 7
     assert second.waited > 0.2
     assert second.seconds >= second.waited
-    np.testing.assert_allclose(decoded(second.delta, one.state.trainable)[0], movement(range(5, 12)), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        decoded(second.delta, one.state.trainable)[0], movement(range(5, 12)), rtol=1e-3, atol=1e-4
+    )
 
 
 def test_replicas_that_get_the_same_merges_have_the_same_weights_to_the_bit(hosted: Any) -> None:

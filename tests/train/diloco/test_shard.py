@@ -99,7 +99,9 @@ def test_rows_of_another_data_set_are_refused(rows: list[np.ndarray]) -> None:
         made([]).write((98, 103), [np.zeros((5, 3), np.float32), np.zeros(5, np.int32)])
 
 
-@pytest.mark.parametrize(("examples", "row_bytes", "workers"), [(1, 4, 1), (3, 1, 4), (50_000, 3072, 4), (10**6, 1, 40)])
+@pytest.mark.parametrize(
+    ("examples", "row_bytes", "workers"), [(1, 4, 1), (3, 1, 4), (50_000, 3072, 4), (10**6, 1, 40)]
+)
 def test_pieces_cover_everything_once(examples: int, row_bytes: int, workers: int) -> None:
     pieces = cut(examples, row_bytes, workers)
     assert [first for first, _ in pieces] == [0, *(last for _, last in pieces[:-1])]

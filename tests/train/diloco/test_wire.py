@@ -57,7 +57,8 @@ def test_what_is_cut_anywhere_is_refused() -> None:
 @pytest.mark.parametrize(
     "header",
     [
-        5, None, [5], [[]], [["float32", [2]]], [["float32", [-1], False]], [["float32", [-1], True]], [["O", [1], False]],
+        5, None, [5], [[]], [["float32", [2]]], [["float32", [-1], False]], [["float32", [-1], True]], [["O", [1],
+        False]],
         [["O", [1], True]], [["no such type", [1], False]], [["finfo", [1], False]], [[3, [1], False]],
         [["float32", ["1"], False]], [["float32", [1.5], True]], [["float32", [10**30], True]],
         [["float32", [10**30], False]], [["float32", [10**13], True]], [["float32", 3, False]],

@@ -44,6 +44,7 @@ def check_memory(description: dict[str, Any], state: Any, data_bytes: float) -> 
     needed = 2 * everything + 4 * weights + data_bytes + _SPARE_BYTES
     if needed > description["memory"]:
         raise ModelError(
-            f"The model is too large for {description['name']}: it needs about {needed / 1e9:.1f} GB of memory there, and "
+            f"The model is too large for {description['name']}: it needs about {needed / 1e9:.1f} GB of memory "
+            f"there, and "
             f"{description['memory'] / 1e9:.1f} GB are free; take a smaller model, or leave that host out."
         )

@@ -1,6 +1,8 @@
-"""The coordinator: closes rounds, steps the outer optimizer, and keeps the training going whatever happens to a replica.
+"""The coordinator: closes rounds, steps the outer optimizer, and keeps the training going whatever happens to a
+replica.
 
-It has all that is needed to go on: the global weights, the outer optimizer's state, the residual of the merge codec, the
+It has all that is needed to go on: the global weights, the outer optimizer's state, the residual of the merge codec,
+the
 count of steps done. A replica that is lost takes with it the steps of its current round, which others do instead; its
 examples are dealt to them; when it comes back, it begins from the standing of that moment.
 
@@ -10,8 +12,8 @@ standing. Deltas are weighted by the steps that they stand for, and faster repli
 end their rounds together. One call in each direction per replica and round carries everything: the request brings the
 last merge and the plan of the next round, the answer the delta.
 
-Guarantee: the steps that were merged are at least as many as were asked for, whoever did them. Limit: what was lost with this
-process itself is the round under way; the caller's checkpoints keep the rest.
+Guarantee: the steps that were merged are at least as many as were asked for, whoever did them. Limit: what was lost
+with this process itself is the round under way; the caller's checkpoints keep the rest.
 """
 
 import asyncio
@@ -438,7 +440,8 @@ class Coordinator:
         if answer.bad_step >= 0:
             self._failure = NonFiniteError(
                 f"The loss became NaN or infinite on {member.name}, in round {number + 1:,}, local step "
-                f"{answer.bad_step + 1:,}: lower the learning rate, clip the gradients (clipnorm=1.0 in the optimizer), or "
+                f"{answer.bad_step + 1:,}: lower the learning rate, clip the gradients (clipnorm=1.0 in the "
+                f"optimizer), or "
                 "look for outliers in the data."
             )
         member.answered(answer.steps, answer.seconds - answer.waited)
@@ -635,7 +638,9 @@ class Coordinator:
         await self._bring(member)
 
     async def _bring(self, member: Member, load: bool = True) -> None:
-        """Brings the pieces that are dealt to a member: over the network what its host does not have, then to memory."""
+        """Brings the pieces that are dealt to a member: over the network what its host does not have, then to
+        memory.
+        """
         wanted = sorted(member.dealt - member.loaded, key=lambda piece: piece.span)
         if not wanted:
             member.take_dealt()

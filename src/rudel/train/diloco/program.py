@@ -1,7 +1,8 @@
 """The local steps of a round as a program that needs neither Keras nor the user's code to run.
 
 The computer that drives traces the training loop once, with whatever the model, its layers, its losses and the recipe
-are made of, and exports it as StableHLO (`jax.export`). A host gets these bytes and compiles them for its own processor.
+are made of, and exports it as StableHLO (`jax.export`). A host gets these bytes and compiles them for its own
+processor.
 So code that only the driver has (a recipe, a notebook, modules beside them) works on all hosts, and a worker is
 JAX, NumPy and Dask: it starts sooner and takes a good hundred megabytes less than one that imports Keras.
 
@@ -29,11 +30,13 @@ class RoundProgram:
     Args:
         code: what `jax.export` serialised.
         logs: shape and dtype of every log of a step.
+        log_names: their names.
         platform: JAX's name of what it is for: cpu, cuda, rocm or tpu.
     """
 
     code: bytes
     logs: tuple[tuple[tuple[int, ...], str], ...]
+    log_names: tuple[str, ...]
     platform: str
 
 
@@ -42,9 +45,10 @@ def export_rounds(
 ) -> RoundProgram:
     """Exports `run(parts, data, order, rates, key, first, last) -> (parts, bad step)` for a built model.
 
-    `parts` are the four lists of a `ModelState` and the logs of the last step, `data` the leaves of (x, y, sample_weight), `order` int32 (ROWS,
-    batch_size) of indices into them, `rates` float32 (ROWS,) learning rates of the steps, `key` the data of a random key,
-    and the steps are `first` (inclusive) to `last` (exclusive).
+    `parts` are the four lists of a `ModelState` and the logs of the last step, `data` the leaves of (x, y,
+    sample_weight), `order` int32 (ROWS,
+    batch_size) of indices into them, `rates` float32 (ROWS,) learning rates of the steps, `key` the data of a random
+    key, and the steps are `first` (inclusive) to `last` (exclusive).
 
     Args:
         model: a built, compiled Keras model.
@@ -79,7 +83,10 @@ def export_rounds(
         arguments = (parts, leaves, order, np.zeros(ROWS, np.float32), np.zeros(2, np.uint32), np.int32(0), np.int32(1))
         shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a), a.dtype), arguments)
         exported = export.export(jax.jit(flat, donate_argnums=0, keep_unused=True), platforms=[platform])(*shapes)
-    return RoundProgram(bytes(exported.serialize()), tuple((np.shape(log), str(log.dtype)) for log in logs), platform)
+    forms = tuple((np.shape(log), str(log.dtype)) for log in logs)
+    paths, _ = jax.tree_util.tree_flatten_with_path(begin.logs)
+    names = tuple(jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in paths)
+    return RoundProgram(bytes(exported.serialize()), forms, names, platform)
 
 
 def load_rounds(code: bytes) -> tuple[Callable[..., Any], Any]:
@@ -95,17 +102,19 @@ def load_rounds(code: bytes) -> tuple[Callable[..., Any], Any]:
     return jax.jit(exported.call, donate_argnums=0, keep_unused=True), arguments
 
 
-def fold_seeds(non_trainable: Sequence[np.ndarray], seeds: Sequence[int], number: int) -> list[np.ndarray]:
+def fold_seeds(non_trainable: Sequence[Any], seeds: Sequence[int], number: int, round: int = 0) -> list[Any]:
     """Gives the random generators in a model's state a sequence of their own.
 
     Args:
         non_trainable: the model's non-trainable variables.
-        seeds: which of them are states of random generators, uint32 (2,).
+        seeds: which of them are states of random generators, uint32 (2,): a seed and a count.
         number: of the replica, from 0; replica 0 keeps the model's own.
+        round: in which it begins, from 0, so that it does not draw again what was drawn in earlier rounds.
     """
     own = list(non_trainable)
     for index in seeds:
         state = np.array(own[index])
         state[0] ^= np.uint32((number * 0x9E3779B9) & 0xFFFFFFFF)
+        state[1] ^= np.uint32((round * 0x85EBCA6B) & 0xFFFFFFFF)
         own[index] = state
     return own

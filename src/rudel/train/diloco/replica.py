@@ -34,8 +34,13 @@ from rudel.train.diloco.shard import Leaf, Shard
 from rudel.train.memory import release_freed_memory
 
 _TRY_OUT_SECONDS = 0.1
-_PATIENCE = 0.012
-"""Seconds of steps between looks for a merge that has not come yet."""
+_LONGEST_BLOCK = 1.0
+"""Seconds of steps, after which a replica that is to end does so."""
+
+_LOOKS = 8
+"""How often in a round a merge is looked for, once three quarters of the steps are done after which the last one
+came.
+"""
 
 
 @dataclass(frozen=True)
@@ -157,7 +162,7 @@ class _Inbox:
     closed: bool = False
 
 
-class Closed(Exception):
+class ReplicaClosed(Exception):  # noqa: N818  # no error: somebody asked for it
     """The replica is to end."""
 
 
@@ -205,7 +210,8 @@ class Replica:
         for merge in merges:
             self._step_outer(merge)
             self._set_statistics(wire.unpack(merge.statistics))
-        self._round, self._awaited = number, None
+        self._round, self._awaited, self._merged_at = number, None, 0
+        self._parts[1] = fold_seeds(self._parts[1], self._setup.seeds, 0, number)
         self._parts[0] = [w.astype(dtype, copy=True) for w, dtype in zip(self._weights, self._dtypes, strict=True)]
         self._parts = _put(self._parts)
         self._inbox = _Inbox()
@@ -234,7 +240,7 @@ class Replica:
                 plan = self._taken(inbox.plans, self._round, inbox)
                 self._publish(self._round, self._one_round(plan, inbox))
                 self._round += 1
-        except Closed:
+        except ReplicaClosed:
             return
         except Exception as error:
             self._publish(self._round, error)
@@ -266,12 +272,12 @@ class Replica:
         with self._changed:
             self._changed.wait_for(lambda: inbox.closed or number in where)
             if inbox.closed:
-                raise Closed
+                raise ReplicaClosed
             return where.pop(number)
 
     def _one_round(self, plan: Plan, inbox: _Inbox) -> Answer:
         began, cpu = time.perf_counter(), time.process_time()
-        waited, merged_at, done, bad_step = 0.0, 0, 0, -1
+        waited, done, bad_step = 0.0, 0, -1
         if plan.pieces is not None:
             self.shard.own([(int(first), int(last)) for first, last in plan.pieces], self._round)
             self._data = _put(self.shard.arrays)
@@ -289,19 +295,19 @@ class Replica:
             while done < first + rows:
                 if self._awaited is not None and self._awaited in inbox.merges:
                     self._merge(inbox.merges.pop(self._awaited))
-                    merged_at = done
-                count = rows - (done - first)
+                    self._merged_at = done
+                count = min(rows - (done - first), max(1, int(_LONGEST_BLOCK / self.step_seconds)))
                 if self._awaited is not None:
-                    count = min(count, max(1, int(_PATIENCE / self.step_seconds)))
+                    count = min(count, max(3 * self._merged_at // 4 - done, plan.steps // _LOOKS, 1))
                 bad = self._steps(fixed, done - first, count)
                 bad_step = first + bad if bad >= 0 and bad_step < 0 else bad_step
                 done += count
                 if inbox.closed:
-                    raise Closed
+                    raise ReplicaClosed
         if self._awaited is not None:
             waits = time.perf_counter()
             self._merge(self._taken(inbox.merges, self._awaited, inbox))
-            merged_at, waited = done, time.perf_counter() - waits
+            self._merged_at, waited = done, time.perf_counter() - waits
         statistics, delta = self._moved()
         message = b""
         if bad_step < 0:
@@ -319,7 +325,7 @@ class Replica:
             steps=plan.steps,
             seconds=time.perf_counter() - began,
             waited=waited,
-            merged_at=merged_at,
+            merged_at=self._merged_at,
             bad_step=bad_step,
             memory=_resident_bytes(),
             cpu=time.process_time() - cpu,

@@ -5,6 +5,7 @@ CPU, memory that is not written is not taken, so this costs nothing; and when th
 lost, no shape changes and nothing is compiled anew. Examples have the same index everywhere.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +33,8 @@ class Shard:
     """Which examples a replica has, and in which order it sees them.
 
     The order is a pure function of the seed, the replica's number, the pieces, the round in which they were given, and
-    the count of batches taken since: permutations of the examples one after the other, cut into batches that may span two of them.
+    the count of batches taken since: permutations of the examples one after the other, cut into batches that may span
+    two of them.
 
     Args:
         examples: length of the whole data set.
@@ -102,7 +104,7 @@ def cut(examples: int, row_bytes: int, workers: int) -> list[tuple[int, int]]:
     """
     count = max(16 * workers, math.ceil(examples * row_bytes / 4e6))
     bounds = [examples * i // min(count, examples) for i in range(min(count, examples) + 1)]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(itertools.pairwise(bounds))
 
 
 def rows_of(arrays: Sequence[Any], piece: tuple[int, int], layout: np.ndarray) -> list[np.ndarray]:

@@ -5,31 +5,35 @@ and checkpoints, and shows what happens. The coordinator, in a thread of its own
 not wait for any of that.
 
 A checkpoint is written after every round, unless that would take half of the time; it holds the weights, the outer
-optimizer's state, the residual of the merges, and every quarter of a minute the inner optimizer's slots of a replica. An
-evaluation that takes long compared with the epochs is put off to the end, if nothing waits for it.
+optimizer's state, the residual of the merges, and every quarter of a minute the inner optimizer's slots of a replica.
+An evaluation that takes long compared with the epochs is put off to the end, if nothing waits for it.
 """
 
+import asyncio
 import concurrent.futures
+import contextlib
 import queue
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
-from rudel.errors import RunError
+from rudel.errors import ModelError, NonFiniteError, RunError
 from rudel.train import state as model_state
 from rudel.train.checkpoint import Checkpoint
 from rudel.train.diloco import pieces, wire
+from rudel.train.diloco.checks import check_memory, check_versions
 from rudel.train.diloco.codec import make_codec
 from rudel.train.diloco.coordinator import Coordinator, HostChanged, RoundClosed, Task, World
 from rudel.train.diloco.members import Piece
 from rudel.train.diloco.options import Diloco
 from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.program import RoundProgram, export_rounds
-from rudel.train.diloco.checks import check_memory, check_versions
 from rudel.train.diloco.service import ReplicaPlugin
 from rudel.train.diloco.shard import cut, rows_of
 from rudel.train.evaluation import Evaluator, as_floats
@@ -42,6 +46,25 @@ _CHECKPOINT_SHARE = 0.5
 _EVALUATION_SHARE = 0.05
 _LATE_EVALUATIONS = 64
 _LATE_BYTES = 256e6
+
+
+@dataclass(frozen=True)
+class _Late:
+    """An epoch that has ended and is not evaluated yet.
+
+    Args:
+        epoch: its number, from 0.
+        logs: its training metrics.
+        world: the state at its end.
+        sums: of its metrics variables.
+        seconds: of training until its end.
+    """
+
+    epoch: int
+    logs: dict[str, float]
+    world: World
+    sums: list[np.ndarray]
+    seconds: float
 
 
 class DilocoTraining(Training):
@@ -57,7 +80,7 @@ class DilocoTraining(Training):
         self._programs: dict[str, RoundProgram] = {}
         self._tracing = threading.Lock()
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._late: deque[tuple[int, dict[str, float], World, list[np.ndarray]]] = deque()
+        self._late: deque[_Late] = deque()
         self._coordinator: Coordinator
         self._hosts: list[str] = []
         self._sent = self._received = self._rounds = self._lost = self._joined = 0
@@ -92,7 +115,14 @@ class DilocoTraining(Training):
             began = time.perf_counter()
             self._evaluator.run(state)
             self._evaluation_seconds = time.perf_counter() - began
-        self._statistics = [i for i, v in enumerate(state.non_trainable) if np.asarray(v).dtype.kind in "fV"]
+        if getattr(self._optimizer, "use_ema", False):
+            raise ModelError(
+                "The optimizer of the model averages weights itself (use_ema=True), which hosts that average theirs "
+                "cannot "
+                "do as well: leave use_ema out, or train on one computer."
+            )
+        moving = set(range(len(state.non_trainable))) - _frozen(self._model)
+        self._statistics = [i for i in sorted(moving) if np.asarray(state.non_trainable[i]).dtype.kind in "fV"]
         self._seeds = [
             i for i, v in enumerate(state.non_trainable) if np.asarray(v).dtype == np.uint32 and np.shape(v) == (2,)
         ]
@@ -108,7 +138,7 @@ class DilocoTraining(Training):
             statistics=[np.asarray(host.non_trainable[i], np.float32) for i in self._statistics],
         )
         self._host_state = host
-        self._plain_rate = 0.0 if self._rates is not None else float(self._optimizer.learning_rate)
+        self._read_rate()
 
     def _train(self) -> None:
         if self.position.step >= self.job.schedule.total_steps or self.position.stopped:
@@ -127,19 +157,23 @@ class DilocoTraining(Training):
         self._last_slots = self._last_save = time.perf_counter()
         self._last_evaluation, self._save_seconds = time.perf_counter(), 0.0
         self._callbacks.on_epoch_begin(self._epoch_of(self.position.step))
+        self._read_rate()
         done = background.start(self._coordinator.run())
         try:
             while not (done.done() and self._events.empty()):
                 self._take_events()
                 if self._interrupts.received or self.position.stopped:
                     self._coordinator.stop()
+        except BaseException:
+            done.cancel()
+            raise
         finally:
-            self._coordinator.stop()
-            concurrent.futures.wait([done], timeout=30)
-        done.result()
-        self._take_over(self._world)
+            background.start(self._cluster.fleet.uninstall(ReplicaPlugin.name)).result()
         self._evaluate_late()
-        self._save()
+        self._take_over(self._world)
+        if not isinstance(done.exception(), NonFiniteError):
+            self._save()
+        done.result()
         self._interrupts.act(self._told())
 
     def _wait_for(self, future: "concurrent.futures.Future[None]") -> None:
@@ -159,9 +193,8 @@ class DilocoTraining(Training):
         count = len(self.job.train)
         layout = np.random.default_rng(0).permutation(count) if self.job.schedule.shuffle else np.arange(count)
         row_bytes = sum(int(np.prod(np.shape(a)[1:])) * np.asarray(a[:1]).dtype.itemsize for a in arrays)
-        encoded = [
-            (span, *pieces.encode(rows_of(arrays, span, layout))) for span in cut(count, row_bytes, len(self._hosts))
-        ]
+        spans = cut(count, row_bytes, len(self._hosts))
+        encoded = await asyncio.to_thread(lambda: [(s, *pieces.encode(rows_of(arrays, s, layout))) for s in spans])
         task = Task(
             total_steps=self.job.schedule.total_steps,
             round_steps=self._options.round_steps,
@@ -262,6 +295,8 @@ class DilocoTraining(Training):
             )
             self.display.host(event)
             return
+        if self.position.stopped:
+            return  # a round that was closed before the others heard of the end
         self._take_round(event)
         if self._save_is_due():
             self._take_over(self._world)
@@ -277,7 +312,7 @@ class DilocoTraining(Training):
         before, position.step = position.step, min(closed.world.steps, schedule.total_steps)
         position.clock.train = self._train_before + closed.seconds
         self._log_round(closed)
-        logs = self._metrics_of(self._sums)
+        logs = self._metrics_of(self._sums, closed.logs)
         self.display.advance(position.step, logs, position.clock.train)
         self.display.round(closed)
         now = time.perf_counter()
@@ -293,41 +328,45 @@ class DilocoTraining(Training):
         epoch = max(epoch, self._epoch_of(max(self.position.step - 1, 0)))
         epoch -= self.position.step < self.job.schedule.last_step(epoch)
         sums, self._sums = self._sums, []
-        if self._evaluation_can_wait():
-            self._late.append((epoch, logs, self._world, sums))
-        else:
+        self._late.append(_Late(epoch, logs, self._world, sums, self.position.clock.train))
+        if not self._evaluation_can_wait():
             self._evaluate_late()
-            self._take_over(self._world, sums)
-            self._finish_epoch(epoch, logs)
         if self.position.step < self.job.schedule.total_steps:
             self._callbacks.on_epoch_begin(epoch + 1)
+            self._read_rate()
 
     def _evaluation_can_wait(self) -> bool:
-        if self._evaluator is None or self.job.callbacks or len(self._late) >= _LATE_EVALUATIONS:
+        if self._evaluator is None or self.job.callbacks or len(self._late) > _LATE_EVALUATIONS:
             return False
-        if sum(w.nbytes for w in self._world.weights) * (len(self._late) + 1) > _LATE_BYTES:
+        if sum(w.nbytes for w in self._world.weights) * len(self._late) > _LATE_BYTES:
             return False
         since = time.perf_counter() - self._last_evaluation
         return self._evaluation_seconds > _EVALUATION_SHARE * since
 
     def _evaluate_late(self) -> None:
         while self._late:
-            epoch, logs, world, sums = self._late.popleft()
-            self._take_over(world, sums)
-            self._finish_epoch(epoch, logs)
+            late = self._late.popleft()
+            self._take_over(late.world, late.sums)
+            began = time.perf_counter()
+            logs = self._end_of_epoch(late.epoch, late.logs)
+            self._last_evaluation = time.perf_counter()
+            self._evaluation_seconds = self._last_evaluation - began
+            with self._back_at(late):
+                self._record(late.epoch, logs)
+            self.position.stopped = bool(self._model.stop_training)
 
-    def _finish_epoch(self, epoch: int, logs: dict[str, float]) -> None:
-        began = time.perf_counter()
-        record_step = min(self.job.schedule.last_step(epoch), self.position.step)
-        logs = self._end_of_epoch(epoch, logs)
-        self._last_evaluation = time.perf_counter()
-        self._evaluation_seconds = self._last_evaluation - began
-        here, self.position.step = self.position.step, record_step
-        self._record(epoch, logs)
-        self.position.step = here
-        self.position.stopped = bool(self._model.stop_training)
-        if self._rates is None:
-            self._plain_rate = float(self._optimizer.learning_rate)
+    @contextlib.contextmanager
+    def _back_at(self, late: "_Late") -> Iterator[None]:
+        """While it is entered, the position is where it was when an epoch ended."""
+        position, clock = self.position, self.position.clock
+        here, now = position.step, clock.train
+        position.step, clock.train = min(self.job.schedule.last_step(late.epoch), here), late.seconds
+        yield
+        position.step, clock.train = here, now
+
+    def _read_rate(self) -> None:
+        """Learns what callbacks have made of the learning rate."""
+        self._plain_rate = 0.0 if self._rates is not None else float(self._optimizer.learning_rate)
 
     def _take_over(self, world: World, metrics: list[np.ndarray] | None = None) -> None:
         """Makes the state of the model of a world, and of sums of metrics variables."""
@@ -344,11 +383,13 @@ class DilocoTraining(Training):
             trainable, non_trainable, optimizer, metrics or [value.copy() for value in self._initial_metrics]
         )
 
-    def _metrics_of(self, sums: list[np.ndarray]) -> dict[str, float]:
-        """The metrics that these variables stand for."""
+    def _metrics_of(self, sums: list[np.ndarray], last: list[np.ndarray]) -> dict[str, float]:
+        """The metrics that these variables stand for; of a model that logs something else, what it logged last."""
         for variable, value in zip(self._model.metrics_variables, sums, strict=True):
             variable.assign(value)
-        return as_floats(self._model.get_metrics_result())
+        results = as_floats(self._model.get_metrics_result())
+        names = next(iter(self._programs.values())).log_names
+        return results if set(results) == set(names) else as_floats(dict(zip(names, last, strict=True)))
 
     def _epoch_of(self, step: int) -> int:
         return step // self.job.schedule.steps_per_epoch
@@ -356,7 +397,7 @@ class DilocoTraining(Training):
     # -- what is kept ---------------------------------------------------------------------------------------------
 
     def _save_is_due(self) -> bool:
-        if not self.run or self._late:
+        if not self.run:
             return False
         since = time.perf_counter() - self._last_save
         return self._save_seconds <= _CHECKPOINT_SHARE * since
@@ -370,12 +411,22 @@ class DilocoTraining(Training):
     def _to_keep(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         world = self._world
         parts = {"weights": world.weights, "momentum": world.momentum, "residual": world.residual}
-        parts["statistics"] = world.statistics
+        parts |= {"statistics": world.statistics, "sums": self._sums}
         arrays = {f"{name}/{i}": array for name, values in parts.items() for i, array in enumerate(values)}
         if self._slots is not None:
             arrays["slots"] = np.frombuffer(self._slots, np.uint8)
         counts = {"round": world.round, "rounds": self._rounds, "sent": self._sent, "received": self._received}
-        return arrays, {"diloco": counts | {"lost": self._lost, "joined": self._joined}}
+        counts |= {"lost": self._lost, "joined": self._joined, "sums": len(self._sums)}
+        diloco = counts | {"hosts": self._hosts, "learning_rate": self._plain_rate}
+        return arrays, {"diloco": diloco, "records": self.position.records + self._records_of_late()}
+
+    def _records_of_late(self) -> list[dict[str, Any]]:
+        """Records of epochs whose evaluation was put off, as they are kept in case it is never made."""
+        records = []
+        for late in self._late:
+            with self._back_at(late):
+                records.append(self._record_of(late.epoch, late.logs))
+        return records
 
     def _restore_state(self, saved: Checkpoint) -> None:
         assert self.run
@@ -387,12 +438,17 @@ class DilocoTraining(Training):
             found[name] = [saved.arrays.get(f"{name}/{i}", np.empty(0)) for i in range(len(values))]
             if not before or [a.shape for a in found[name]] != [a.shape for a in values]:
                 raise RunError(
-                    f"The run {self.run.path} was begun with another strategy, or a model of other shapes: resume it as it "
+                    f"The run {self.run.path} was begun with another strategy, or a model of other shapes: resume it "
+                    f"as it "
                     "was begun, or give another directory with --run."
                 )
         self._world = World(before["round"], saved.step, **found)
         slots = saved.arrays.get("slots")
         self._slots = None if slots is None else slots.tobytes()
+        self._sums = [saved.arrays[f"sums/{i}"] for i in range(before["sums"])]
+        self._hosts = before["hosts"]
+        if self._rates is None:
+            self._optimizer.learning_rate = before["learning_rate"]
         self._rounds, self._lost, self._joined = before["rounds"], before["lost"], before["joined"]
         self._sent_before, self._received_before = before["sent"], before["received"]
         self._take_over(self._world)
@@ -416,3 +472,11 @@ class DilocoTraining(Training):
     def _log_event(self, event: dict[str, Any]) -> None:
         if self.run:
             self.run.append_round(event)
+
+
+def _frozen(model: Any) -> set[int]:
+    """Places, among a model's non-trainable variables, of weights that would be trainable were their layer not
+    frozen.
+    """
+    made_trainable = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
+    return {i for i, variable in enumerate(model.non_trainable_variables) if id(variable) in made_trainable}
