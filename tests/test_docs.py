@@ -44,6 +44,25 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 NOT_RUN = {
+    ("lab.md", "sudo rudel lab up --nodes 4 --cpu 0.4 --rate 100 --latency 1.5"),
+    (
+        "lab.md",
+        """from rudel.lab import Lab
+
+with Lab(nodes=2, cpu=(0.4, 0.2), rate=100, latency=1.5) as lab:
+    print(lab.hosts, lab.ssh_config)
+    lab.stats(reset=True)
+    print(lab.run("raspi1", "uname", "-m").stdout)
+    lab.set_rate(20)
+    lab.cut("raspi2")
+    lab.heal("raspi2")
+    lab.crash("raspi2")
+    print(lab.stats()["desktop"].bytes)""",
+    ),
+    (
+        "lab.md",
+        "sudo apt-get install debootstrap qemu-user-static\nsudo rudel lab up --nodes 2 --arch x86_64,arm64 --cpu 1",
+    ),
     (
         "cluster.md",
         "sudo rudel lab up --background --nodes 2\nexport RUDEL_SSH_CONFIG=/var/lib/rudel-lab/raspi/ssh_config",

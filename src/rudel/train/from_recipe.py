@@ -80,8 +80,13 @@ def train_recipe(
         checkpoint_every: steps between checkpoints; by default one about every 15 seconds.
         callbacks: Keras callbacks; they act at epoch ends.
         progress: called with (bytes done, bytes in all) while data is fetched.
-        on, cluster, client, strategy: where to train; see `rudel.fit`.
-        ssh_config, min_hosts, dashboard: with `on`; see `rudel.Cluster`.
+        on: hosts to train on; see `rudel.fit`.
+        cluster: a running `rudel.Cluster` to train on.
+        client: a Dask client, or the address of a scheduler, whose workers are to train.
+        strategy: how steps are spread over hosts; see `rudel.fit`.
+        ssh_config: with `on`, in the place of `~/.ssh/config`.
+        min_hosts: with `on`, how many hosts must be there to begin; by default all.
+        dashboard: with `on`, whether Dask's dashboard is to be had; see `rudel.Cluster`.
         verbose: see `rudel.fit`.
 
     Returns:
