@@ -8,19 +8,19 @@ same drawings are held out for all. Initial weights are drawn as Keras does it. 
 steps have twice the article's learning rate, which is better for them by a point (Rudel does that by itself). The clock
 runs from the first step, when all programs and data are where they are needed and everything is compiled, to the last
 synchronised weights; how accurate these are is found afterwards. Bytes are those of the frames on the air, counted by
-the lab while the clock runs. A round has one seed; rivals take part in the first.
+the lab while the clock runs. A round has one seed; rivals and the CNN take part in the first.
 
 | contestant | what it is | s |
 | --- | --- | --- |
-| rudel-node | `rudel train` on one node: the strategy `single` | 60 |
-| rudel-1, rudel-2, rudel-4 | `rudel train --on` that many nodes, as it is when nothing is set | 40 |
-| rudel-node-cnn, rudel-4-cnn | the same with `--set net=cnn` | 400, 150 |
-| rudel-slow-node, rudel-uneven | one node at 0.2 core; two at 0.4 and two at 0.2 together | 100, 50 |
-| torch-postlocalsgd | PyTorch, local SGD with an average every 256 steps | 60 |
-| torch-ddp | PyTorch's DistributedDataParallel: a part of the steps, extrapolated | 90 |
-| tf-mwms | tf_keras under MultiWorkerMirroredStrategy, the article's way: a part of the steps, extrapolated | 150 |
-| flower | Flower, FedAvg by SuperLink and SuperNodes, 8 rounds of 256 steps | 200 |
-| flower-legacy | the same by `start_server` and `start_client`, which Flower has deprecated | 60 |
+| rudel-node | `rudel train` on one node: the strategy `single` | 20 |
+| rudel-1, rudel-2, rudel-4 | `rudel train --on` that many nodes, as it is when nothing is set | 15 |
+| rudel-node-cnn, rudel-4-cnn | the same with `--set net=cnn` | 500, 200 |
+| rudel-slow-node, rudel-uneven | one node at 0.2 core; two at 0.4 and two at 0.2 together | 30, 20 |
+| torch-postlocalsgd | PyTorch, local SGD with an average every 256 steps | 30 |
+| torch-ddp | PyTorch's DistributedDataParallel: a part of the steps, extrapolated | 45 |
+| tf-mwms | tf_keras under MultiWorkerMirroredStrategy, the article's way: a part of the steps, extrapolated | 60 |
+| flower | Flower, FedAvg by SuperLink and SuperNodes, 8 rounds of 256 steps | 100 |
+| flower-legacy | the same by `start_server` and `start_client`, which Flower has deprecated | 25 |
 
 `NAME@RATE` is a contestant at that many Mbit/s. On your own computers there is one network, so names have no rate,
 nobody counts frames, and no claim is judged. What --json holds already is not measured again.
@@ -38,8 +38,8 @@ import cluster_flower
 import cluster_measure as measures
 import typer
 from cluster_claims import share_of_speeds, verdicts
-from cluster_job import CLASSES, SAMPLES, ClusterJob
-from cluster_record import begun, end_on_sigterm, keep, measured_names, say, wide_console
+from cluster_job import CLASSES, CNN_SAMPLES, SAMPLES, ClusterJob
+from cluster_record import begun, busy_cores, end_on_sigterm, keep, measured_names, say, wide_console
 from cluster_show import plot as draw
 from cluster_show import results_table
 from cluster_site import Air, Site, lab_site, own_site
@@ -110,8 +110,8 @@ ENTRIES: Mapping[str, Entry] = {
     "rudel-1": Entry(_spread(1)),
     "rudel-2": Entry(_spread(2)),
     "rudel-4": Entry(_spread(4)),
-    "rudel-node-cnn": Entry(_alone("cnn")),
-    "rudel-4-cnn": Entry(_spread(4, "cnn")),
+    "rudel-node-cnn": Entry(_alone("cnn"), every_seed=False),
+    "rudel-4-cnn": Entry(_spread(4, "cnn"), every_seed=False),
     "rudel-slow-node": Entry(_alone(), SLOW),
     "rudel-uneven": Entry(_spread(4), UNEVEN),
     "torch-postlocalsgd": _rival("cluster_torch.py", batch_size=32, period=LOCAL_STEPS, learning_rate=2e-3),
@@ -138,7 +138,7 @@ def main(
     seeds: Annotated[str, typer.Option(help="A round for each.")] = "0,1,2",
     classes: Annotated[str, typer.Option(help="Names of classes, separated by commas.")] = CLASSES,
     samples: Annotated[int, typer.Option(help="Examples to learn from.")] = SAMPLES,
-    cnn_samples: Annotated[int, typer.Option(help="The same for the CNN.")] = SAMPLES // 4,
+    cnn_samples: Annotated[int, typer.Option(help="The same for the CNN.")] = CNN_SAMPLES,
     latency: Annotated[float, typer.Option(help="Milliseconds one way, in the lab.")] = 1.5,
     prefix: Annotated[str, typer.Option(help="What names of the lab's nodes begin with.")] = "bench",
     subnet: Annotated[str, typer.Option(help="First three numbers of the lab's addresses.")] = "10.94.0",
@@ -199,7 +199,7 @@ def take(
     failures: list[str],
 ) -> None:
     """Takes a measurement into the results, or why there is none into the failures."""
-    began = time.perf_counter()
+    began, busy = time.perf_counter(), busy_cores()
     try:
         with begin as site:
             results[name] = entry.measure(site, job, seed, pythons)
@@ -208,7 +208,7 @@ def take(
         say(f"  {failures[-1]}")
         return
     numbers = results[name]
-    results[name] = {"job_seconds": time.perf_counter() - began} | numbers
+    results[name] = {"job_seconds": time.perf_counter() - began, "busy_cores_before": busy} | numbers
     accuracy = "" if numbers["accuracy"] is None else f", accuracy {numbers['accuracy']:.4f}"
     air = "" if numbers.get("air_bytes") is None else f", {numbers['air_bytes'] / 1e6:,.2f} MB on the air"
     say(f"  {numbers['train_seconds']:,.2f} s{accuracy}{air} ({time.perf_counter() - began:.0f} s in all)")

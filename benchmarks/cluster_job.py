@@ -14,7 +14,7 @@ from contestants.job import Job, drawings
 from rudel.data.dataset import Dataset
 
 BATCH_SIZE = 32
-SAMPLES = 262_144
+SAMPLES, CNN_SAMPLES = 262_144, 327_680
 CLASSES = "airplane,alarm clock,apple,banana,bicycle,bird,book,cat,dog,fish,flower,house,rainbow"
 
 _DRAWINGS = 4000  # of each class, as the recipe takes them
@@ -35,7 +35,7 @@ class ClusterJob:
     data: Path
     classes: Sequence[str]
     samples: int = SAMPLES
-    cnn_samples: int = SAMPLES
+    cnn_samples: int = CNN_SAMPLES
 
     @cached_property
     def dataset(self) -> Dataset:

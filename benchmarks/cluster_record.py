@@ -1,8 +1,10 @@
 """What the cluster benchmarks keep: one JSON document, written after every measurement, and gone on with."""
 
 import json
+import os
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ from typing import Any
 import measure
 from measure import BenchmarkError
 from rich.console import Console
+
+_QUIET = 0.3
 
 
 def begun(path: Path | None, benchmark: str, job: Mapping[str, Any], seeds: Sequence[int]) -> dict[str, Any]:
@@ -46,6 +50,26 @@ def measured_names(document: Mapping[str, Any]) -> list[str]:
 def say(text: str) -> None:
     """Tells how far it is."""
     print(text, file=sys.stderr, flush=True)
+
+
+def busy_cores() -> float:
+    """How many cores of this computer others use, seen for a second; 0 where that cannot be known."""
+    before = _ticks()
+    time.sleep(1.0)
+    spent, idle = (later - earlier for later, earlier in zip(_ticks(), before, strict=True))
+    busy = (os.cpu_count() or 1) * (1 - idle / spent) if spent else 0.0
+    if busy > _QUIET:
+        say(f"  {busy:.1f} of {os.cpu_count()} cores are busy already: what is measured now will mean little")
+    return busy
+
+
+def _ticks() -> tuple[int, int]:
+    """Time of all cores since the start of the system, and the part of it in which they had nothing to do."""
+    path = Path("/proc/stat")
+    if not path.is_file():
+        return 0, 0
+    spent = [int(word) for word in path.read_text().split("\n", 1)[0].split()[1:]]
+    return sum(spent), spent[3] + spent[4]
 
 
 def wide_console() -> Console:

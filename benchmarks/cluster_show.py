@@ -10,6 +10,8 @@ from rich.table import Table
 
 TARGET = 0.78
 
+_NOT_DRAWN = ("cnn", "slow-node", "uneven")
+
 _Write = Callable[[float], str]
 
 
@@ -34,8 +36,8 @@ def plot(rounds: measure.Rounds, names: Sequence[str], path: Path) -> None:
     mpl.rcParams |= {"svg.hashsalt": "rudel", "axes.spines.top": False, "axes.spines.right": False, "font.size": 9}
     from matplotlib import pyplot
 
-    shown = [name for name in names if measure.values(rounds, name, "train_seconds") and "cnn" not in name]
-    colours = {name: f"C{place % 10}" for place, name in enumerate(shown)}
+    shown = [name for name in names if not any(part in name for part in _NOT_DRAWN)]
+    colours = _colours(shown)
     figure, (learning, time, air) = pyplot.subplots(1, 3, figsize=(12, 0.3 * len(shown) + 2.2), width_ratios=(5, 3, 3))
     for name in shown:
         curves = [numbers[name]["curve"] for numbers in rounds if name in numbers and numbers[name]["curve"]]
@@ -57,6 +59,16 @@ def plot(rounds: measure.Rounds, names: Sequence[str], path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
     pyplot.close(figure)
+
+
+def _colours(names: Sequence[str]) -> dict[str, Any]:
+    """Blues for Rudel, the dark ones for many nodes, and one colour for each rival."""
+    from matplotlib import colormaps
+
+    own = [name for name in names if name.startswith("rudel")]
+    blues = {name: colormaps["Blues"](0.4 + 0.6 * place / len(own)) for place, name in enumerate(sorted(own))}
+    others = [name for name in names if name not in own]
+    return blues | {name: f"C{1 + place % 9}" for place, name in enumerate(others)}
 
 
 def _bars(

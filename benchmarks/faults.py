@@ -44,7 +44,7 @@ import typer
 from claims import Verdict
 from cluster_job import BATCH_SIZE, CLASSES, ClusterJob
 from cluster_measure import lines_of, on, rudel_options, start_driver
-from cluster_record import begun, end_on_sigterm, keep, measured_names, say, wide_console
+from cluster_record import begun, busy_cores, end_on_sigterm, keep, measured_names, say, wide_console
 from cluster_site import Air, Program, Site, lab_site
 from measure import BenchmarkError, Numbers
 from rich.console import Console
@@ -90,9 +90,10 @@ def main(
                 if name in results and not again:
                     continue
                 say(f"seed {seed}, {place + 1} of {len(names)}: {name}")
+                busy = busy_cores()
                 try:
                     with lab_site([cpu] * NODES, Air(rate, latency), python or sys.executable, prefix, subnet) as site:
-                        results[name] = measured(site, job, seed, name)
+                        results[name] = {"busy_cores_before": busy} | measured(site, job, seed, name)
                 except (BenchmarkError, RudelError) as error:
                     document["failures"].append(f"{name} with seed {seed} could not be measured: {error}")
                     say(f"  {document['failures'][-1]}")

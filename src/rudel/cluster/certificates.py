@@ -3,11 +3,19 @@
 An authority that exists only in memory signs one certificate for the computer that drives and one for every host. Who
 has none of that authority cannot talk to the scheduler or to a worker, and neither side talks to anyone without one
 (mutual TLS). Keys are ECDSA on P-256; a private key is sent to its host over SSH, on the standard input of the process
-that uses it, and is kept by neither in a file.
+that uses it, and is kept by neither in a file. (OpenSSL reads keys from files only: on Linux that is one in memory,
+elsewhere one that only its owner can read and that is gone at once.)
 """
 
+import contextlib
 import datetime
-from dataclasses import dataclass
+import functools
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 _LIFETIME = datetime.timedelta(days=90)
@@ -27,16 +35,35 @@ class Identity:
 
     authority: str
     certificate: str
-    key: str
+    key: str = field(repr=False)
 
     def security(self) -> Any:
         """The same for Dask: a `distributed.Security` that refuses everything that is not encrypted."""
         from distributed.security import Security
 
-        roles = ("client", "scheduler", "worker")
-        files = {f"tls_{role}_cert": self.certificate for role in roles}
-        keys = {f"tls_{role}_key": self.key for role in roles}
-        return Security(require_encryption=True, tls_ca_file=self.authority, **files, **keys)
+        identity = self
+
+        class OfIdentity(Security):
+            """Makes a TLS context once, and not for every connection."""
+
+            def get_connection_args(self, role: str) -> dict[str, Any]:
+                context = identity._context(ssl.Purpose.SERVER_AUTH)
+                return {"ssl_context": context, "require_encryption": True, "extra_conn_args": {}}
+
+            def get_listen_args(self, role: str) -> dict[str, Any]:
+                return {"ssl_context": identity._context(ssl.Purpose.CLIENT_AUTH), "require_encryption": True}
+
+        return OfIdentity(require_encryption=True)
+
+    @functools.cache  # noqa: B019  # an identity lives as long as its process
+    def _context(self, purpose: ssl.Purpose) -> ssl.SSLContext:
+        context = ssl.create_default_context(purpose, cadata=self.authority)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        with _readable(self.certificate + self.key) as path:
+            context.load_cert_chain(path)
+        context.check_hostname = False  # hosts are known by the authority that signed for them, not by their names
+        context.verify_mode = ssl.CERT_REQUIRED
+        return context
 
 
 class Authority:
@@ -79,7 +106,7 @@ class Authority:
         both_ends = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
         authority_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = self._signed(
-            self._builder(_named(name[:64]), key.public_key())
+            self._builder(_named(name.encode()[:64].decode(errors="ignore")), key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.KeyUsage(**usage), critical=True)
             .add_extension(x509.ExtendedKeyUsage(both_ends), critical=False)
@@ -109,6 +136,22 @@ class Authority:
         from cryptography.hazmat.primitives import hashes
 
         return builder.sign(self._key, hashes.SHA256())
+
+
+@contextlib.contextmanager
+def _readable(text: str) -> Iterator[str]:
+    """The path of a file with this text: in memory where that can be had, else one that nobody else can read."""
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
+        descriptor = os.memfd_create("rudel")
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            yield f"/proc/self/fd/{descriptor}"
+        return
+    with tempfile.NamedTemporaryFile("w") as file:  # mode 0600
+        file.write(text)
+        file.flush()
+        yield file.name
 
 
 _USAGES = (

@@ -96,6 +96,11 @@ class Cluster:
         return Fleet(self._client)
 
     @property
+    def count(self) -> int:
+        """Number of hosts."""
+        return len(self.hosts)
+
+    @property
     def lost(self) -> int:
         """How many workers were lost so far."""
         return sum(launch.lost for launch in self._launches)

@@ -1,12 +1,13 @@
 """`python -m rudel.cluster.worker`: what runs on a host, for as long as the computer that drives is there.
 
 It reads one line of JSON from standard input: its certificate and key, the scheduler's address, its name. What it has
-to
-say goes to standard output, a JSON document a line. It ends when standard input does, which is when the SSH connection
-that started it is gone, in whatever way; and when it has lost the scheduler.
+to say goes to standard output, a JSON document a line. It ends when standard input does, which is when the SSH
+connection that started it is gone, in whatever way; and when it has lost the scheduler.
 """
 
 import asyncio
+import contextlib
+import gc
 import importlib
 import json
 import logging
@@ -23,16 +24,20 @@ def main() -> None:
     """Reads its order, works, ends."""
     order = json.loads(sys.stdin.buffer.readline())
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    with _only_one(order["cluster"], order["name"]):
-        asyncio.run(_work(order))
-    os._exit(0)  # threads that still compute are not waited for
+    mark = _only_one(order["cluster"], order["name"])
+    try:
+        asyncio.run(_work(order, mark))
+    finally:
+        _unmark(mark)
 
 
-async def _work(order: dict[str, Any]) -> None:
+async def _work(order: dict[str, Any], mark: Path) -> None:
+    """Works until the driver or the scheduler is gone, and ends the process then."""
     from rudel.cluster.quiet import QuietWorker
 
     for module in order["modules"]:
         importlib.import_module(module)
+    gc.freeze()  # what has been imported stays: it need not be looked through again and again
     identity = Identity(**order["identity"])
     worker = await QuietWorker(
         order["scheduler"],
@@ -48,9 +53,10 @@ async def _work(order: dict[str, Any]) -> None:
     done, _ = await asyncio.wait(
         {driver_gone, asyncio.ensure_future(worker.finished())}, return_when=asyncio.FIRST_COMPLETED
     )
-    if driver_gone in done:
-        os._exit(0)
-    _tell({"event": "ended"})
+    if driver_gone not in done:
+        _tell({"event": "ended"})
+    _unmark(mark)
+    os._exit(0)  # threads that compute, or read, are not waited for
 
 
 def _tell(document: dict[str, Any]) -> None:
@@ -58,26 +64,38 @@ def _tell(document: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-class _only_one:  # noqa: N801
-    """Ends an older worker of the same cluster and name, which a broken connection may have left."""
+def _only_one(cluster: str, name: str) -> Path:
+    """Ends an older worker of the same cluster and name, which a broken connection may have left.
 
-    def __init__(self, cluster: str, name: str) -> None:
-        folder = Path.home() / ".rudel" / "workers"
-        folder.mkdir(parents=True, exist_ok=True)
-        safe = "".join(c if c.isalnum() else "-" for c in name)
-        self._path = folder / f"{cluster}-{safe}"
-
-    def __enter__(self) -> None:
-        try:
-            number = int(self._path.read_text())
-            if "rudel.cluster.worker" in Path(f"/proc/{number}/cmdline").read_text():
+    Returns:
+        A file with the number of this process, which says that it is there.
+    """
+    folder = Path.home() / ".rudel" / "workers"
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = folder / f"{cluster}-{''.join(c if c.isalnum() else '-' for c in name)}"
+    for path in folder.iterdir():
+        number = _worker_of(path)
+        if number is None:
+            path.unlink(missing_ok=True)
+        elif path == mark:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
-        except (OSError, ValueError):
-            pass
-        self._path.write_text(str(os.getpid()))
+    mark.write_text(str(os.getpid()))
+    return mark
 
-    def __exit__(self, *_: object) -> None:
-        self._path.unlink(missing_ok=True)
+
+def _worker_of(mark: Path) -> int | None:
+    """The number of the worker that left this file; None if it has ended."""
+    try:
+        number = int(mark.read_text())
+        return number if "rudel.cluster.worker" in Path(f"/proc/{number}/cmdline").read_text() else None
+    except (OSError, ValueError):
+        return None
+
+
+def _unmark(mark: Path) -> None:
+    if _worker_of(mark) in (os.getpid(), None):
+        mark.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ def check_place(on: Any, cluster: Any, client: Any, strategy: Any) -> None:
     given = [name for name, value in (("on", on), ("cluster", cluster), ("client", client)) if value is not None]
     if len(given) > 1:
         raise OptionError(f"Hosts are given twice, as `{given[0]}` and as `{given[1]}`: give one of them.")
-    if isinstance(strategy, str) and strategy not in STRATEGIES:
-        raise OptionError(f"`strategy` can be {', '.join(STRATEGIES)}, not {strategy!r}.")
+    if strategy not in STRATEGIES and not _is_diloco(strategy):
+        raise OptionError(f"`strategy` can be {', '.join(STRATEGIES)} or a rudel.Diloco, not {strategy!r}.")
     if given and strategy == "single":
         raise OptionError(f"The strategy `single` trains on this computer: leave out `{given[0]}`, or take `diloco`.")
     if not given and strategy not in ("auto", "single"):
@@ -50,21 +50,18 @@ def place(
     from rudel.cluster.engine import Borrowed, Cluster
     from rudel.train.diloco.options import Diloco
 
-    options = strategy if isinstance(strategy, Diloco) else None
+    options = strategy if isinstance(strategy, Diloco) else Diloco()
     if cluster is not None:
-        yield cluster, options or _defaults(len(cluster.hosts))
+        yield cluster, options
     elif client is not None:
         with Borrowed(client) as borrowed:
-            yield borrowed, options or _defaults(borrowed.count)
+            yield borrowed, options
     elif on is not None:
         with Cluster(on, ssh_config=ssh_config, min_hosts=min_hosts, dashboard=dashboard) as started:
-            yield started, options or _defaults(len(started.hosts))
+            yield started, options
 
 
-def _defaults(hosts: int) -> Any:
-    """The measured defaults; a single replica has nobody to agree with, and only tells how far it is."""
+def _is_diloco(strategy: Any) -> bool:
     from rudel.train.diloco.options import Diloco
 
-    if hosts > 1:
-        return Diloco()
-    return Diloco(round_steps=1024, rate_factor=1.0, outer="average", delta_codec="float32", merge_codec="float32")
+    return isinstance(strategy, Diloco)

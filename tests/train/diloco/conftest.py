@@ -108,7 +108,7 @@ class Crew:
     """Dask workers in processes of their own, which nobody starts again but the test."""
 
     def __init__(self, cluster: Any, client: Any, folder: Path) -> None:
-        self.client, self._cluster, self._folder = client, cluster, folder
+        self.client, self._cluster, self.folder = client, cluster, folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -126,8 +126,8 @@ class Crew:
         for name in set(names) - self.names:
             command = [sys.executable, "-m", "distributed.cli.dask_worker", self.address, "--name", name, "--no-nanny"]
             command += ["--nthreads", "1", "--no-dashboard", "--memory-limit", "0"]
-            command += ["--local-directory", str(self._folder)]
-            with (self._folder / f"{name}.log").open("ab") as log:
+            command += ["--local-directory", str(self.folder)]
+            with (self.folder / f"{name}.log").open("ab") as log:
                 self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
         if wait:
             self.client.wait_for_workers(len(self.names), timeout=120)
@@ -139,7 +139,8 @@ class Crew:
         self.start(*names, wait=False)
         deadline = time.monotonic() + 120
         while self._known() != set(names):
-            assert time.monotonic() < deadline and set(names) <= self.names, f"workers are {self._known()}"
+            assert set(names) <= self.names, "a worker has ended at once; see its log"
+            assert time.monotonic() < deadline, f"workers are {self._known()}"
             time.sleep(0.02)
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:

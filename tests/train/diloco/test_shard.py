@@ -59,7 +59,7 @@ def test_new_pieces_are_seen_at_once_and_old_ones_no_more() -> None:
     shard.batches(3)
     shard.own([(50, 60), (0, 10)], 3)
     seen = Counter(shard.batches(10).reshape(-1).tolist())
-    assert seen == Counter({i: 4 for i in (*range(10), *range(50, 60))})
+    assert seen == Counter(dict.fromkeys((*range(10), *range(50, 60)), 4))
 
 
 def test_the_same_pieces_again_change_nothing() -> None:

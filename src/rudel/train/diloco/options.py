@@ -1,43 +1,66 @@
 """What can be chosen of the strategy `diloco`, and the defaults that were measured."""
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 from rudel.errors import OptionError
 from rudel.train.schedule import check_whole_number
+
+MOST_ROUND_STEPS = 128
+FEWEST_ROUNDS = 16
+"""What rounds may be like, where the user says nothing: with longer or fewer ones, less is learned."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What `Diloco` says, with everything chosen."""
+
+    round_steps: int
+    rate_factor: float
+    outer: str
+    delta_codec: str
+    merge_codec: str
+    patience: float
 
 
 @dataclass(frozen=True)
 class Diloco:
     """Local steps on every replica, then a compressed exchange; for links that are slow.
 
-    The defaults learn as well as one computer from the same number of examples, on the job for which they were measured
-    (`benchmarks/convergence.py`).
+    What is None is chosen by the number of replicas and of steps, by rules that were measured on the job of four
+    Raspberry Pis (`benchmarks/convergence.py`): there, they learn as well as one computer does from the same examples.
 
     Args:
-        round_steps: local steps of a replica between two merges.
+        round_steps: local steps of a replica between two merges; None for 128, or fewer where there would not be 16
+            rounds.
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for the square root of the
-            number of replicas, at most 2.
-        outer: what becomes of the mean delta: `average`, `momentum:LR:MU` or `nesterov:LR:MU`.
-        delta_codec: how deltas travel to the coordinator: `float32`, `bfloat16`, `int8`, `int4` or `topk:SHARE:BITS`.
+            number of replicas, at most 3.
+        outer: what becomes of the mean delta: `average`, `momentum:LR:MU` or `nesterov:LR:MU`; None for `nesterov:1:MU`
+            with a momentum of 1 - 1 / square root of the number of replicas.
+        delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `bfloat16`, `int8`, `int4`,
+            `topk:SHARE:BITS` or `topk:SHARE:BITS:KEPT`.
         merge_codec: how the merged delta travels to the replicas, in the same words.
         patience: seconds to wait for a host to come back when all are lost.
 
     Raises:
         OptionError: a value that makes no sense.
 
-    >>> Diloco(round_steps=64).outer
-    'nesterov:1:0.5'
+    >>> chosen = Diloco(round_steps=64).chosen_for(replicas=4, total_steps=8192)
+    >>> chosen.round_steps, chosen.rate_factor, chosen.outer
+    (64, 2.0, 'nesterov:1:0.5')
     """
 
-    round_steps: int = 128
+    round_steps: int | None = None
     rate_factor: float | None = None
-    outer: str = "nesterov:1:0.5"
-    delta_codec: str = "topk:0.1:2"
-    merge_codec: str = "topk:0.1:2"
+    outer: str | None = None
+    delta_codec: str | None = None
+    merge_codec: str | None = None
     patience: float = 120.0
 
     def __post_init__(self) -> None:
-        check_whole_number("round_steps", self.round_steps)
+        if self.round_steps is not None:
+            check_whole_number("round_steps", self.round_steps)
         if self.rate_factor is not None and not 0 < self.rate_factor <= 100:
             raise OptionError(f"`rate_factor` must be above 0 and at most 100, not {self.rate_factor!r}.")
         if not 0 <= self.patience < float("inf"):
@@ -45,10 +68,29 @@ class Diloco:
         from rudel.train.diloco.codec import make_codec
         from rudel.train.diloco.outer import make_outer
 
-        make_outer(self.outer)
-        make_codec(self.delta_codec)
-        make_codec(self.merge_codec)
+        for codec in (self.delta_codec, self.merge_codec):
+            if codec is not None:
+                make_codec(codec)
+        if self.outer is not None:
+            make_outer(self.outer)
 
-    def factor(self, replicas: int) -> float:
-        """By what the learning rate is multiplied with this many replicas."""
-        return min(2.0, replicas**0.5) if self.rate_factor is None else self.rate_factor
+    def chosen_for(self, replicas: int, total_steps: int) -> "Chosen":
+        """The same with everything chosen.
+
+        Args:
+            replicas: how many train together. A single one has nobody to agree with, and only says how far it is: what
+                it sends is exact.
+            total_steps: of all of them together.
+        """
+        root = math.sqrt(replicas)
+        longest = MOST_ROUND_STEPS if replicas > 1 else 4 * MOST_ROUND_STEPS
+        codec = "topk:0.1:2" if replicas > 1 else "float32"
+        chosen: dict[str, Any] = {
+            "round_steps": max(1, min(longest, total_steps // (FEWEST_ROUNDS * replicas))),
+            "rate_factor": min(root, 3.0),
+            "outer": f"nesterov:1:{1 - 1 / root:.2g}",
+            "delta_codec": codec,
+            "merge_codec": codec,
+        }
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return Chosen(**chosen | given)

@@ -281,7 +281,6 @@ class Replica:
         if plan.pieces is not None:
             self.shard.own([(int(first), int(last)) for first, last in plan.pieces], self._round)
             self._data = _put(self.shard.arrays)
-        self._parts[3] = [_put(np.array(value)) for value in self._fresh_metrics]
         (rates,) = wire.unpack(plan.rates)
         rates = np.broadcast_to(rates, plan.steps)
         while done < plan.steps:
@@ -291,7 +290,11 @@ class Replica:
             of_chunk = np.zeros(ROWS, np.float32)
             of_chunk[:rows] = rates[first : first + rows]
             sequence = np.random.SeedSequence([self._setup.seed, self._setup.number, self._round, first])
-            fixed = _put((self._data, order, of_chunk, sequence.generate_state(2)))
+            fresh = [np.array(value) for value in self._fresh_metrics] if not done else []
+            *fixed, fresh = _put(
+                (order, of_chunk, sequence.generate_state(2), fresh)
+            )  # one call is far cheaper than ten
+            self._parts[3] = fresh or self._parts[3]
             while done < first + rows:
                 if self._awaited is not None and self._awaited in inbox.merges:
                     self._merge(inbox.merges.pop(self._awaited))
@@ -333,9 +336,8 @@ class Replica:
         )
 
     def _steps(self, fixed: Any, first: int, count: int) -> int:
-        data, order, rates, key = fixed
         began = time.perf_counter()
-        self._parts, bad = self._run(self._parts, data, order, rates, key, np.int32(first), np.int32(first + count))
+        self._parts, bad = self._run(self._parts, self._data, *fixed, np.int32(first), np.int32(first + count))
         bad = int(bad)  # waits for the steps
         self.step_seconds = (time.perf_counter() - began) / count
         return bad

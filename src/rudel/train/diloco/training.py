@@ -76,7 +76,8 @@ class DilocoTraining(Training):
     """
 
     def __init__(self, *arguments: Any, cluster: Any, options: Diloco) -> None:
-        self._cluster, self._options = cluster, options
+        self._cluster = cluster
+        self._options = options.chosen_for(max(1, cluster.count), arguments[1].schedule.total_steps)
         self._programs: dict[str, RoundProgram] = {}
         self._tracing = threading.Lock()
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -188,7 +189,6 @@ class DilocoTraining(Training):
         fleet = self._cluster.fleet
         await fleet.install(ReplicaPlugin())
         self._hosts = sorted(await fleet.members())
-        self._factor = self._options.factor(len(self._hosts))
         arrays = jax.tree.leaves((self.job.train.x, self.job.train.y, self.job.train.sample_weight))
         count = len(self.job.train)
         layout = np.random.default_rng(0).permutation(count) if self.job.schedule.shuffle else np.arange(count)
@@ -267,9 +267,9 @@ class DilocoTraining(Training):
 
     def _rates_of(self, first: int, last: int, count: int) -> np.ndarray:
         if self._rates is None:
-            return np.full(count, self._factor * self._plain_rate, np.float32)
+            return np.full(count, self._options.rate_factor * self._plain_rate, np.float32)
         places = first + (last - first) * np.arange(count) // count
-        return (self._factor * self._rates[np.minimum(places, len(self._rates) - 1)]).astype(np.float32)
+        return (self._options.rate_factor * self._rates[np.minimum(places, len(self._rates) - 1)]).astype(np.float32)
 
     @property
     def _optimizer(self) -> Any:
@@ -450,7 +450,8 @@ class DilocoTraining(Training):
         if self._rates is None:
             self._optimizer.learning_rate = before["learning_rate"]
         self._rounds, self._lost, self._joined = before["rounds"], before["lost"], before["joined"]
-        self._sent_before, self._received_before = before["sent"], before["received"]
+        self._sent = self._sent_before = before["sent"]
+        self._received = self._received_before = before["received"]
         self._take_over(self._world)
 
     def _log_round(self, closed: RoundClosed) -> None:

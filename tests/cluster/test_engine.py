@@ -1,0 +1,407 @@
+"""A cluster of workers over SSH: started, guarded, started again, and gone when it is to be gone."""
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+import rudel
+from rudel.cluster.certificates import Authority
+from rudel.cluster.engine import Cluster
+from rudel.cluster.hosts import Host
+from rudel.errors import ClusterError, HostError, OptionError
+
+PYTHON = sys.executable
+
+
+@dataclass(frozen=True)
+class Computer:
+    """This one, as reached by SSH under the names one, two and stranger (whose key is not known).
+
+    Args:
+        folder: home folder of who logs in.
+        ssh_config: knows the names.
+        server: the SSH server.
+    """
+
+    folder: Path
+    ssh_config: Path
+    server: "subprocess.Popen[bytes]"
+
+    def cluster(self, *names: str, **options: Any) -> Cluster:
+        hosts = [Host(name, python=PYTHON) for name in names or ("one", "two")]
+        return Cluster(hosts, ssh_config=self.ssh_config, **options)
+
+    def workers(self) -> set[int]:
+        """Processes of workers on it."""
+        return {
+            process.pid
+            for process in psutil.process_iter(["cmdline", "environ"])
+            if "rudel.cluster.worker" in (process.info["cmdline"] or [])
+            and (process.info["environ"] or {}).get("HOME") == str(self.folder)
+        }
+
+
+@pytest.fixture(scope="session")
+def computer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Computer]:
+    """An SSH server of the current user, on this computer alone, with a home folder of its own."""
+    program = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if program is None:
+        message = "There is no SSH server to be tested with: sudo apt-get install openssh-server"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)
+    folder = tmp_path_factory.mktemp("computer")
+    for name in ("host_key", "key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    shutil.copy(folder / "key.pub", folder / "authorized_keys")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {
+        "Port": port, "ListenAddress": "127.0.0.1", "HostKey": folder / "host_key", "PidFile": "none", "UsePAM": "no",
+        "AuthorizedKeysFile": folder / "authorized_keys", "StrictModes": "no", "PasswordAuthentication": "no",
+        "SetEnv": f"HOME={folder} RUDEL_CACHE={folder}/cache", "PermitRootLogin": "yes",
+    }  # fmt: skip
+    (folder / "sshd_config").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+    key = (folder / "host_key.pub").read_text()
+    (folder / "known_hosts").write_text(f"one,two {key}")
+    common = f"  HostName 127.0.0.1\n  Port {port}\n  IdentityFile {folder}/key\n"
+    common += f"  UserKnownHostsFile {folder}/known_hosts\n"
+    names = ("one", "two", "stranger")
+    (folder / "ssh_config").write_text("".join(f"Host {name}\n  HostKeyAlias {name}\n{common}" for name in names))
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen([program, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=log)
+    try:
+        until(lambda: answers(port) or server.poll() is not None)
+        assert server.poll() is None, (folder / "log").read_text()
+        yield Computer(folder, folder / "ssh_config", server)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def until(reached: Callable[[], Any], seconds: float = 60) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := reached()):
+        assert time.monotonic() < deadline, "this did not happen"
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture(scope="module")
+def running(computer: Computer) -> Iterator[Cluster]:
+    """A cluster for all tests that leave it as it is."""
+    with computer.cluster() as cluster:
+        yield cluster
+
+
+def listening(pids: set[int]) -> set[tuple[int, str, int]]:
+    """(process, address, port) of all sockets on which these processes listen, but for those of the family unix."""
+    return {
+        (pid, connection.laddr.ip, connection.laddr.port)
+        for pid in pids
+        for connection in psutil.Process(pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN or connection.type == socket.SOCK_DGRAM
+    }
+
+
+def test_computes_whatever_one_wants(running: Cluster) -> None:
+    assert running.client.submit(sum, [1, 2]).result() == 3
+    names = {worker["name"] for worker in running.client.scheduler_info(n_workers=-1)["workers"].values()}
+    assert names == {"one", "two"}
+    pids = running.client.run(os.getpid)
+    assert len(set(pids.values())) == 2
+
+
+def test_what_the_workers_are_is_theirs_and_not_the_drivers(running: Cluster, computer: Computer) -> None:
+    assert set(running.client.run(lambda: os.environ["HOME"]).values()) == {str(computer.folder)}
+
+
+def test_no_port_is_open_but_those_that_ask_for_a_certificate(computer: Computer) -> None:
+    before = listening({os.getpid()})
+    with computer.cluster() as cluster:
+        assert cluster.client.submit(sum, [1, 2]).result() == 3
+        new = listening({os.getpid()}) - before
+        assert len(new) == 1, "the scheduler's"
+        workers = listening(set(cluster.client.run(os.getpid).values()))
+        assert len(workers) == 2
+        assert all(address == "127.0.0.1" for _, address, _ in workers), "reached at the address that SSH uses"
+        for _, _, port in new | workers:
+            assert not welcome(port, ssl.CERT_NONE)
+    assert listening({os.getpid()}) == before
+
+
+def welcome(port: int, mode: ssl.VerifyMode, identity: Any = None) -> bool:
+    """Whether a stranger gets anything but a refusal."""
+    context = ssl.create_default_context() if identity is None else identity._context(ssl.Purpose.SERVER_AUTH)
+    if identity is None:
+        context.check_hostname, context.verify_mode = False, mode
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as raw, context.wrap_socket(raw) as tls:
+            tls.settimeout(10)
+            return bool(tls.recv(100))
+    except OSError:
+        return False
+
+
+def test_private_keys_are_on_no_command_line_in_no_environment_and_in_no_file(
+    running: Cluster, computer: Computer
+) -> None:
+    workers = set(running.client.run(os.getpid).values())
+    secrets = [launch.identity.key.splitlines()[2][:40].encode() for launch in running._launches]
+    assert len(set(secrets)) == 2
+    for process in psutil.process_iter():
+        for name in ("cmdline", "environ"):
+            with contextlib.suppress(OSError):
+                content = Path(f"/proc/{process.pid}/{name}").read_bytes()
+                assert not any(secret in content for secret in secrets)
+    assert workers <= computer.workers()
+    for path in computer.folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            assert not any(secret in path.read_bytes() for secret in secrets)
+
+
+def model_and_data() -> tuple[Any, Any, Any]:
+    from rudel.backend import keras_on_jax
+
+    keras = keras_on_jax()
+    x = np.random.default_rng(0).normal(size=(960, 4)).astype("float32")
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    return model, x, (x[:, 0] > 0).astype("int32")
+
+
+def test_strangers_are_refused_and_the_training_is_undisturbed(
+    running: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = threading.Event()
+    from rudel.backend import keras_on_jax
+
+    class EndWhenAsked(keras_on_jax().callbacks.Callback):  # type: ignore[name-defined]
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            if ended.is_set():
+                self.model.stop_training = True
+
+    model, x, y = model_and_data()
+    callbacks = [EndWhenAsked()]
+    training = threading.Thread(
+        target=lambda: rudel.fit(model, x, y, steps=10**7, cluster=running, run=tmp_path, callbacks=callbacks)
+    )
+    training.start()
+    try:
+        rounds = tmp_path / "rounds.jsonl"
+        until(lambda: rounds.exists() and rounds.read_text().count("\n") > 5)
+        workers = [worker.rpartition(":")[2] for worker in running.client.scheduler_info(n_workers=-1)["workers"]]
+        foreign = Authority().issue("driver")
+        with caplog.at_level(logging.WARNING):
+            for port in (running._scheduler.port, *map(int, workers)):
+                for _ in range(5):
+                    assert not welcome(port, ssl.CERT_NONE)
+                    assert not welcome(port, ssl.CERT_NONE, foreign)
+                    for rubbish in (b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(1000), bytes(1000)):
+                        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 10) as raw:
+                            raw.sendall(rubbish)
+            before = rounds.read_text().count("\n")
+            until(lambda: rounds.read_text().count("\n") > before + 20)
+            until(lambda: {"one", "two"} <= {host for host in ("one", "two") if f"{host}: " in caplog.text})
+    finally:
+        ended.set()
+        training.join()
+    assert "TLS handshake failed" in caplog.text
+    lines = [json.loads(line) for line in rounds.read_text().splitlines()]
+    assert not [line for line in lines if "event" in line]
+    assert json.loads((tmp_path / "summary.json").read_text())["workers_lost"] == 0
+
+
+def test_ends_with_its_block_whatever_happens_in_it(computer: Computer) -> None:
+    before = computer.workers()
+    with pytest.raises(ZeroDivisionError), computer.cluster() as cluster:
+        pids = set(cluster.client.run(os.getpid).values())
+        assert pids <= computer.workers() - before
+        1 / 0  # noqa: B018
+    until(lambda: not pids & computer.workers(), 5)
+    cluster.close()
+    marks = [path.read_text() for path in (computer.folder / ".rudel" / "workers").iterdir()]
+    assert not set(marks) & set(map(str, pids))
+
+
+def test_a_worker_that_is_killed_is_started_again(computer: Computer) -> None:
+    with computer.cluster() as cluster:
+        pids = by_name(cluster)
+        os.kill(pids["one"], signal.SIGKILL)
+        until(lambda: cluster.lost == 1)
+        new = until(lambda: len(found := by_name(cluster)) == 2 and found)
+        assert new["one"] != pids["one"]
+        assert new["two"] == pids["two"]
+        assert cluster.client.submit(sum, [1, 2]).result() == 3
+
+
+def test_a_worker_whose_connection_breaks_ends_and_is_started_again(computer: Computer) -> None:
+    with computer.cluster() as cluster:
+        pids = by_name(cluster)
+        connections = {process.pid for pid in pids.values() for process in psutil.Process(pid).parents()}
+        sessions = [p for p in psutil.Process(computer.server.pid).children() if p.pid in connections]
+        assert sessions
+        for session in sessions:
+            session.kill()
+        until(lambda: cluster.lost == 2)
+        new = until(lambda: len(found := by_name(cluster)) == 2 and found)
+        assert not set(new.values()) & set(pids.values())
+        until(lambda: not set(pids.values()) & computer.workers(), 10)
+
+
+def by_name(cluster: Cluster) -> dict[str, int]:
+    """Numbers of the processes of workers that answer."""
+    workers = cluster.client.sync(cluster.client.scheduler.identity, n_workers=-1)["workers"]
+    names = {address: worker["name"] for address, worker in workers.items()}
+    found = cluster.client.run(os.getpid, on_error="ignore")
+    return {names[address]: pid for address, pid in found.items() if address in names}
+
+
+DRIVER = """
+import sys, time
+from rudel.cluster.engine import Cluster
+from rudel.cluster.hosts import Host
+config, python = sys.argv[1:]
+with Cluster([Host("one", python=python), Host("two", python=python)], ssh_config=config) as cluster:
+    import os
+    print(*cluster.client.run(os.getpid).values(), flush=True)
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_workers_end_when_the_driver_does(computer: Computer, number: signal.Signals) -> None:
+    command = [PYTHON, "-W", "ignore", "-c", DRIVER, str(computer.ssh_config), PYTHON]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
+        assert driver.stdout
+        pids = {int(pid) for pid in driver.stdout.readline().split()}
+        assert len(pids) == 2
+        driver.send_signal(number)
+        driver.wait(20)
+    until(lambda: not pids & computer.workers(), 5)
+
+
+def test_a_worker_that_cannot_hear_the_driver_ends_with_its_scheduler(computer: Computer) -> None:
+    """A scheduler that is gone while the SSH connection holds must not leave a worker that does nothing for ever."""
+    with computer.cluster("one") as cluster:
+        (pid,) = cluster.client.run(os.getpid).values()
+        (address,) = cluster.client.scheduler_info(n_workers=-1)["workers"]
+        cluster.background.run(cluster._scheduler.remove_worker(address, stimulus_id="test", close=True))
+        until(lambda: cluster.lost == 1)
+        until(lambda: by_name(cluster) and pid not in by_name(cluster).values())
+
+
+# -- what cannot be -------------------------------------------------------------------------------------------------
+
+
+def refused(cluster: Cluster) -> str:
+    with pytest.raises((HostError, ClusterError)) as caught, cluster:
+        raise AssertionError("it started")
+    return str(caught.value)
+
+
+def test_a_host_without_rudel_is_told_with_what_mends_it(computer: Computer, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    subprocess.run([PYTHON, "-m", "venv", "--without-pip", str(bare)], check=True)
+    for python in (None, "no/such/python", str(bare / "bin" / "python")):
+        hosts = [Host("one", python=python)]
+        told = refused(Cluster(hosts, ssh_config=computer.ssh_config))
+        assert told.startswith("`one` has no Rudel, or an incomplete one: run `rudel hosts setup one` first.")
+
+
+def test_all_that_is_wrong_is_told_at_once(computer: Computer) -> None:
+    hosts = [Host("one", python="no/such/python"), Host("stranger", python=PYTHON), Host("two", python=PYTHON)]
+    told = refused(Cluster(hosts, ssh_config=computer.ssh_config))
+    assert told.startswith("2 of 3 hosts cannot be used. `one` has no Rudel")
+    assert "`stranger`" in told
+
+
+def test_begins_with_as_many_hosts_as_are_asked_for(computer: Computer) -> None:
+    hosts = [Host("one", python="no/such/python"), Host("two", python=PYTHON)]
+    with Cluster(hosts, ssh_config=computer.ssh_config, min_hosts=1) as cluster:
+        assert set(by_name(cluster)) == {"two"}
+
+
+def test_a_host_that_is_mended_later_joins(computer: Computer) -> None:
+    link = computer.folder / "python-link"
+    hosts = [Host("one", python=str(link)), Host("two", python=PYTHON)]
+    with Cluster(hosts, ssh_config=computer.ssh_config, min_hosts=1) as cluster:
+        link.write_text(f'#!/bin/sh\nexec "{PYTHON}" "$@"\n')
+        link.chmod(0o755)
+        until(lambda: set(by_name(cluster)) == {"one", "two"})
+
+
+@pytest.mark.parametrize("least", [0, 3, -1])
+def test_min_hosts_that_make_no_sense_are_refused(least: int) -> None:
+    with pytest.raises(OptionError, match="`min_hosts` must be between 1 and 2, the number of hosts"):
+        Cluster("one,two", min_hosts=least)
+
+
+def test_a_cluster_that_does_not_run_is_told(computer: Computer) -> None:
+    with pytest.raises(ClusterError, match="The cluster is not running: use it in a `with` block"):
+        rudel.fit(*model_and_data(), cluster=computer.cluster())
+
+
+def test_a_dashboard_without_bokeh_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bokeh", None)
+    with pytest.raises(OptionError, match=r"needs Bokeh, which is not installed: pip install 'rudel\[dashboard\]'"):
+        Cluster("one", dashboard=True)
+
+
+def test_a_recipe_with_a_module_beside_it_trains_on_hosts(computer: Computer, tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text(
+        "import keras\nclass Twice(keras.layers.Layer):\n    def call(self, x):\n        return 2 * x\n"
+    )
+    (tmp_path / "own.py").write_text(
+        "import keras, numpy as np\n"
+        "import rudel\n"
+        "from beside import Twice\n"
+        "def data():\n"
+        "    x = np.random.default_rng(0).normal(size=(640, 4)).astype('float32')\n"
+        "    return rudel.Dataset(rudel.Examples(x, (x[:, 0] > 0).astype('int32')))\n"
+        "def model(dataset):\n"
+        "    model = keras.Sequential([keras.Input((4,)), Twice(), keras.layers.Dense(2)])\n"
+        "    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)\n"
+        "    model.compile('adam', loss, metrics=['accuracy'])\n"
+        "    return model\n"
+    )
+    (tmp_path / "hosts").write_text(f"one python={PYTHON}\ntwo python={PYTHON}\n")
+    command = [PYTHON, "-c", "from rudel.cli.main import run; run()", "train", str(tmp_path / "own.py")]
+    command += ["--epochs", "20", "--ssh-config", str(computer.ssh_config), "--run", str(tmp_path / "run")]
+    command += ["--on", str(tmp_path / "hosts")]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["hosts"] == ["one", "two"]
+    assert summary["metrics"]["accuracy"] > 0.8
+    assert done.stderr == ""
+    missing = subprocess.run(
+        [*command[:-1], "nowhere.invalid", "--resume"], capture_output=True, text=True, timeout=120
+    )
+    assert missing.returncode == 2
+    assert missing.stderr.startswith("Error: The name of `nowhere.invalid` does not resolve")
+    assert missing.stderr.count("\n") == 1
