@@ -237,11 +237,17 @@ def test_strangers_are_refused_and_the_training_is_undisturbed(
 
 
 def test_ends_with_its_block_whatever_happens_in_it(computer: Computer) -> None:
-    before = computer.workers()
-    with pytest.raises(ZeroDivisionError), computer.cluster() as cluster:
-        pids = set(cluster.client.run(os.getpid).values())
-        assert pids <= computer.workers() - before
-        1 / 0  # noqa: B018
+    before, pids = computer.workers(), set[int]()
+
+    def fail(cluster: Cluster) -> None:
+        with cluster:
+            pids.update(cluster.client.run(os.getpid).values())
+            assert pids <= computer.workers() - before
+            raise ZeroDivisionError
+
+    cluster = computer.cluster()
+    with pytest.raises(ZeroDivisionError):
+        fail(cluster)
     until(lambda: not pids & computer.workers(), 5)
     cluster.close()
     marks = [path.read_text() for path in (computer.folder / ".rudel" / "workers").iterdir()]

@@ -121,7 +121,7 @@ def test_trains_what_one_computer_trains_and_tells_the_same(
     keras.utils.set_random_seed(7)
     alone = rudel.fit(make()[0], x, y, **settings)
     assert set(found.history) == set(alone.history)
-    for name, values in found.history.items():
+    for values in found.history.values():
         assert np.all(np.isfinite(values))
         assert len(values) == len(found.epoch)
     assert found.history["loss"][-1] < 0.95 * found.history["loss"][0]
