@@ -31,6 +31,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,7 +40,7 @@ import cluster_measure as measures
 import typer
 from cluster_claims import share_of_speeds, verdicts
 from cluster_job import CLASSES, CNN_SAMPLES, SAMPLES, ClusterJob
-from cluster_record import begun, busy_cores, end_on_sigterm, keep, measured_names, say, wide_console
+from cluster_record import begun, busy_cores, end_on_sigterm, keep, measured_names, say, undisturbed, wide_console
 from cluster_show import plot as draw
 from cluster_show import results_table
 from cluster_site import Air, Site, lab_site, own_site
@@ -155,13 +156,14 @@ def main(
         about = {"classes": job.classes, "samples": samples, "cnn_samples": cnn_samples}
         document = begun(json, "cluster", about, [int(seed) for seed in seeds.split(",")])
         for seed in document["seeds"]:
-            for place, name in enumerate(names):
+            for number, name in enumerate(names, start=1):
                 entry, rate = ENTRIES[name.partition("@")[0]], float(name.partition("@")[2] or 100)
                 results = document["rounds"][document["seeds"].index(seed)]
                 if (name in results and not again) or (not entry.every_seed and seed != document["seeds"][0]):
                     continue
-                say(f"seed {seed}, {place + 1} of {len(names)}: {name}")
-                begin = own(hosts, ssh_config) if hosts else lab(entry.cpu, Air(rate, latency), python, prefix, subnet)
+                say(f"seed {seed}, {number} of {len(names)}: {name}")
+                place = partial(lab_site, entry.cpu, Air(rate, latency), python or sys.executable, prefix, subnet)
+                begin = partial(own, hosts, ssh_config) if hosts else place
                 take(entry, begin, job, seed, pythons, name, results, document["failures"])
                 document["claims"] = [asdict(verdict) for verdict in verdicts(document["rounds"], samples)]
                 keep(document, json)
@@ -190,7 +192,7 @@ def checked(names: Sequence[str], own_computers: bool) -> list[str]:
 
 def take(
     entry: Entry,
-    begin: contextlib.AbstractContextManager[Site],
+    begin: Callable[[], contextlib.AbstractContextManager[Site]],
     job: ClusterJob,
     seed: int,
     pythons: Pythons,
@@ -200,9 +202,13 @@ def take(
 ) -> None:
     """Takes a measurement into the results, or why there is none into the failures."""
     began, busy = time.perf_counter(), busy_cores()
+
+    def measured() -> Numbers:
+        with begin() as site:
+            return entry.measure(site, job, seed, pythons)
+
     try:
-        with begin as site:
-            results[name] = entry.measure(site, job, seed, pythons)
+        results[name] = undisturbed(measured)
     except (BenchmarkError, RudelError) as error:
         failures.append(f"{name} with seed {seed} could not be measured: {error}")
         say(f"  {failures[-1]}")
@@ -229,13 +235,6 @@ def show(console: Console, document: Mapping[str, Any]) -> None:
             console.print(f"seed {document['seeds'][place]}: uneven nodes reach {share:.0%} of the sum of their speeds")
     for failure in document["failures"]:
         console.print(failure, highlight=False)
-
-
-def lab(
-    cpu: Sequence[float], air: Air, python: str | None, prefix: str, subnet: str
-) -> contextlib.AbstractContextManager[Site]:
-    """A lab of its own for a measurement."""
-    return lab_site(cpu, air, python or sys.executable, prefix, subnet)
 
 
 @contextlib.contextmanager

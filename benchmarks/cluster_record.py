@@ -1,19 +1,24 @@
 """What the cluster benchmarks keep: one JSON document, written after every measurement, and gone on with."""
 
+import contextlib
 import json
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import measure
-from measure import BenchmarkError
+from measure import BenchmarkError, Numbers
 from rich.console import Console
 
+from rudel.errors import RudelError
+
 _QUIET = 0.3
+_LOOK_SECONDS, _STALL_SECONDS, _ATTEMPTS = 0.1, 1.0, 5
 
 
 def begun(path: Path | None, benchmark: str, job: Mapping[str, Any], seeds: Sequence[int]) -> dict[str, Any]:
@@ -70,6 +75,56 @@ def _ticks() -> tuple[int, int]:
         return 0, 0
     spent = [int(word) for word in path.read_text().split("\n", 1)[0].split()[1:]]
     return sum(spent), spent[3] + spent[4]
+
+
+@contextlib.contextmanager
+def stalls_watched() -> Iterator[list[float]]:
+    """Yields the seconds, one by one, for which this computer stood still, filled in while the block lasts.
+
+    A virtual machine that is paused, or one that is asked for far too much, does nothing for a while though the clock
+    goes on: what was measured then is worth nothing.
+    """
+    stalls: list[float] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        last = time.monotonic()
+        while not over.wait(_LOOK_SECONDS):
+            now = time.monotonic()
+            if now - last - _LOOK_SECONDS > _STALL_SECONDS:
+                stalls.append(now - last - _LOOK_SECONDS)
+            last = now
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield stalls
+    finally:
+        over.set()
+        watcher.join()
+
+
+def undisturbed(measured: Callable[[], Numbers]) -> Numbers:
+    """Takes a measurement, and takes it again, a few times, while the computer stands still during it.
+
+    Returns:
+        What was measured last, with `stalled_seconds`.
+
+    Raises:
+        BenchmarkError, RudelError: of the last one.
+    """
+    for left in reversed(range(_ATTEMPTS)):
+        with stalls_watched() as stalls:
+            try:
+                numbers = measured()
+            except (BenchmarkError, RudelError):
+                if not (stalls and left):
+                    raise
+                numbers = {}
+        if not (stalls and left):
+            return numbers | {"stalled_seconds": sum(stalls)}
+        say(f"  this computer stood still for {sum(stalls):.1f} s: measured again")
+    raise AssertionError("unreachable")
 
 
 def wide_console() -> Console:

@@ -26,6 +26,7 @@ All times are read from the run's own `rounds.jsonl`, with the clock that begins
 - accuracy: on the held-out drawings, and the difference to the undisturbed training of the same seed.
 """
 
+import contextlib
 import itertools
 import json as json_format
 import os
@@ -36,6 +37,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,7 +46,7 @@ import typer
 from claims import Verdict
 from cluster_job import BATCH_SIZE, CLASSES, ClusterJob
 from cluster_measure import lines_of, on, rudel_options, start_driver
-from cluster_record import begun, busy_cores, end_on_sigterm, keep, measured_names, say, wide_console
+from cluster_record import begun, busy_cores, end_on_sigterm, keep, measured_names, say, undisturbed, wide_console
 from cluster_site import Air, Program, Site, lab_site
 from measure import BenchmarkError, Numbers
 from rich.console import Console
@@ -81,6 +83,7 @@ def main(
     """Measure how a training on four nodes gets over faults."""
     end_on_sigterm()
     job = ClusterJob(data.resolve(), [name.strip() for name in classes.split(",")], steps * BATCH_SIZE)
+    begin = partial(lab_site, [cpu] * NODES, Air(rate, latency), python or sys.executable, prefix, subnet)
     try:
         names = checked([name.strip() for name in faults.split(",") if name.strip()] or list(FAULTS))
         about = {"classes": job.classes, "steps": steps, "rate": rate, "latency": latency, "cpu": cpu}
@@ -92,12 +95,12 @@ def main(
                 say(f"seed {seed}, {place + 1} of {len(names)}: {name}")
                 busy = busy_cores()
                 try:
-                    with lab_site([cpu] * NODES, Air(rate, latency), python or sys.executable, prefix, subnet) as site:
-                        results[name] = {"busy_cores_before": busy} | measured(site, job, seed, name)
+                    numbers = undisturbed(partial(measured, begin, job, seed, name))
                 except (BenchmarkError, RudelError) as error:
                     document["failures"].append(f"{name} with seed {seed} could not be measured: {error}")
                     say(f"  {document['failures'][-1]}")
                     continue
+                results[name] = {"busy_cores_before": busy} | numbers
                 say(f"  {json_format.dumps(results[name])}")
                 document["claims"] = [asdict(verdict) for verdict in verdicts(document["rounds"])]
                 keep(document, json)
@@ -119,9 +122,11 @@ def checked(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(["none", *names]))
 
 
-def measured(site: Site, job: ClusterJob, seed: int, name: str) -> Numbers:
-    """Trains, lets the fault happen in the middle, and reads what came of it."""
-    with tempfile.TemporaryDirectory() as folder, site.hosts_file(NODES) as hosts:
+def measured(
+    begin: Callable[[], contextlib.AbstractContextManager[Site]], job: ClusterJob, seed: int, name: str
+) -> Numbers:
+    """Trains in a lab, lets the fault happen in the middle, and reads what came of it."""
+    with begin() as site, tempfile.TemporaryDirectory() as folder, site.hosts_file(NODES) as hosts:
         run = Path(folder) / "run"
         words = ["train", "montagsmaler", "--data", str(job.data), "--run", str(run)]
         words += [*rudel_options(job, seed, "mlp"), *on(site, hosts)]

@@ -70,21 +70,24 @@ class Fleet:
             TimeoutError: there was no answer in time.
             Exception: what the handler raised.
         """
+        return await asyncio.wait_for(self._call(address, operation, message), timeout)
+
+    async def _call(self, address: str, operation: str, message: dict[str, Any]) -> Any:
         from distributed.core import rpc
 
         if address not in self._direct:
             self._direct[address] = await self._reachable(address)
         if not self._direct[address]:
-            asked = self._client.scheduler.proxy(worker=address, msg={"op": operation, **message})
-            return await asyncio.wait_for(asked, timeout)
+            return await self._client.scheduler.proxy(worker=address, msg={"op": operation, **message})
         caller = self._callers.get(address)
         if caller is None:
             caller = rpc(address, timeout=5, connection_args=self._client.security.get_connection_args("client"))
             self._callers[address] = caller
-        return await asyncio.wait_for(getattr(caller, operation)(**message), timeout)
+        return await getattr(caller, operation)(**message)
 
     def forget(self, address: str) -> None:
         """Drops the connections to a worker that was lost; the next call makes new ones."""
+        self._direct.pop(address, None)
         caller = self._callers.pop(address, None)
         if caller:
             for comm in list(caller.comms):

@@ -163,7 +163,7 @@ class Launch:
             async for line in process.stderr:
                 text = line.decode(errors="replace").rstrip()
                 self._output.append(text)
-                if self.address is not None:
+                if self.address is not None and text:
                     _log.warning("%s: %s", self.host, text)
 
     def _failed(self) -> ClusterError | HostError:

@@ -197,4 +197,4 @@ def _parameters(gaps: np.ndarray) -> np.ndarray:
 
 def _of_each(parameters: np.ndarray, count: int) -> np.ndarray:
     """The k of each of `count` gaps: uint8."""
-    return np.repeat(parameters, _BLOCK)[:count]
+    return np.broadcast_to(parameters[:, None], (len(parameters), _BLOCK)).reshape(-1)[:count]

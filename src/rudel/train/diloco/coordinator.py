@@ -85,7 +85,7 @@ class Told:
         steps: local steps.
         seconds, waited: the round's length and the part of it that the replica waited.
         merged_at: local steps taken before the last merge came.
-        memory: bytes held.
+        memory: bytes that the worker has held at most.
         cpu: seconds of processor time, of all threads of the worker.
         sent, received: payload bytes to and from it since the training began.
     """

@@ -143,7 +143,11 @@ def _grid_of(shape: Shape) -> tuple[int, int] | None:
 def _in_blocks(values: np.ndarray) -> np.ndarray:
     """Float32 (N,) as (blocks, elements), the last block filled up with zeros; a view where nothing is to be filled."""
     missing = -values.size % _BLOCK
-    return (np.pad(values, (0, missing)) if missing else values).reshape(-1, _BLOCK)
+    if not missing:
+        return values.reshape(-1, _BLOCK)
+    filled = np.zeros(values.size + missing, np.float32)
+    filled[: values.size] = values
+    return filled.reshape(-1, _BLOCK)
 
 
 def _indices_of_largest(sizes: np.ndarray, share: float) -> np.ndarray:

@@ -90,16 +90,17 @@ def export_rounds(
 
 
 def load_rounds(code: bytes) -> tuple[Callable[..., Any], Any]:
-    """Makes a function of an exported loop; it is compiled for this computer when it is first called.
+    """Compiles an exported loop for this computer.
 
     Returns:
-        The function, which consumes `parts` (their buffers are donated), and the shapes and dtypes of its arguments.
+        The function, which consumes `parts` (their buffers are donated) and takes arrays of NumPy as they are, and the
+        shapes and dtypes of its arguments.
     """
     exported = export.deserialize(bytearray(code))
     arguments, _ = jax.tree.unflatten(
         exported.in_tree, [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
     )
-    return jax.jit(exported.call, donate_argnums=0, keep_unused=True), arguments
+    return jax.jit(exported.call, donate_argnums=0, keep_unused=True).lower(*arguments).compile(), arguments
 
 
 def fold_seeds(non_trainable: Sequence[Any], seeds: Sequence[int], number: int, round: int = 0) -> list[Any]:

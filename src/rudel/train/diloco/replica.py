@@ -12,12 +12,13 @@ round begins at once if its plan is known, while this delta is under way (overla
 A replica is never more than one merge behind.
 """
 
-import os
+import hashlib
+import resource
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -134,7 +135,7 @@ class Answer:
         waited: seconds of these in which the replica waited for a merge.
         merged_at: steps taken before the last round's merge was applied.
         bad_step: number of the first step with a loss that is not finite, or -1.
-        memory: bytes that the process holds.
+        memory: bytes that the process has held at most.
         cpu: seconds of processor time that the process took.
         slots: packed optimizer variables, floats as bfloat16, if the plan asked for them.
     """
@@ -176,7 +177,10 @@ class Replica:
 
     def __init__(self, setup: Setup, publish: Callable[[int, Any], None]) -> None:
         self._setup, self._publish = setup, publish
+        began = time.perf_counter()
         self._run, shapes = load_rounds(setup.code)
+        self.compile_seconds = time.perf_counter() - began
+        release_freed_memory()
         leaves = [Leaf(tuple(shape), dtype) for shape, dtype in setup.leaves]
         self.shard = Shard(setup.examples, leaves, setup.batch_size, setup.seed, setup.number, setup.shuffle)
         self._delta_codec, self._merge_codec = make_codec(setup.delta_codec), make_codec(setup.merge_codec)
@@ -213,7 +217,7 @@ class Replica:
         self._round, self._awaited, self._merged_at = number, None, 0
         self._parts[1] = fold_seeds(self._parts[1], self._setup.seeds, 0, number)
         self._parts[0] = [w.astype(dtype, copy=True) for w, dtype in zip(self._weights, self._dtypes, strict=True)]
-        self._parts = _put(self._parts)
+        self._parts = jax.device_put(self._parts)
         self._inbox = _Inbox()
         self._thread = threading.Thread(target=self._work, args=(self._inbox,), name="replica", daemon=True)
         self._thread.start()
@@ -246,26 +250,21 @@ class Replica:
             self._publish(self._round, error)
 
     def _try_out(self, trainable: Sequence[Any]) -> float:
-        """Compiles, and takes some steps on weights of zeros; returns the seconds of a step."""
-        parts = _put([[np.zeros(w.shape, w.dtype) for w in trainable], *self._parts[1:]])
+        """Takes some steps on weights of zeros, so that all is loaded; returns the seconds of a step."""
+        parts = [[np.zeros(w.shape, w.dtype) for w in trainable], *([np.array(v) for v in p] for p in self._parts[1:])]
         order = np.zeros((ROWS, self._setup.batch_size), np.int32)
         for array in self.shard.arrays:
             array[:1] = 0
-        fixed = _put((self.shard.arrays, order, np.zeros(ROWS, np.float32), np.zeros(2, np.uint32)))
-        began = time.perf_counter()
-        parts, bad = self._run(parts, *fixed, np.int32(0), np.int32(1))
-        int(bad)
-        self.compile_seconds = time.perf_counter() - began
-        release_freed_memory()
-        count = 4
+        fixed = jax.device_put(self.shard.arrays), order, np.zeros(ROWS, np.float32), np.zeros(2, np.uint32)
+        count, seconds = 1, 0.0
         while True:
-            began = time.perf_counter()
+            first, began = not seconds, time.perf_counter()
             parts, bad = self._run(parts, *fixed, np.int32(0), np.int32(count))
             int(bad)
             seconds = time.perf_counter() - began
-            if seconds > _TRY_OUT_SECONDS or count == ROWS:
+            if not first and (seconds > _TRY_OUT_SECONDS or count == ROWS):
                 return seconds / count
-            count = min(ROWS, 4 * count)
+            count = count if first else min(ROWS, 4 * count)
 
     def _taken(self, where: dict[int, Any], number: int, inbox: _Inbox) -> Any:
         """The plan or merge of this number, as soon as it is there."""
@@ -280,7 +279,8 @@ class Replica:
         waited, done, bad_step = 0.0, 0, -1
         if plan.pieces is not None:
             self.shard.own([(int(first), int(last)) for first, last in plan.pieces], self._round)
-            self._data = _put(self.shard.arrays)
+            self._data = jax.device_put(self.shard.arrays)
+        self._parts[3] = [np.array(value) for value in self._fresh_metrics]
         (rates,) = wire.unpack(plan.rates)
         rates = np.broadcast_to(rates, plan.steps)
         while done < plan.steps:
@@ -289,12 +289,7 @@ class Replica:
             order[:rows] = self.shard.batches(rows)
             of_chunk = np.zeros(ROWS, np.float32)
             of_chunk[:rows] = rates[first : first + rows]
-            sequence = np.random.SeedSequence([self._setup.seed, self._setup.number, self._round, first])
-            fresh = [np.array(value) for value in self._fresh_metrics] if not done else []
-            *fixed, fresh = _put(
-                (order, of_chunk, sequence.generate_state(2), fresh)
-            )  # one call is far cheaper than ten
-            self._parts[3] = fresh or self._parts[3]
+            fixed = order, of_chunk, _key(self._setup.seed, self._setup.number, self._round, first)
             while done < first + rows:
                 if self._awaited is not None and self._awaited in inbox.merges:
                     self._merge(inbox.merges.pop(self._awaited))
@@ -330,7 +325,7 @@ class Replica:
             waited=waited,
             merged_at=self._merged_at,
             bad_step=bad_step,
-            memory=_resident_bytes(),
+            memory=_largest_resident_bytes(),
             cpu=time.process_time() - cpu,
             slots=self._packed_slots() if plan.slots else None,
         )
@@ -352,11 +347,11 @@ class Replica:
             np.subtract(new, start, out=shifted)
             shifted += now
             moved.append(shifted)
-        self._parts[0] = _put(self._local(moved))
+        self._parts[0] = self._local(moved)
         means = wire.unpack(merge.statistics)
         for index, start, mean in zip(self._setup.statistics, self._statistics_at_start, means, strict=True):
             value = self._parts[1][index]
-            self._parts[1][index] = _put((np.asarray(value, np.float32) + (mean - start)).astype(value.dtype))
+            self._parts[1][index] = (np.asarray(value, np.float32) + (mean - start)).astype(value.dtype)
         self._awaited = None
 
     def _step_outer(self, merge: Merge) -> None:
@@ -382,14 +377,11 @@ class Replica:
         return [w.astype(dtype, copy=False) for w, dtype in zip(weights, self._dtypes, strict=True)]
 
 
-def _put(values: Any) -> Any:
-    """Commits values to the device: were only some of them, every call of the program would be looked up anew."""
-    return jax.device_put(values, jax.local_devices()[0])
+def _key(*numbers: int) -> np.ndarray:
+    """Data of a random key that depends on some numbers, uint32 (2,)."""
+    return np.frombuffer(hashlib.blake2b(repr(numbers).encode(), digest_size=8).digest(), np.uint32)
 
 
-def _resident_bytes() -> int:
-    """Memory of this process, from Linux; 0 elsewhere."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
+def _largest_resident_bytes() -> int:
+    """The most memory that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
