@@ -173,6 +173,8 @@ def main(
     show(wide_console(), document)
     if plot:
         draw(document["rounds"], measured_names(document), plot)
+    if document["failures"]:
+        raise typer.Exit(1)
 
 
 def checked(names: Sequence[str], own_computers: bool) -> list[str]:
@@ -229,7 +231,8 @@ def show(console: Console, document: Mapping[str, Any]) -> None:
         highlight=False,
     )
     console.print(results_table(document["rounds"], measured_names(document)))
-    console.print(claims_table(document["claims"]))
+    if any(claim["median"] is not None for claim in document["claims"]):
+        console.print(claims_table(document["claims"]))
     for place, results in enumerate(document["rounds"]):
         if (share := share_of_speeds(results)) is not None:
             console.print(f"seed {document['seeds'][place]}: uneven nodes reach {share:.0%} of the sum of their speeds")

@@ -86,7 +86,8 @@ def _bars(
 
 def _row(rounds: measure.Rounds, name: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
     mark = "~" if any(numbers["extrapolated_from"] for numbers in found) else ""
-    ratios = measure.paired_ratios(rounds, "train_seconds", name, FOUR)
+    reference = FOUR if any(FOUR in numbers for numbers in rounds) else FOUR.partition("@")[0]
+    ratios = measure.paired_ratios(rounds, "train_seconds", name, reference)
     reached = [moment for numbers in found if (moment := seconds_to(numbers["curve"], TARGET)) is not None]
     return [
         mark + _told(measure.values(rounds, name, "train_seconds"), lambda seconds: f"{seconds:,.2f}", True),

@@ -108,6 +108,8 @@ def main(
         typer.echo(error, err=True)
         raise typer.Exit(1) from error
     show(wide_console(), document)
+    if document["failures"]:
+        raise typer.Exit(1)
 
 
 def checked(names: Sequence[str]) -> list[str]:

@@ -10,7 +10,16 @@ from rudel.report.rounds import MOST_CHANGES, SPANS, read_rounds
 def a_round(number, seconds, sent=0, received=0, **hosts):
     """A line of rounds.jsonl; of each host (steps, seconds, waited)."""
     told = {
-        name: {"steps": steps, "seconds": took, "waited": waited, "merged_at": 3, "memory": 1000 + number}
+        name: {
+            "steps": steps,
+            "seconds": took,
+            "waited": waited,
+            "merged_at": 3,
+            "memory": 1000 + number,
+            "cpu": 0.5,
+            "sent": 10,
+            "received": 10,
+        }
         for name, (steps, took, waited) in hosts.items()
     }
     return {"round": number, "step": 0, "seconds": seconds, "sent": sent, "received": received, "hosts": told}

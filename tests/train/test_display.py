@@ -14,7 +14,7 @@ NAMES = ("raspi1", "raspi2", "raspi3", "raspi4")
 
 
 def told(name, steps=100, seconds=1.0, waited=0.25):
-    return Told(name, steps, seconds, waited, 3, 349_000_000)
+    return Told(name, steps, seconds, waited, 3, 349_000_000, cpu=0.4 * seconds, sent=20_000, received=10_000)
 
 
 def closed(number, seconds, replicas, sent=0, received=0):
@@ -57,7 +57,16 @@ def test_there_are_no_lines_before_the_first_round():
 def test_a_line_for_each_host_and_one_for_all():
     lines = Training().rounds(5).shown()
     assert [line.split()[0] for line in lines] == ["steps/s", *NAMES, "round"]
-    assert cells_of(lines[1]) == ["raspi1", "training", "100", "25\u202f%", "349\u202fMB", "now"]
+    assert cells_of(lines[1]) == [
+        "raspi1",
+        "training",
+        "100",
+        "25\u202f%",
+        "40\u202f%",
+        "349\u202fMB",
+        "30\u202fkB",
+        "now",
+    ]
     assert lines[-1] == "round 5 · computing 75\u202f%, waiting 25\u202f% · network 60\u202fkB, 12\u202fkB/s"
 
 
@@ -72,7 +81,7 @@ def test_a_lost_host_says_so_until_it_is_back():
     assert sentence == "raspi2 was lost: it did not answer in time; 3 hosts train."
     training.names.remove("raspi2")
     training.rounds(4)
-    assert training.cells("raspi2") == ["lost", "–", "–", "349\u202fMB", "4", "s", "ago"]
+    assert training.cells("raspi2") == ["lost", "–", "–", "–", "349\u202fMB", "30\u202fkB", "4", "s", "ago"]
     assert training.event("joining", "raspi2", 8.0) == "raspi2 is joining; 3 hosts train."
     assert training.cells("raspi2")[0] == "joining"
     assert training.event("joined", "raspi2", 8.5) == "raspi2 is back after 4.00\u202fs; 4 hosts train."

@@ -73,11 +73,24 @@ def _figures(rounds: Rounds) -> Html:
             rate(rounds.steps / rounds.seconds) if rounds.seconds else "–",
             percent(rounds.computing),
             percent(1 - rounds.computing),
+            percent(sum(host.cpu for host in rounds.hosts) / rounds.seconds) if rounds.seconds else "–",
             size(max(host.memory for host in rounds.hosts) or None),
+            size(sum(host.moved for host in rounds.hosts) or None),
             count(sum(host.lost for host in rounds.hosts)),
         ]
     ]
-    header = ["host", "steps", "share", "steps a second", "computing", "waiting", "most memory", "times lost"]
+    header = [
+        "host",
+        "steps",
+        "share",
+        "steps a second",
+        "computing",
+        "waiting",
+        "CPU",
+        "most memory",
+        "network",
+        "times lost",
+    ]
     made = table("Host by host", header, rows, foot if len(rows) > 1 else (), words=(0,))
     if len(rows) <= _MOST_ROWS:
         return made
@@ -93,7 +106,9 @@ def _row(host: HostRecord, all_steps: int) -> list[str]:
         rate(host.steps / host.present) if took_part else "–",
         percent(host.computing if took_part else None),
         percent(1 - host.computing if took_part else None),
+        percent(host.cpu / host.present) if took_part else "–",
         size(host.memory or None),
+        size(host.moved or None),
         count(host.lost),
     ]
 

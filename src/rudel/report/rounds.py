@@ -49,6 +49,8 @@ class HostRecord:
         rounds, steps: in which its work was used.
         computed, present: seconds that it computed, and that it took part (between being there and its last answer).
         memory: most bytes held.
+        cpu: seconds of processor time.
+        moved: bytes to and from it.
         lost: how often.
         steps_in, computed_in, present_in: the same by span, (SPANS,).
         absences: (state, first second, last second) while it was `lost` or `joining`; lost counts from the last answer.
@@ -60,6 +62,8 @@ class HostRecord:
     computed: float
     present: float
     memory: int
+    cpu: float
+    moved: int
     lost: int
     steps_in: np.ndarray
     computed_in: np.ndarray
@@ -179,6 +183,8 @@ class _Host:
     computed: float = 0.0
     present: float = 0.0
     memory: int = 0
+    cpu: float = 0.0
+    moved: int = 0
     lost: int = 0
     sums: tuple[_Sums, _Sums, _Sums] = field(default_factory=lambda: (_Sums(), _Sums(), _Sums()))
     absences: list[tuple[str, float, float]] = field(default_factory=list)
@@ -246,6 +252,8 @@ class _Log:
             host.computed += computed
             host.present += until - since
             host.memory = max(host.memory, told["memory"])
+            host.cpu += told["cpu"]
+            host.moved = max(host.moved, told["sent"] + told["received"])
             first, last = since / self._width, until / self._width
             for sums, amount in zip(host.sums, (told["steps"], computed, until - since), strict=True):
                 sums.spread(first, last, amount)
@@ -300,6 +308,8 @@ class _Log:
             computed=host.computed,
             present=host.present,
             memory=host.memory,
+            cpu=host.cpu,
+            moved=host.moved,
             lost=host.lost,
             steps_in=steps,
             computed_in=computed,

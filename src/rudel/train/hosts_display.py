@@ -27,7 +27,7 @@ _SILENT = 3.0
 """Rounds without a word after which a host is shown as late."""
 
 _STYLES = {"training": "green", "waiting": "yellow", "late": "yellow", "joining": "cyan", "lost": "red"}
-_NARROW = 60
+_NARROW = 77
 
 
 @dataclass(eq=False)
@@ -41,25 +41,33 @@ class _Host:
     memory: int = 0
     steps: float = 0.0
     computed: float = 0.0
+    cpu: float = 0.0
     seconds: float = 0.0
+    moved: int = 0
 
     def answered(self, told: Any, now: float) -> None:
         since = max(now - self.heard, 1e-6)
         kept = math.exp(-since / _WINDOW)
         self.steps = self.steps * kept + told.steps
         self.computed = self.computed * kept + max(0.0, told.seconds - told.waited)
+        self.cpu = self.cpu * kept + told.cpu
+        self.moved = told.sent + told.received
         self.seconds = self.seconds * kept + since
         self.heard, self.memory = now, told.memory
         if self.lost_at is None:
             self.state = "waiting" if 2 * told.waited > told.seconds else "training"
 
     def forget(self, now: float) -> None:
-        self.steps = self.computed = self.seconds = 0.0
+        self.steps = self.computed = self.cpu = self.seconds = 0.0
         self.heard = now
 
     @property
     def speed(self) -> float:
         return self.steps / self.seconds if self.seconds else 0.0
+
+    @property
+    def cores(self) -> float:
+        return self.cpu / self.seconds if self.seconds else 0.0
 
     @property
     def computing(self) -> float:
@@ -127,7 +135,8 @@ class HostLines:
         letters = max([len(host.name) for host in shown], default=0)
         letters = min(letters, max(8, width - _NARROW))
         if shown:
-            lines.append(f"{'':<{letters}}  {'':<8}  steps/s  waiting    memory  heard of\n", "dim")
+            head = "steps/s  waiting    CPU    memory   network  heard of"
+            lines.append(f"{'':<{letters}}  {'':<8}  {head}\n", "dim")
         for host in shown:
             self._append(lines, host, letters, now)
         if len(hosts) > MOST_LINES:
@@ -141,11 +150,10 @@ class HostLines:
         lines.append(f"{name:<{letters}}  ")
         lines.append(f"{state:<8}", _STYLES[state])
         if state in ("lost", "joining"):
-            figures = f"  {'–':>7}  {'–':>7}"
+            figures = f"  {'–':>7}  {'–':>7}  {'–':>5}"
         else:
-            figures = f"  {host.speed:>7,.0f}  {percent(1 - host.computing, 0):>7}"
-        memory = size(host.memory or None)
-        lines.append(f"{figures}  {memory:>8}  {_ago(ago)}\n")
+            figures = f"  {host.speed:>7,.0f}  {percent(1 - host.computing, 0):>7}  {percent(host.cores, 0):>5}"
+        lines.append(f"{figures}  {size(host.memory or None):>8}  {size(host.moved):>8}  {_ago(ago)}\n")
 
     def _state(self, host: _Host, now: float) -> str:
         rounds, _, seconds = self._window
