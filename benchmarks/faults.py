@@ -7,12 +7,12 @@ when half of the steps are done, one thing happens to the last node, or to the d
 
 | fault | what happens | s |
 | --- | --- | --- |
-| none | nothing; what the others are compared with | 120 |
-| worker-killed | `kill -9` of the worker's process | 120 |
-| host-crashed | `kill -9` of all that runs on the node; its sshd comes back at once | 120 |
-| cut-20s | it is cut off from the network for 20 s; nothing is closed and nobody is told | 130 |
-| cut-for-good | the same until the end | 120 |
-| driver-killed | `kill -9` of `rudel train`, then the same command with `--resume` | 150 |
+| none | nothing; what the others are compared with | 60 |
+| worker-killed | `kill -9` of the worker's process | 60 |
+| host-crashed | `kill -9` of all that runs on the node; its sshd comes back at once | 60 |
+| cut-20s | it is cut off from the network for 20 s; nothing is closed and nobody is told | 75 |
+| cut-for-good | the same until the end | 60 |
+| driver-killed | `kill -9` of `rudel train`, then the same command with `--resume` | 80 |
 
 All times are read from the run's own `rounds.jsonl`, with the clock that begins with the first step:
 

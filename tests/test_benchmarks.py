@@ -1,5 +1,6 @@
 """The benchmarks run and count right; how fast anything is, no test says."""
 
+import contextlib
 import importlib
 import json
 import os
@@ -264,3 +265,25 @@ def test_a_tied_program_ends_with_its_connection(tmp_path: Path) -> None:
     assert said["peak_bytes"] > 1e6
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
+
+
+def test_a_measurement_is_taken_again_while_the_computer_stands_still(
+    benchmark_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, measure = benchmark_module("cluster_record"), benchmark_module("measure")
+    stalls = [[0.5, 2.0], [3.0], []]
+    monkeypatch.setattr(record, "stalls_watched", lambda: contextlib.nullcontext(stalls.pop(0)))
+    taken: list[int] = []
+
+    def measured() -> dict[str, Any]:
+        taken.append(1)
+        if len(taken) == 2:
+            raise measure.BenchmarkError("it did not answer in time")
+        return {"train_seconds": float(len(taken))}
+
+    assert record.undisturbed(measured) == {"train_seconds": 3.0, "stalled_seconds": 0}
+
+    stalls.append([])
+    with pytest.raises(measure.BenchmarkError, match="it did not answer in time"):
+        taken[:] = [1]
+        record.undisturbed(measured)
