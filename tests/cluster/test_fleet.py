@@ -61,7 +61,7 @@ def fleet(
             return False
 
         monkeypatch.setattr(Fleet, "_reachable", unreachable)
-    fleet = Fleet(client)
+    fleet = Fleet(client, borrowed=True)
 
     def done(coroutine: Coroutine[Any, Any, Any]) -> Any:
         async def run() -> Any:
@@ -109,7 +109,7 @@ def test_who_is_not_there_is_told(fleet: tuple[Fleet, Done]) -> None:
 
 
 def test_a_plugin_that_fails_is_told_and_leaves_nothing(client: Client) -> None:
-    fleet = Fleet(client)
+    fleet = Fleet(client, borrowed=True)
 
     async def install() -> None:
         await fleet.install(Failing())
@@ -119,7 +119,7 @@ def test_a_plugin_that_fails_is_told_and_leaves_nothing(client: Client) -> None:
 
 
 def test_what_was_taken_away_is_gone(client: Client) -> None:
-    fleet = Fleet(client)
+    fleet = Fleet(client, borrowed=True)
 
     async def come_and_go() -> None:
         await fleet.install(Speaking())
@@ -127,7 +127,8 @@ def test_what_was_taken_away_is_gone(client: Client) -> None:
         await fleet.uninstall(Speaking.name)
 
     client.sync(come_and_go)
-    assert not any(client.run(lambda dask_worker: "test_say" in dask_worker.handlers).values())
+    found: Any = client.run(lambda dask_worker: "test_say" in dask_worker.handlers)
+    assert set(found.values()) == {False}
 
 
 def test_trains_on_workers_that_only_the_scheduler_can_reach(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,7 +222,7 @@ class Borrowed:
         """The workers."""
         from rudel.cluster.fleet import Fleet
 
-        return Fleet(self._client)
+        return Fleet(self._client, borrowed=True)
 
     def start(self, coroutine: Any) -> Any:
         """Begins a coroutine in the client's loop."""

@@ -10,6 +10,8 @@ from typing import Any
 
 from rudel.errors import ClusterError
 
+_LEAVING_SECONDS = 2.0
+
 
 class Fleet:
     """The workers of a Dask client.
@@ -17,10 +19,11 @@ class Fleet:
     Args:
         client: an asynchronous `distributed.Client`, or a synchronous one whose loop runs elsewhere.
         names: what to call workers, by address; others are called by their address.
+        borrowed: whether they are somebody else's, who gets them back as they were.
     """
 
-    def __init__(self, client: Any, names: Mapping[str, str] | None = None) -> None:
-        self._client = client
+    def __init__(self, client: Any, names: Mapping[str, str] | None = None, borrowed: bool = False) -> None:
+        self._client, self._borrowed = client, borrowed
         self._names = names or {}
         self._direct: dict[str, bool] = {}
         self._callers: dict[str, Any] = {}
@@ -58,9 +61,11 @@ class Fleet:
                 )
 
     async def uninstall(self, name: str) -> None:
-        """Takes a plugin away from all workers, as far as there are any."""
+        """Takes a plugin away from borrowed workers, as far as they are there; who is silent is not waited for."""
+        if not self._borrowed:
+            return
         with contextlib.suppress(OSError, ValueError):
-            await self._client.scheduler.unregister_worker_plugin(name=name)
+            await asyncio.wait_for(self._client.scheduler.unregister_worker_plugin(name=name), _LEAVING_SECONDS)
 
     async def call(self, address: str, operation: str, *, timeout: float | None = None, **message: Any) -> Any:
         """Calls a handler on a worker, directly where it can be reached, else by way of the scheduler.

@@ -16,6 +16,7 @@ from distributed.versions import VersionMismatchWarning
 
 logging.getLogger("distributed").setLevel(logging.WARNING)
 warnings.filterwarnings("ignore", category=VersionMismatchWarning)  # what has to be alike, Rudel checks itself
+logging.getLogger("distributed.worker").addFilter(lambda record: "Mismatched versions" not in record.getMessage())
 
 DASHBOARD_PORT = 8787
 

@@ -23,7 +23,9 @@ from rudel.cluster.certificates import Identity
 def main() -> None:
     """Reads its order, works, ends."""
     order = json.loads(sys.stdin.buffer.readline())
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.basicConfig(level=logging.WARNING)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_OneLine())
     mark = _only_one(order["cluster"], order["name"])
     try:
         asyncio.run(_work(order, mark))
@@ -35,6 +37,8 @@ async def _work(order: dict[str, Any], mark: Path) -> None:
     """Works until the driver or the scheduler is gone, and ends the process then."""
     from rudel.cluster.quiet import QuietWorker
 
+    for handler in logging.getLogger("distributed").handlers:
+        handler.setFormatter(_OneLine())
     for module in order["modules"]:
         importlib.import_module(module)
     gc.freeze()  # what has been imported stays: it need not be looked through again and again
@@ -57,6 +61,15 @@ async def _work(order: dict[str, Any], mark: Path) -> None:
         _tell({"event": "ended"})
     _unmark(mark)
     os._exit(0)  # threads that compute, or read, are not waited for
+
+
+class _OneLine(logging.Formatter):
+    """What happened, without a traceback: it is read on another computer, among the lines of others."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        error = record.exc_info[1] if record.exc_info else None
+        what = " ".join(record.getMessage().split())
+        return f"{what} ({type(error).__name__}: {error})" if error else what
 
 
 def _tell(document: dict[str, Any]) -> None:

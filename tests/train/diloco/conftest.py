@@ -217,7 +217,7 @@ class Directed:
 
         class StopWhenAsked(keras.callbacks.Callback):
             def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-                if asked.is_set():
+                if asked.is_set() and self.model:
                     self.model.stop_training = True
 
         def work() -> None:

@@ -216,7 +216,7 @@ def test_a_slow_worker_is_given_less_to_do(crew: Any, classifier: Any, many: Any
 
 def test_workers_that_come_and_go_again_and_again(crew: Any, classifier: Any, many: Any, directed: Any) -> None:
     training = directed(lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, **more))
-    for lost, left in itertools.islice(itertools.cycle((("a", "b"), ("b", "a"))), 4):
+    for lost, left in itertools.islice(itertools.cycle((("a", "b"), ("b", "a"))), 3):
         training.more_rounds(3, {"a", "b"})
         crew.kill(lost)
         training.more_rounds(3, {left})

@@ -39,7 +39,7 @@ def linear() -> Any:
 def movement(batches: range) -> np.ndarray:
     """What these batches of 8, counted on and on, add to the weights of the linear model at the rate 0.05."""
     means = TABLE.reshape(8, 8, 5).mean(1)
-    return -0.05 * sum(means[number % 8] for number in batches)[:, None]
+    return -0.05 * np.sum([means[number % 8] for number in batches], axis=0)[:, None]
 
 
 def test_one_replica_whose_deltas_are_taken_as_they_are_trains_as_one_computer_does(hosted: Any) -> None:

@@ -64,7 +64,8 @@ def test_new_pieces_are_seen_at_once_and_old_ones_no_more() -> None:
 
 def test_the_same_pieces_again_change_nothing() -> None:
     one, other = made([(0, 50)]), made([(0, 50)])
-    one.batches(3), other.batches(3)
+    for shard in (one, other):
+        shard.batches(3)
     other.own([(0, 50)], 3)
     assert np.array_equal(one.batches(20), other.batches(20))
 

@@ -182,7 +182,7 @@ def test_a_callback_sets_the_learning_rate_of_the_replicas_from_the_first_step(c
 
 def test_early_stopping_ends_the_training_with_the_best_weights(crew: Any, tmp_path: Path) -> None:
     model, x, y = with_schedule()
-    stop = keras.callbacks.EarlyStopping("loss", patience=2, min_delta=100.0, restore_best_weights=True)
+    stop = keras.callbacks.EarlyStopping("loss", patience=2, min_delta=100, restore_best_weights=True)
     told = []
     tell = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: told.append(epoch))
     settings = {"client": crew.client, "callbacks": [stop, tell], "run": tmp_path, "strategy": SHORT}

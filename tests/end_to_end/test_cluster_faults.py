@@ -1,0 +1,194 @@
+"""Hosts on a pretend Wi-Fi are killed, crash and fall silent, and the training goes on.
+
+The hosts run the Python of `RUDEL_LAB_PYTHON`, by default that of the tests; every user must be able to run it, since
+on the hosts it is not root who does.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rudel
+from rudel.backend import keras_on_jax
+from rudel.cluster.engine import Cluster
+from rudel.cluster.hosts import Host
+from rudel.errors import ClusterError, LabError
+from rudel.lab import Lab
+from rudel.lab.requirements import check_machine
+from rudel.train.diloco.options import Diloco
+
+pytestmark = pytest.mark.filterwarnings("ignore:(?s).*Mismatched versions")  # of Python, by its last number
+keras = keras_on_jax()
+PYTHON = os.environ.get("RUDEL_LAB_PYTHON", sys.executable)
+random = np.random.default_rng(0)
+X = random.normal(size=(20_000, 200)).astype("float32")
+Y = (X[:, 0] > 0).astype("int32")
+
+
+def leave_out(message: str) -> None:
+    pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    try:
+        check_machine()
+    except LabError as error:
+        leave_out(str(error))
+    state = tmp_path_factory.mktemp("lab")
+    with Lab(nodes=3, cpu=0.4, rate=100, latency=1.5, prefix="tlab", subnet="10.93.0", state=state) as lab:
+        if lab.run(lab.hosts[0], PYTHON, "-c", "import rudel, jax, distributed, cryptography").returncode:
+            leave_out(f"Not everybody may run {PYTHON}: set RUDEL_LAB_PYTHON to a Python with Rudel in /opt, say.")
+        yield lab
+
+
+@pytest.fixture
+def cluster(lab: Lab) -> Iterator[Cluster]:
+    with Cluster([Host(name, python=PYTHON) for name in lab.hosts], ssh_config=lab.ssh_config) as cluster:
+        yield cluster
+
+
+class Training:
+    """A training in a thread, without an end of its own, and its log."""
+
+    def __init__(self, cluster: Cluster, run: Path, **options: Any) -> None:
+        self.run, self._asked = run, threading.Event()
+        self.error: Exception | None = None
+        self.history: Any = None
+
+        def end_when_asked(epoch: int, logs: Any) -> None:
+            if self._asked.is_set():
+                model.stop_training = True
+
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential(
+            [keras.Input((200,)), keras.layers.Dense(32, activation="relu"), keras.layers.Dense(2)]
+        )
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+        end = keras.callbacks.LambdaCallback(on_epoch_end=end_when_asked)
+        settings = {"steps": 10**7, "resume": True, "callbacks": [end]} | options
+
+        def work() -> None:
+            try:
+                self.history = rudel.fit(model, X, Y, cluster=cluster, run=run, **settings)
+            except Exception as error:
+                self.error = error
+
+        self._thread = threading.Thread(target=work)
+        self._thread.start()
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        path = self.run / "rounds.jsonl"
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    @property
+    def rounds(self) -> list[dict[str, Any]]:
+        return [line for line in self.lines if "round" in line]
+
+    def events(self, kind: str, host: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line.get("event") == kind and line["host"] == host]
+
+    def until(self, reached: Callable[[], Any], seconds: float = 60) -> Any:
+        deadline = time.monotonic() + seconds
+        while not (found := reached()):
+            assert self._thread.is_alive(), f"it ended: {self.error}"
+            assert time.monotonic() < deadline, f"this did not happen; the log ends with {self.lines[-3:]}"
+            time.sleep(0.01)
+        return found
+
+    def seconds_to_more_rounds(self, count: int, hosts: set[str]) -> float:
+        """Seconds until so many more rounds were closed with exactly these hosts."""
+        began, before = time.monotonic(), len(self.rounds)
+        self.until(lambda: sum(set(line["hosts"]) == hosts for line in self.rounds[before:]) >= count)
+        return time.monotonic() - began
+
+    def end(self) -> Any:
+        self._asked.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        if self.error:
+            raise self.error
+        return self.history
+
+
+@pytest.fixture
+def training(cluster: Cluster, tmp_path: Path) -> Iterator[Training]:
+    training = Training(cluster, tmp_path)
+    yield training
+    training._asked.set()
+    training._thread.join(60)
+
+
+def test_hosts_that_are_killed_crash_or_fall_silent_are_not_waited_for_and_come_back(
+    lab: Lab, cluster: Cluster, training: Training
+) -> None:
+    everyone = set(lab.hosts)
+    first, second, third = lab.hosts
+    training.seconds_to_more_rounds(5, everyone)
+    workers = cluster.client.scheduler_info(n_workers=-1)["workers"]
+    (pid,) = (pid for address, pid in cluster.client.run(os.getpid).items() if workers[address]["name"] == first)
+
+    lab.run(first, "kill", "-9", str(pid), root=True)
+    assert training.seconds_to_more_rounds(1, everyone - {first}) < 1
+    training.until(lambda: training.events("joined", first))
+    training.seconds_to_more_rounds(5, everyone)
+
+    lab.crash(second)
+    assert training.seconds_to_more_rounds(1, everyone - {second}) < 2
+    training.until(lambda: training.events("joined", second))
+    training.seconds_to_more_rounds(5, everyone)
+
+    lab.cut(third)
+    assert training.seconds_to_more_rounds(2, everyone - {third}) < 5
+    training.until(lambda: training.events("lost", third))
+    lab.heal(third)
+    training.until(lambda: training.events("joined", third), 15)
+    training.seconds_to_more_rounds(5, everyone)
+    assert not training.events("joining", third), "its program and its data are still there"
+
+    lab.cut(third)  # as of a host whose plug is pulled: nobody is told that its connections are gone
+    assert training.seconds_to_more_rounds(2, everyone - {third}) < 5
+    training.until(lambda: len(training.events("lost", third)) == 2)
+    lab.crash(third)
+    lab.heal(third)
+    training.until(lambda: training.events("joining", third))
+    training.seconds_to_more_rounds(5, everyone)
+
+    history = training.end()
+    assert history.history["accuracy"][-1] > 0.9
+    assert [line["round"] for line in training.rounds] == list(range(1, len(training.rounds) + 1))
+
+
+def test_a_wifi_that_is_gone_for_good_ends_the_training_at_a_checkpoint(
+    lab: Lab, cluster: Cluster, tmp_path: Path
+) -> None:
+    training = Training(cluster, tmp_path, strategy=Diloco(patience=1.0))
+    try:
+        training.seconds_to_more_rounds(5, set(lab.hosts))
+        for name in lab.hosts:
+            lab.cut(name)
+        training._thread.join(60)
+        last = training.rounds[-1]["step"]
+        with pytest.raises(ClusterError, match=r"All hosts were lost, and none came back within 1 s .*--resume"):
+            training.end()
+        (*_, kept) = sorted((tmp_path / "checkpoints").iterdir())
+        assert int(kept.stem.removeprefix("step-")) == last
+    finally:
+        training._asked.set()
+        for name in lab.hosts:
+            lab.heal(name)
+    again = Training(cluster, tmp_path, steps=last + 5000)
+    again._thread.join(90)
+    again.end()
+    assert [line["round"] for line in again.rounds] == list(range(1, len(again.rounds) + 1))
+    assert json.loads((tmp_path / "summary.json").read_text())["samples"] == (last + 5000) * 32
