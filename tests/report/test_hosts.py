@@ -83,7 +83,8 @@ def test_what_it_says_of_three_hosts(spread_run):
     assert "A round sent 10 kB to a host and brought 20 kB back, 2.7 MB in all rounds" in told
     assert "All the model's weights would have been 817 kB, each way." in told
     assert page.table("Host by host")[0] == [
-        HOSTS[0], "3,000", "33.3\u202f%", "100", "87.5\u202f%", "12.5\u202f%", "20.0\u202f%", "340\u202fMB", "2\u202fkB", "0",
+        HOSTS[0], "3,000", "33.3\u202f%", "100", "87.5\u202f%", "12.5\u202f%", "20.0\u202f%", "340\u202fMB",
+        "2\u202fkB", "0",
     ]  # fmt: skip
     assert "What happened" not in told
 

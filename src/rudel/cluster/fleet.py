@@ -92,12 +92,15 @@ class Fleet:
 
     def forget(self, address: str) -> None:
         """Drops the connections to a worker that was lost; the next call makes new ones."""
+        from distributed.core import Status
+
         self._direct.pop(address, None)
         caller = self._callers.pop(address, None)
         if caller:
             for comm in list(caller.comms):
                 comm.abort()
             caller.comms.clear()
+            caller.status = Status.closed  # or else it complains when it is collected
 
     async def close(self) -> None:
         """Closes the connections to all workers."""

@@ -72,6 +72,12 @@ class Launch:
         try:
             self._process = await self._launch()
             await self._until_ready()
+        except (asyncssh.Error, OSError) as error:
+            self._connection.abort()
+            raise ClusterError(
+                f"The worker on `{self.host}` could not be started ({str(error) or type(error).__name__}): can commands be "
+                "run there over SSH?"
+            ) from error
         except BaseException:
             self._connection.abort()
             raise
@@ -93,7 +99,7 @@ class Launch:
             failures += 1
             try:
                 await self.started()
-            except (HostError, ClusterError, asyncssh.Error, OSError) as error:
+            except (HostError, ClusterError) as error:
                 self.trouble = str(error)
 
     async def stop(self) -> None:
@@ -148,7 +154,7 @@ class Launch:
             except ValueError:
                 self._output.append(line.decode(errors="replace").rstrip())
                 continue
-            if told.get("event") == "ready":
+            if isinstance(told, dict) and told.get("event") == "ready":
                 self.address, self.trouble = told["address"], ""
                 self.changed()
                 return

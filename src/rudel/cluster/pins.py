@@ -9,7 +9,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 
 from rudel.cluster.probe import Facts, Interpreter, normalised
 
-WORKER_PACKAGES = ("jax", "jaxlib", "numpy", "distributed", "cryptography")
+WORKER_PACKAGES = ("jax", "jaxlib", "numpy", "distributed", "cryptography", "flatbuffers")
 """What a worker needs besides Rudel itself."""
 
 _OLDEST_GLIBC_MINOR = 5

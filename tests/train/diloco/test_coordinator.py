@@ -1,6 +1,5 @@
 """Whatever happens to workers, the steps that were asked for are taken, and the rest goes on at once."""
 
-import itertools
 import signal
 import threading
 import time
@@ -212,15 +211,3 @@ def test_a_slow_worker_is_given_less_to_do(crew: Any, classifier: Any, many: Any
     fast = [line["hosts"]["a"] for line in rounds]
     waited = sum(host["waited"] for host in fast) / sum(host["seconds"] for host in fast)
     assert waited < 0.5, "the fast one does not wait for the slow one for most of the time"
-
-
-def test_workers_that_come_and_go_again_and_again(crew: Any, classifier: Any, many: Any, directed: Any) -> None:
-    training = directed(lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, **more))
-    for lost, left in itertools.islice(itertools.cycle((("a", "b"), ("b", "a"))), 3):
-        training.more_rounds(3, {"a", "b"})
-        crew.kill(lost)
-        training.more_rounds(3, {left})
-        crew.start(lost, wait=False)
-    training.more_rounds(3, {"a", "b"})
-    history = training.stop()
-    assert history.history["accuracy"][-1] > 0.9

@@ -52,6 +52,8 @@ _HISTORY = 256
 
 _PING_SECONDS = 2.0
 
+_WITHOUT_ANSWER = ("piece", "stand", "join", "end")
+
 _OF_THE_HOST = ("describe", "missing", "piece")
 """Handlers that have to do with no training in particular."""
 
@@ -178,6 +180,7 @@ class _Round:
     """What has come in for a round that is not closed: by host, and by the round that it was planned for."""
 
     answers: dict[tuple[str, int], Answer] = field(default_factory=dict)
+    deltas: dict[tuple[str, int], list[np.ndarray]] = field(default_factory=dict)
 
 
 class Coordinator:
@@ -298,9 +301,9 @@ class Coordinator:
         shapes = [w.shape for w in self.world.weights]
         mean = [np.zeros(shape, np.float32) for shape in shapes]
         statistics = [np.zeros_like(value) for value in self.world.statistics]
-        for answer in answers.values():
+        for key, answer in answers.items():
             weight = np.float32(answer.steps / total)
-            for into, delta in zip(mean, self._task.delta_codec.decode(answer.delta, shapes), strict=True):
+            for into, delta in zip(mean, closing.deltas[key], strict=True):
                 into += weight * delta
             for into, value in zip(statistics, wire.unpack(answer.statistics), strict=True):
                 into += weight * value
@@ -440,16 +443,19 @@ class Coordinator:
         if answer.bad_step >= 0:
             self._failure = NonFiniteError(
                 f"The loss became NaN or infinite on {member.name}, in round {number + 1:,}, local step "
-                f"{answer.bad_step + 1:,}: lower the learning rate, clip the gradients (clipnorm=1.0 in the "
-                f"optimizer), or "
-                "look for outliers in the data."
+                f"{answer.bad_step + 1:,}: lower the learning rate, clip the gradients (clipnorm=1.0 in the optimizer) "
+                "or look for outliers in the data."
             )
+            delta = []
+        else:
+            delta = self._task.delta_codec.decode(answer.delta, [w.shape for w in self.world.weights])
         member.answered(answer.steps, answer.seconds - answer.waited)
         member.failures = 0
         async with self._changed:
             member.plans.pop(number, None)
             if number >= self.world.round - 1:
                 self._open.answers[member.name, number] = answer
+                self._open.deltas[member.name, number] = delta
                 if not member.active and not member.lost:
                     member.active = True  # late, but still in step
                     for missed in range(number + 1, self.world.round + 2):
@@ -538,7 +544,7 @@ class Coordinator:
             await asyncio.sleep(0.5)
             try:
                 addresses = await self._fleet.members()
-            except (OSError, ClusterError):
+            except Exception:  # the scheduler may be gone for a while, and this has to go on
                 continue
             for name, address in addresses.items():
                 member = self._members.get(name)
@@ -685,7 +691,10 @@ class Coordinator:
     async def _call(self, member: Member, operation: str, timeout: float | None = None, **message: Any) -> Any:
         if operation not in _OF_THE_HOST:
             message["token"] = self._token
-        return await self._fleet.call(member.address, f"rudel_{operation}", timeout=timeout, **message)
+        answer = await self._fleet.call(member.address, f"rudel_{operation}", timeout=timeout, **message)
+        if answer is None and operation not in _WITHOUT_ANSWER:  # Dask says so where there is no such handler
+            raise LookupError("another training has taken the worker over")
+        return answer
 
     def _count_sent(self, member: Member, count: int) -> None:
         self.sent, member.sent = self.sent + count, member.sent + count

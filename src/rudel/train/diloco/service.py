@@ -40,6 +40,8 @@ class ReplicaPlugin(WorkerPlugin):
         await self._service.close()
 
 
+_NO_PART = "this worker takes no part in that training"
+
 HANDLERS = ("describe", "missing", "piece", "load", "prepare", "stand", "join", "exchange", "end")
 
 
@@ -100,7 +102,7 @@ class Service:
         async with self._lock:
             replica = self._of(token)
             await asyncio.to_thread(replica.stand, Standing(**standing))
-            self._answers = {}
+            self._drop_answers()
 
     async def join(self, token: str, round: int, merges: Sequence[dict[str, Any]]) -> None:
         """Lets the replica, after these merges of rounds that it was not part of, begin with this round."""
@@ -146,13 +148,22 @@ class Service:
 
     def _of(self, token: str) -> Replica:
         if self._replica is None or token != self._token:
-            raise LookupError("this worker takes no part in that training")
+            raise LookupError(_NO_PART)
         return self._replica
 
     async def _close(self) -> None:
-        replica, self._replica, self._token, self._answers = self._replica, None, "", {}
+        replica, self._replica, self._token = self._replica, None, ""
         if replica:
             await asyncio.to_thread(replica.close)
+        self._drop_answers()
+
+    def _drop_answers(self) -> None:
+        """Tells who waits for an answer that there will be none."""
+        dropped, self._answers = self._answers, {}
+        for future in dropped.values():
+            if not future.done():
+                future.set_exception(LookupError(_NO_PART))
+                future.exception()  # told when it is asked for
 
 
 def _describe() -> dict[str, Any]:
