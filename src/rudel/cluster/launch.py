@@ -75,8 +75,8 @@ class Launch:
         except (asyncssh.Error, OSError) as error:
             self._connection.abort()
             raise ClusterError(
-                f"The worker on `{self.host}` could not be started ({str(error) or type(error).__name__}): can commands be "
-                "run there over SSH?"
+                f"The worker on `{self.host}` could not be started ({str(error) or type(error).__name__}): "
+                "can commands be run there over SSH?"
             ) from error
         except BaseException:
             self._connection.abort()
