@@ -23,6 +23,9 @@ MODULES = ("rudel.train.diloco.service",)
 """What a worker imports before it is ready, so that it need not later."""
 
 
+_ANSWER_SECONDS = 10
+
+
 class Cluster:
     """Workers on hosts, for as long as the block lasts.
 
@@ -190,14 +193,8 @@ class Borrowed:
         from distributed import Client
 
         if isinstance(self._given, str):
-            try:
-                self._own = Client(self._given, set_as_default=False, timeout=10)
-            except (OSError, ValueError, TypeError) as error:
-                raise ClusterError(
-                    f"No Dask scheduler answers at {self._given} ({error}): is it running, and is the address right, "
-                    f"as "
-                    "in tcp://192.168.1.2:8786?"
-                ) from error
+            _knock(self._given)
+            self._own = Client(self._given, set_as_default=False)
         self._client: Any = self._own or self._given
         if getattr(self._client, "asynchronous", True):
             raise OptionError("`client` must be a synchronous distributed.Client.")
@@ -227,3 +224,28 @@ class Borrowed:
     def start(self, coroutine: Any) -> Any:
         """Begins a coroutine in the client's loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
+
+
+def _knock(address: str) -> None:
+    """Looks whether a scheduler answers: a `Client` that fails half-way can hang when it is collected.
+
+    Raises:
+        ClusterError: none does.
+    """
+    from distributed.comm.core import connect
+    from distributed.security import Security
+
+    from rudel.cluster.background import Background
+
+    async def talk() -> None:
+        comm = await connect(address, timeout=_ANSWER_SECONDS, **Security().get_connection_args("client"))
+        await comm.close()
+
+    try:
+        with Background("rudel-knock") as background:
+            background.run(talk())
+    except Exception as error:
+        raise ClusterError(
+            f"No Dask scheduler answers at {address} ({error}): is it running, and is the address right, as in "
+            "tcp://192.168.1.2:8786?"
+        ) from error

@@ -2,6 +2,9 @@
 
 A node may use its share of every 10 ms. So short a period keeps what a node does even: with the usual 100 ms, one of
 0.4 cores would compute for 40 ms and then be silent for 60.
+
+Where a node and the computer that drives the lab want the same core, the latter goes first: in the world that is played
+here, it has cores of its own.
 """
 
 import contextlib
@@ -16,6 +19,7 @@ from rudel.errors import LabError
 _PREFIX = "rudel-lab-"
 _PERIOD, _LONG_PERIOD = 10_000, 100_000  # microseconds
 _LEAST_QUOTA = 1000  # microseconds, the kernel's
+_LAST = {1: {"cpu.shares": "64"}, 2: {"cpu.weight": "6"}}  # of 1024, and of 100, that others have
 _ENDING = 10.0  # seconds that killed processes may take to end
 
 
@@ -52,6 +56,8 @@ class Groups:
             if self.version == 2:
                 _hand_down(self.root)
             parent.mkdir(exist_ok=True)
+            for name, value in _LAST[self.version].items():
+                (parent / name).write_text(value)
             if self.version == 2:
                 _hand_down(parent)
             group.mkdir()

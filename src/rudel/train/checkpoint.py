@@ -49,7 +49,7 @@ def save(run: Path, checkpoint: Checkpoint, keep: int = 2) -> Path:
     Raises:
         CheckpointError: the disk is full or the folder cannot be written; older checkpoints are as they were.
     """
-    path = run / FOLDER / f"step-{checkpoint.step:010d}.npz"
+    path = path_of(run, checkpoint.step)
     stored = {name: _plain(array) for name, array in checkpoint.arrays.items()}
     dtypes = {name: str(array.dtype) for name, array in checkpoint.arrays.items()}
     text = json.dumps({"step": checkpoint.step, "dtypes": dtypes, "document": checkpoint.document})
@@ -66,6 +66,11 @@ def save(run: Path, checkpoint: Checkpoint, keep: int = 2) -> Path:
             "older checkpoints are unharmed, and --resume goes on from the newest."
         ) from error
     return path
+
+
+def path_of(run: Path, step: int) -> Path:
+    """Where the checkpoint of a step is."""
+    return run / FOLDER / f"step-{step:010d}.npz"
 
 
 def newest(run: Path) -> Checkpoint | None:

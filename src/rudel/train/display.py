@@ -22,6 +22,9 @@ _REFRESHES = 6
 class Display:
     """Shows nothing; the base of every display."""
 
+    live = False
+    """Whether somebody sees what `advance` is told between the ends of epochs."""
+
     def start(self, schedule: Schedule, step: int, seconds: float) -> None:
         """Training begins, with this many steps already done in this many seconds of training."""
 
@@ -47,6 +50,8 @@ class RichDisplay(Display):
     Args:
         console: where; None for standard error.
     """
+
+    live = True
 
     def __init__(self, console: "Console | None" = None) -> None:
         from rich.console import Console

@@ -321,11 +321,15 @@ class Training:
         position.clock.setup += now.setup
         position.clock.compile += now.compile
         self._total_before = position.clock.total
+        self._catch_up()
         for record in position.records:
             self._history.epoch.append(record["epoch"] - 1)
             for name, value in record["logs"].items():
                 self._history.history.setdefault(name, []).append(value)
         self.run.write_metrics([flat_record(record) for record in position.records])
+
+    def _catch_up(self) -> None:
+        """Goes on from the checkpoint as far as something else is known of what came after it."""
 
     def _reset_metrics(self) -> list[Any]:
         self._model.reset_metrics()

@@ -116,7 +116,7 @@ def test_trains_what_one_computer_trains_and_tells_the_same(
 ) -> None:
     model, x, y = make()
     weight = np.linspace(0, 2, 512).astype("float32") if not isinstance(model, Halving) else None
-    settings = {"epochs": 10, "batch_size": 16, "sample_weight": weight, "validation": None if weight is None else 0.25}
+    settings = {"epochs": 20, "batch_size": 16, "sample_weight": weight, "validation": None if weight is None else 0.25}
     found = rudel.fit(model, x, y, client=crew.client, strategy=SHORT, **settings)
     keras.utils.set_random_seed(7)
     alone = rudel.fit(make()[0], x, y, **settings)
@@ -125,7 +125,7 @@ def test_trains_what_one_computer_trains_and_tells_the_same(
         assert np.all(np.isfinite(values))
         assert len(values) == len(found.epoch)
     assert found.history["loss"][-1] < 0.95 * found.history["loss"][0]
-    assert found.epoch[-1] == 9
+    assert found.epoch[-1] == 19
 
 
 def test_metrics_of_an_epoch_are_those_of_its_examples(crew: Any) -> None:
@@ -417,14 +417,13 @@ def test_a_killed_driver_goes_on_from_the_last_round(crew: Any, tmp_path: Path, 
     with driver(crew, tmp_path, 10**7) as process:
         wait_for_rounds(process, tmp_path, 30, read_log)
         process.kill()
-    log = read_log(tmp_path)
-    (*_, kept) = sorted((tmp_path / "checkpoints").iterdir())
-    (kept_at,) = (line["seconds"] for line in log.rounds if line["step"] == int(kept.stem.removeprefix("step-")))
-    assert log.rounds[-1]["seconds"] - kept_at < 0.5
-    last = log.rounds[-1]["step"]
+    before = read_log(tmp_path)
+    last = before.rounds[-1]["step"]
     with driver(crew, tmp_path, last + 2000) as process:
         assert process.wait(90) == 0, process.communicate()[1]
     log = read_log(tmp_path)
+    done_again = [new for old, new in zip(before.rounds, log.rounds, strict=False) if old != new]
+    assert len(done_again) <= 1, "only one that was being written down when the driver was killed"
     assert [line["round"] for line in log.rounds] == list(range(1, len(log.rounds) + 1))
     assert [line["step"] for line in log.rounds] == sorted({line["step"] for line in log.rounds})
     assert log.rounds[-1]["step"] >= last + 2000
@@ -444,7 +443,7 @@ def test_an_interrupted_driver_leaves_a_checkpoint_and_can_go_on(crew: Any, tmp_
     assert process.returncode == 130, told
     assert "Interrupted after" in told
     assert "--resume" in told
-    (*_, kept) = sorted((tmp_path / "checkpoints").iterdir())
+    (*_, kept) = sorted((tmp_path / "checkpoints").glob("*.npz"))
     assert int(kept.stem.removeprefix("step-")) == read_log(tmp_path).rounds[-1]["step"]
     steps = read_log(tmp_path).rounds[-1]["step"] + 100
     done = subprocess.run([*command, "--steps", str(steps), "--json"], capture_output=True, text=True, timeout=90)

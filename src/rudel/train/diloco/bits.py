@@ -133,18 +133,23 @@ def pack_indices(indices: np.ndarray) -> bytes:
     count = len(indices)
     if not count:
         return b""
-    gaps = np.empty(count, np.uint32)
+    blocks = np.zeros((-(-count // _BLOCK), _BLOCK), np.uint32)
+    gaps = blocks.reshape(-1)[:count]
     gaps[0] = indices[0]
     np.subtract(indices[1:], indices[:-1], out=gaps[1:], casting="unsafe")
     gaps[1:] -= np.uint32(1)
     parameters = _parameters(gaps)
-    widths = _of_each(parameters, count)
-    ends = np.cumsum(gaps >> widths, dtype=np.int64)
-    ends += np.arange(count)
-    unary = np.zeros(ends[-1] + 1, np.uint8)
-    unary[ends] = 1
+    unary_lengths = (blocks >> parameters[:, None]).reshape(-1)[:count]
+    unary_lengths += np.uint32(1)
+    ends = np.cumsum(unary_lengths, dtype=np.int64)
+    unary = np.zeros(ends[-1], np.bool_)
+    unary[ends - 1] = True
     coded = np.packbits(unary).tobytes()
-    planes = [pack_plane(gaps[widths > bit], bit) for bit in range(parameters.max())]
+    planes = []
+    for bit in range(parameters.max()):
+        (long,) = np.nonzero(parameters > bit)
+        filled = len(long) * _BLOCK - (blocks.size - count if long[-1] == len(blocks) - 1 else 0)
+        planes.append(pack_plane(blocks[long].reshape(-1)[:filled], bit))
     return b"".join([_LENGTH.pack(len(coded)), parameters.tobytes(), coded, *planes])
 
 
@@ -166,22 +171,29 @@ def unpack_indices(reader: Reader, count: int, size: int) -> np.ndarray:
         return np.empty(0, np.int64)
     (length,) = reader.fields(_LENGTH)
     parameters = reader.array("u1", -(-count // _BLOCK))
-    ends = np.flatnonzero(np.unpackbits(reader.array("u1", length)))
+    ends = np.flatnonzero(np.unpackbits(reader.array("u1", length)).view(np.bool_))
     if len(ends) != count:
         raise ValueError(f"The message is damaged: it holds {len(ends):,} indices in place of {count:,}.")
     if parameters.max() > _MOST_BITS:
         raise ValueError(f"The message is damaged: a gap cannot have {parameters.max()} lower bits.")
-    widths = _of_each(parameters, count)
-    gaps = np.diff(ends, prepend=-1)
-    gaps -= 1
-    if np.any(gaps > np.int64(size) >> widths):
+    gaps = np.zeros((len(parameters), _BLOCK), np.int64)
+    flat = gaps.reshape(-1)[:count]
+    flat[0] = ends[0]
+    np.subtract(ends[1:], ends[:-1], out=flat[1:])
+    flat[1:] -= 1
+    if np.any(gaps.max(axis=1) > np.int64(size) >> parameters):
         raise ValueError(f"The message is damaged: it holds an index beyond an array of {size:,}.")
-    gaps <<= widths
+    gaps <<= parameters[:, None]
+    missing = gaps.size - count
     for bit in range(parameters.max()):
-        (places,) = np.nonzero(widths > bit)
-        gaps[places] += unpack_plane(reader, len(places)).astype(np.int64) << bit
-    indices = np.cumsum(gaps, out=gaps)
-    indices += np.arange(count)
+        (blocks,) = np.nonzero(parameters > bit)
+        unfilled = missing if blocks[-1] == len(parameters) - 1 else 0
+        plane = unpack_plane(reader, len(blocks) * _BLOCK - unfilled)
+        plane = np.concatenate([plane, np.zeros(unfilled, np.uint8)]).reshape(-1, _BLOCK)
+        gaps[blocks] |= np.left_shift(plane, bit, dtype=np.int64)
+    flat += 1
+    indices = np.cumsum(flat, out=flat)
+    indices -= 1
     if indices[-1] >= size:
         raise ValueError(f"The message is damaged: it holds an index beyond an array of {size:,}.")
     return indices
@@ -193,8 +205,3 @@ def _parameters(gaps: np.ndarray) -> np.ndarray:
     sums = np.add.reduceat(gaps, starts, dtype=np.float64)
     means = sums / np.diff(starts, append=len(gaps))
     return np.log2(np.maximum(1, means * np.log(2) + 0.5)).astype(np.uint8)
-
-
-def _of_each(parameters: np.ndarray, count: int) -> np.ndarray:
-    """The k of each of `count` gaps: uint8."""
-    return np.broadcast_to(parameters[:, None], (len(parameters), _BLOCK)).reshape(-1)[:count]

@@ -30,10 +30,12 @@ import numpy as np
 
 from rudel.errors import ClusterError, NonFiniteError, RudelError
 from rudel.train.diloco import wire
-from rudel.train.diloco.codec import Codec
-from rudel.train.diloco.members import Member, Piece, deal
-from rudel.train.diloco.outer import Outer
-from rudel.train.diloco.replica import Answer, Merge, Plan, Standing
+from rudel.train.diloco.lengths import Lengths
+from rudel.train.diloco.members import Member
+from rudel.train.diloco.plans import Plans
+from rudel.train.diloco.replica import Answer, Merge, Standing
+from rudel.train.diloco.rounds import HostChanged, RoundClosed, Task, Told, World
+from rudel.train.diloco.supply import Supply
 
 LEAST_GRACE, LONGEST_GRACE = 1.0, 4.0
 """Seconds to wait for the others when half of the replicas have answered: half a round, but within these."""
@@ -58,129 +60,30 @@ _OF_THE_HOST = ("describe", "missing", "piece")
 """Handlers that have to do with no training in particular."""
 
 
-@dataclass(frozen=True)
-class World:
-    """Everything that a round changes, on the coordinator's side.
-
-    Args:
-        round: rounds closed.
-        steps: local steps that were merged.
-        weights, momentum: float32 arrays: G and the outer optimizer's state.
-        residual: of the merge codec.
-        statistics: averaged non-trainable variables.
-    """
-
-    round: int
-    steps: int
-    weights: list[np.ndarray]
-    momentum: list[np.ndarray]
-    residual: list[np.ndarray]
-    statistics: list[np.ndarray]
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a replica did in a round, for people.
-
-    Args:
-        name: of the host.
-        steps: local steps.
-        seconds, waited: the round's length and the part of it that the replica waited.
-        merged_at: local steps taken before the last merge came.
-        memory: bytes that the worker has held at most.
-        cpu: seconds of processor time, of all threads of the worker.
-        sent, received: payload bytes to and from it since the training began.
-    """
-
-    name: str
-    steps: int
-    seconds: float
-    waited: float
-    merged_at: int
-    memory: int
-    cpu: float
-    sent: int
-    received: int
-
-
-@dataclass(frozen=True)
-class RoundClosed:
-    """A round is over.
-
-    Args:
-        world: the state after it.
-        seconds: since the training began.
-        replicas: who took part.
-        metrics: sums over the replicas of the metrics variables of this round.
-        logs: of a replica's last step.
-        sent, received: payload bytes since the training began.
-        slots: packed optimizer variables of a replica, if some were asked for.
-    """
-
-    world: World
-    seconds: float
-    replicas: list[Told]
-    metrics: list[np.ndarray]
-    logs: list[np.ndarray]
-    sent: int
-    received: int
-    slots: bytes | None
-
-
-@dataclass(frozen=True)
-class HostChanged:
-    """A replica was lost, is being brought to where the others are, or joined.
-
-    Args:
-        name: of the host.
-        event: lost, joining or joined.
-        seconds: since the training began.
-        reason: one sentence.
-    """
-
-    name: str
-    event: str
-    seconds: float
-    reason: str
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is to be done.
-
-    Args:
-        total_steps: local steps of all replicas together.
-        round_steps: local steps of a replica between two merges, on average.
-        batch_size: examples a step.
-        outer: what becomes of the mean delta.
-        delta_codec, merge_codec: how deltas and merges travel.
-        dtypes: of the trainable variables.
-        pieces: of the data set.
-        setup: (number, description of the worker) -> fields of a `Setup`.
-        patience: seconds to wait for a replica to come back when all are lost.
-        rates: (first, last, count) -> float32 (count,) learning rates for that many local steps, spread over the steps
-            first to last of the training.
-    """
-
-    total_steps: int
-    round_steps: int
-    batch_size: int
-    outer: Outer
-    delta_codec: Codec
-    merge_codec: Codec
-    dtypes: Sequence[np.dtype]
-    pieces: Sequence[Piece]
-    setup: Callable[[int, dict[str, Any]], dict[str, Any]]
-    rates: Callable[[int, int, int], np.ndarray]
-    patience: float = 120.0
-
-
 @dataclass
 class _Round:
-    """What has come in for a round that is not closed: by host, and by the round that it was planned for."""
+    """What has come in for a round that is not closed.
+
+    Args:
+        answers: by host, and by the round that they were planned for.
+        deltas: sums of deltas and of averaged variables, weighted by steps.
+        statistics: likewise of averaged variables.
+    """
 
     answers: dict[tuple[str, int], Answer] = field(default_factory=dict)
-    deltas: dict[tuple[str, int], list[np.ndarray]] = field(default_factory=dict)
+    deltas: list[np.ndarray] = field(default_factory=list)
+    statistics: list[np.ndarray] = field(default_factory=list)
+
+    def take(self, key: tuple[str, int], answer: Answer, delta: list[np.ndarray]) -> None:
+        """Counts an answer in; the arrays of its delta are used up."""
+        self.answers[key] = answer
+        self.deltas = _weighted_sum(self.deltas, delta, answer.steps)
+        self.statistics = _weighted_sum(self.statistics, wire.unpack(answer.statistics), answer.steps)
+
+    @property
+    def steps(self) -> int:
+        """Local steps that have been answered for."""
+        return sum(answer.steps for answer in self.answers.values())
 
 
 class Coordinator:
@@ -203,7 +106,8 @@ class Coordinator:
         self._changed = asyncio.Condition()
         self._background: set[asyncio.Task[Any]] = set()
         self._slots = slots
-        self._slots_wanted = False
+        self._plans = Plans(self._members, Lengths(1, 1), task.total_steps, task.rates)
+        self._supply = Supply(task.pieces, self._members, self._call, self._count_sent)
         self._stopping = self._ended = False
         self._failure: BaseException | None = None
         self._numbers = itertools.count()
@@ -226,7 +130,7 @@ class Coordinator:
         for name in sorted(addresses):
             self._members[name] = Member(name, addresses[name], next(self._numbers))
         members = list(self._members.values())
-        deal(self._task.pieces, members)
+        self._supply.deal(members)
         results = await asyncio.gather(*(self._make_ready(member) for member in members), return_exceptions=True)
         for member, error in zip(members, results, strict=True):
             if isinstance(error, OSError):
@@ -238,9 +142,15 @@ class Coordinator:
         if not any(member.active for member in members):
             raise ClusterError(f"No host could be prepared: {_troubles(members)}. Look after them, and try again.")
         self.compile_seconds = max(member.compile_seconds for member in members)
+        self._choose_lengths([member for member in members if member.active])
         self.sent = 0
         for member in members:
             member.sent = 0
+
+    def _choose_lengths(self, members: Sequence[Member]) -> None:
+        speed = sum(member.speed for member in members) / len(members)
+        exchange = sum(member.exchange_seconds for member in members) / len(members)
+        self.lengths = self._plans.lengths = self._task.lengths(1 / speed, exchange)
 
     async def _make_ready(self, member: Member) -> None:
         await self._prepare(member)
@@ -287,42 +197,52 @@ class Coordinator:
 
     def want_slots(self) -> None:
         """Asks for a replica's optimizer slots with one of the next rounds; can be called from any thread."""
-        self._slots_wanted = True
+        self._plans.slots_wanted = True
 
     # -- rounds ---------------------------------------------------------------------------------------------------
 
     async def _close_round(self) -> None:
+        """Waits for the answers of the open round and closes it; the replicas are told before the rest is done."""
         number = self.world.round
         if not await self._enough_answers(number):
             return
         closing, self._open = self._open, _Round()
-        answers = closing.answers
-        total = sum(answer.steps for answer in answers.values())
-        shapes = [w.shape for w in self.world.weights]
-        mean = [np.zeros(shape, np.float32) for shape in shapes]
-        statistics = [np.zeros_like(value) for value in self.world.statistics]
-        for key, answer in answers.items():
-            weight = np.float32(answer.steps / total)
-            for into, delta in zip(mean, closing.deltas[key], strict=True):
-                into += weight * delta
-            for into, value in zip(statistics, wire.unpack(answer.statistics), strict=True):
-                into += weight * value
+        total = closing.steps
+        mean, statistics = ([value / np.float32(total) for value in v] for v in (closing.deltas, closing.statistics))
         message, residual = self._task.merge_codec.encode(mean, self.world.residual)
-        merge = Merge(message, wire.pack(statistics))
-        delta = self._task.merge_codec.decode(message, shapes)
+        merge = self._merges[number] = Merge(message, wire.pack(statistics))
+        self._merges.pop(number - _HISTORY, None)
+        self._measure_skew(closing.answers)
+        delta = self._task.merge_codec.decode(message, [w.shape for w in self.world.weights])
         weights, momentum = self._task.outer.update(delta, self.world.momentum, self.world.weights)
         self.world = World(number + 1, self.world.steps + total, weights, momentum, residual, statistics)
-        self._merges[number] = merge
-        self._merges.pop(number - _HISTORY, None)
-        if self.world.steps < self._task.total_steps and not self._planned(number + 1):
+        if self.world.steps < self._task.total_steps and not self._plans.planned(number + 1):
             self._plan(number + 1)  # somebody was lost in what was to be the last round
         self._plan(number + 2)
         self.seconds = time.perf_counter() - self._began
         async with self._changed:
             self._changed.notify_all()
-        slots = next((answer.slots for answer in answers.values() if answer.slots), None)
+        slots = next((answer.slots for answer in closing.answers.values() if answer.slots), None)
         self._slots = slots or self._slots
-        self._tell(self._report(answers, slots))
+        self._tell(self._report(closing.answers, merge, slots))
+
+    def _longest_silence(self, waiting: Sequence[Member]) -> float:
+        """Seconds after which it is odd that not one of these has answered."""
+        return _PATIENCE_WITH_MANY * (self._plans.longest(self.world.round, waiting) + LONGEST_GRACE)
+
+    def _plan(self, number: int) -> None:
+        if not self._stopping:
+            self._plans.plan(number, self.world.round, self.world.steps, self._open.answers)
+
+    def _plan_late(self, member: Member, number: int, share: float) -> None:
+        self._plans.plan_late(member, number, share, self.world.round, self.world.steps + self._open.steps)
+
+    def _measure_skew(self, answers: Iterable[tuple[str, int]]) -> None:
+        """Learns who ended the round earlier or later than the others."""
+        ended = [self._members[name] for name in {name for name, _ in answers}]
+        mean = sum(member.answered_at for member in ended) / len(ended)
+        for member in self._members.values():
+            member.early = mean - member.answered_at if member in ended else 0.0
 
     async def _enough_answers(self, number: int) -> bool:
         """Waits until the round can be closed, and sets those aside that did not answer in time.
@@ -349,7 +269,7 @@ class Coordinator:
                             member.active = False
                             self._spawn(self._recover(member))
                         return True
-                elif now - max(began, asked) > _PATIENCE_WITH_MANY * (self._longest(waiting) + LONGEST_GRACE):
+                elif now - max(began, asked) > self._longest_silence(waiting):
                     asked = now
                     for member in waiting:
                         self._spawn(self._ask(member))
@@ -374,36 +294,7 @@ class Coordinator:
                     await asyncio.wait_for(self._changed.wait(), max(0.001, min(1.0, deadline - now, stop_by - now)))
 
     def _grace(self, waiting: Sequence[Member]) -> float:
-        return min(max(LEAST_GRACE, self._longest(waiting) / 2), LONGEST_GRACE)
-
-    def _longest(self, waiting: Sequence[Member]) -> float:
-        """Seconds that the slowest of these takes for the round that is open, as far as is known."""
-        return max((m.plans[self.world.round].steps * m.step_seconds for m in waiting), default=0.0)
-
-    def _planned(self, number: int) -> int:
-        return sum(m.plans[number].steps for m in self._members.values() if m.active and number in m.plans)
-
-    def _plan(self, number: int) -> None:
-        """Shares the steps of a round among those that are there, by their speed."""
-        active = [m for m in self._members.values() if m.active and m.pieces and number not in m.plans]
-        active = [m for m in active if (m.name, number) not in self._open.answers]
-        under_way = sum(self._planned(n) for n in (number - 2, number - 1) if n >= self.world.round)
-        done = self.world.steps + under_way + sum(answer.steps for answer in self._open.answers.values())
-        remaining = self._task.total_steps - done
-        if remaining <= 0 or not active or self._stopping:
-            return
-        full = self._task.round_steps * len(active)
-        wanted = full if remaining >= 1.5 * full else remaining
-        shares = shared(wanted, [m.speed for m in active])
-        donor = max(active, key=lambda m: m.speed) if self._slots_wanted else None
-        self._slots_wanted = False
-        for member, share in zip(active, shares, strict=True):
-            steps = max(1, share)  # who has nothing to do in a round falls out of step
-            rates = self._task.rates(done, done + wanted, steps).astype(np.float32)
-            rates = rates[:1] if (rates == rates[0]).all() else rates
-            pieces = sorted(piece.span for piece in member.pieces) if member.pieces_changed else None
-            member.pieces_changed = False
-            member.plans[number] = Plan(steps, wire.pack([rates]), pieces, member is donor)
+        return min(max(LEAST_GRACE, self._plans.longest(self.world.round, waiting) / 2), LONGEST_GRACE)
 
     async def _follow(self, member: Member, number: int) -> None:
         """Exchanges with a replica round by round, until it is lost."""
@@ -449,27 +340,27 @@ class Coordinator:
             delta = []
         else:
             delta = self._task.delta_codec.decode(answer.delta, [w.shape for w in self.world.weights])
-        member.answered(answer.steps, answer.seconds - answer.waited)
+        member.answered(answer.steps, answer.seconds - answer.waited, time.perf_counter())
         member.failures = 0
         async with self._changed:
             member.plans.pop(number, None)
             if number >= self.world.round - 1:
-                self._open.answers[member.name, number] = answer
-                self._open.deltas[member.name, number] = delta
+                if delta:
+                    self._open.take((member.name, number), answer, delta)
                 if not member.active and not member.lost:
                     member.active = True  # late, but still in step
                     for missed in range(number + 1, self.world.round + 2):
                         self._plan_late(member, missed, 1.0)
             self._changed.notify_all()
 
-    def _report(self, answers: dict[tuple[str, int], Answer], slots: bytes | None) -> RoundClosed:
+    def _report(self, answers: dict[tuple[str, int], Answer], merge: Merge, slots: bytes | None) -> RoundClosed:
         metrics: list[np.ndarray] = []
         for answer in answers.values():
             values = wire.unpack(answer.metrics)
             metrics = [a + b for a, b in zip(metrics, values, strict=True)] if metrics else values
         logs = wire.unpack(next(iter(answers.values())).logs)
         return RoundClosed(
-            self.world, self.seconds, self._told(answers), metrics, logs, self.sent, self.received, slots
+            self.world, self.seconds, self._told(answers), metrics, logs, self.sent, self.received, merge, slots
         )
 
     def _told(self, answers: dict[tuple[str, int], Answer]) -> list[Told]:
@@ -504,7 +395,7 @@ class Coordinator:
             member.follower.cancel()
         self._fleet.forget(member.address)
         self._tell_host(member, "lost", member.trouble)
-        self._spawn(self._share_out())
+        self._spawn(self._supply.share_out())
         async with self._changed:
             self._changed.notify_all()
 
@@ -566,8 +457,8 @@ class Coordinator:
             await self._call(member, "describe", timeout=_PING_SECONDS if known else 60.0)
             if not known:
                 await self._prepare(member)
-            deal(self._task.pieces, [m for m in self._members.values() if m.active or m is member])
-            await self._bring(member)
+            self._supply.deal([member])
+            await self._supply.bring(member)
             if not known and self._slots is None:
                 await self._fresh_slots()
             standing_of = self.world.round
@@ -584,7 +475,7 @@ class Coordinator:
                 self.joined += 1
                 self._tell_host(member, "joined", "")
             self._begin_to_follow(member, number)
-            self._spawn(self._share_out())
+            self._spawn(self._supply.share_out())
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -593,7 +484,7 @@ class Coordinator:
             self._blame(member, error)
             if member.failures >= _MOST_FAILURES:
                 self._tell_host(member, "lost", member.trouble)
-            self._spawn(self._share_out())
+            self._spawn(self._supply.share_out())
         finally:
             member.joining = False
 
@@ -604,31 +495,8 @@ class Coordinator:
     def _begin_to_follow(self, member: Member, number: int) -> None:
         member.follower = self._spawn(self._follow(member, number))
 
-    def _plan_late(self, member: Member, number: int, share: float) -> None:
-        """Lets a replica that has just joined take a share of what it could do in a round that others have planned."""
-        if number in member.plans:
-            return
-        others = [m.plans[number].steps * m.step_seconds for m in self._members.values() if number in m.plans]
-        seconds = share * max(others, default=member.step_seconds * self._task.round_steps)
-        open_steps = sum(answer.steps for answer in self._open.answers.values())
-        planned = sum(self._planned(n) for n in range(self.world.round, number + 2))
-        left = self._task.total_steps - self.world.steps - open_steps - planned
-        steps = max(1, min(int(seconds / member.step_seconds), left))
-        first = self.world.steps
-        rates = self._task.rates(first, first + steps, steps).astype(np.float32)
-        pieces = sorted(piece.span for piece in member.pieces) if member.pieces_changed else None
-        member.pieces_changed = False
-        member.plans[number] = Plan(steps, wire.pack([rates]), pieces)
-
-    async def _share_out(self) -> None:
-        """Deals the examples of lost replicas to the others, and brings them there."""
-        active = [m for m in self._members.values() if m.active]
-        if active:
-            deal(self._task.pieces, active)
-            await asyncio.gather(*(self._bring(member) for member in active), return_exceptions=True)
-
     async def _fresh_slots(self) -> None:
-        self._slots_wanted = True
+        self._plans.slots_wanted = True
         async with self._changed:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait_for(lambda: self._slots is not None), 10)
@@ -636,42 +504,14 @@ class Coordinator:
     async def _prepare(self, member: Member) -> None:
         description = await self._call(member, "describe", timeout=120.0)
         setup = await asyncio.to_thread(self._task.setup, member.number, {**description, "name": member.name})
-        await self._bring(member, load=False)
+        await self._supply.bring(member, load=False)
         prepared = await self._call(member, "prepare", setup=setup)
         member.compile_seconds, member.step_seconds = prepared["compile_seconds"], prepared["step_seconds"]
+        member.exchange_seconds = prepared["exchange_seconds"]
+        member.exchange_seconds = prepared["exchange_seconds"]
         member.prepared = True
         member.loaded.clear()
-        await self._bring(member)
-
-    async def _bring(self, member: Member, load: bool = True) -> None:
-        """Brings the pieces that are dealt to a member: over the network what its host does not have, then to
-        memory.
-        """
-        wanted = sorted(member.dealt - member.loaded, key=lambda piece: piece.span)
-        if not wanted:
-            member.take_dealt()
-            return
-        missing = set(await self._call(member, "missing", names=[piece.name for piece in wanted]))
-        await self._ship(member, [piece for piece in wanted if piece.name in missing])
-        if load:
-            failed = set(await self._load(member, wanted))  # damaged there, or more than its cache can hold
-            for piece in wanted:
-                if piece.name in failed:
-                    await self._ship(member, [piece])
-                    if await self._load(member, [piece]):
-                        raise ClusterError(f"{member.name} cannot keep a piece of the data that it was sent.")
-            member.loaded.update(wanted)
-            member.take_dealt()
-
-    async def _ship(self, member: Member, pieces: Iterable[Piece]) -> None:
-        for piece in pieces:
-            content = piece.content()
-            self._count_sent(member, len(content))
-            await self._call(member, "piece", name=piece.name, content=content)
-
-    async def _load(self, member: Member, pieces: Iterable[Piece]) -> list[str]:
-        """Lets a member load pieces from its cache; returns the names of those that are not there."""
-        return await self._call(member, "load", owned=[(piece.name, piece.span) for piece in pieces])
+        await self._supply.bring(member)
 
     async def _stand(self, member: Member, with_slots: bool = True) -> None:
         world = self.world
@@ -706,21 +546,6 @@ class Coordinator:
         return task
 
 
-def shared(total: int, weights: Sequence[float]) -> list[int]:
-    """Whole numbers in proportion to weights that add up to a total (largest remainders).
-
-    >>> shared(10, [2.0, 1.0, 1.0])
-    [5, 3, 2]
-    """
-    whole = sum(weights)
-    exact = [total * weight / whole for weight in weights]
-    floors = [int(value) for value in exact]
-    by_remainder = sorted(range(len(exact)), key=lambda i: (floors[i] - exact[i], i))
-    for i in by_remainder[: total - sum(floors)]:
-        floors[i] += 1
-    return floors
-
-
 def _cannot(member: Member, error: BaseException) -> ClusterError:
     return ClusterError(f"{member.name} cannot take part: {_reason(error)}.")
 
@@ -736,3 +561,12 @@ def _reason(error: BaseException) -> str:
         return "its connection broke off"
     text = " ".join(str(error).split())
     return text[:200] if text else type(error).__name__
+
+
+def _weighted_sum(sums: list[np.ndarray], values: list[np.ndarray], weight: int) -> list[np.ndarray]:
+    weighted = [np.multiply(value, np.float32(weight), dtype=np.float32) for value in values]
+    if not sums:
+        return weighted
+    for into, value in zip(sums, weighted, strict=True):
+        into += value
+    return sums

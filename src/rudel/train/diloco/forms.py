@@ -101,8 +101,7 @@ def largest(share: float, bits: int) -> Form:
             return _CHOSEN.pack(0, 0), values
         flat, sizes = flat[indices], sizes[indices]
         bins = _logarithmic_bins(sizes, levels)
-        counts = np.bincount(bins, minlength=levels)
-        magnitudes = (np.bincount(bins, sizes, levels) / np.maximum(counts, 1)).astype("<f4")
+        magnitudes = np.array([_mean(sizes, bins == level) for level in range(levels)], "<f4")
         codes = bins | (flat < 0) * np.uint8(levels)
         rest = values - _values(values.shape, grid, indices, codes, magnitudes)
         head = _CHOSEN.pack(grid is not None, len(indices))
@@ -179,6 +178,11 @@ def _logarithmic_bins(sizes: np.ndarray, levels: int) -> np.ndarray:
     if places.max() > 0:
         places *= levels / places.max()
     return np.minimum(places, levels - 1).astype(np.uint8)
+
+
+def _mean(values: np.ndarray, chosen: np.ndarray) -> float:
+    """The mean of those that are chosen, or 0 if none is."""
+    return float(np.sum(values * chosen, dtype=np.float64)) / max(1, np.count_nonzero(chosen))
 
 
 def _finite(values: np.ndarray) -> np.ndarray:

@@ -40,6 +40,10 @@ class Member:
         failures: how often its worker failed by itself since its last answer.
         trouble: why it was lost last.
         follower: the task that exchanges with it.
+        step_seconds, exchange_seconds: how long a local step takes, and encoding and merging of a delta.
+        answered_at: when it last did, on this computer's clock.
+        early: seconds by which it ended the last round before the others did, on average.
+        correction: seconds by which the last plan that was made changes that.
         plans: by round, as far as they are not answered.
         dealt: pieces that it shall have.
         loaded: pieces that it has in memory.
@@ -60,6 +64,10 @@ class Member:
     follower: Any = None
     compile_seconds: float = 0.0
     step_seconds: float = 1e-3
+    exchange_seconds: float = 0.0
+    answered_at: float = 0.0
+    early: float = 0.0
+    correction: float = 0.0
     plans: dict[int, Plan] = field(default_factory=dict)
     dealt: set[Piece] = field(default_factory=set)
     loaded: set[Piece] = field(default_factory=set)
@@ -73,8 +81,9 @@ class Member:
         """Steps a second."""
         return 1.0 / max(self.step_seconds, 1e-9)
 
-    def answered(self, steps: int, seconds: float) -> None:
+    def answered(self, steps: int, seconds: float, now: float) -> None:
         """Learns from a round how fast it is."""
+        self.answered_at = now
         if steps and seconds > 0:
             self.step_seconds += _MEMORY * (seconds / steps - self.step_seconds)
 

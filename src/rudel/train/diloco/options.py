@@ -5,11 +5,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from rudel.errors import OptionError
+from rudel.train.diloco.lengths import Lengths
 from rudel.train.schedule import check_whole_number
 
-MOST_ROUND_STEPS = 128
-FEWEST_ROUNDS = 16
-"""What rounds may be like, where the user says nothing: with longer or fewer ones, less is learned."""
+MOST_ROUND_STEPS, FEWEST_ROUNDS, FEWEST_PER_REPLICA = 320, 8, 2
+"""What rounds may be like, where the user says nothing: with longer or fewer ones, less is learned; the more replicas,
+the more rounds it takes.
+"""
+
+LEAST_ROUND_STEPS, ROUND_SECONDS, EXCHANGE_SHARE = 16, 0.5, 0.03
+"""Of steps that take long, rounds have no more than fill these seconds, or than keep the share of encoding and merging
+small: the fewer steps between two merges, the more is learned.
+"""
 
 
 @dataclass(frozen=True)
@@ -32,10 +39,10 @@ class Diloco:
     Raspberry Pis (`benchmarks/convergence.py`): there, they learn as well as one computer does from the same examples.
 
     Args:
-        round_steps: local steps of a replica between two merges; None for 128, or fewer where there would not be 16
-            rounds.
-        rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for the square root of the
-            number of replicas, at most 3.
+        round_steps: local steps of a replica between two merges; None for 320, or fewer where there would not be 8
+            rounds, or where steps take long, and for fewer in the first rounds.
+        rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
+            root of the number of replicas, at least 1 and at most 3.
         outer: what becomes of the mean delta: `average`, `momentum:LR:MU` or `nesterov:LR:MU`; None for `nesterov:1:MU`
             with a momentum of 1 - 1 / square root of the number of replicas.
         delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `bfloat16`, `int8`, `int4`,
@@ -48,7 +55,7 @@ class Diloco:
 
     >>> chosen = Diloco(round_steps=64).chosen_for(replicas=4, total_steps=8192)
     >>> chosen.round_steps, chosen.rate_factor, chosen.outer
-    (64, 2.0, 'nesterov:1:0.5')
+    (64, 1.6, 'nesterov:1:0.5')
     """
 
     round_steps: int | None = None
@@ -83,14 +90,38 @@ class Diloco:
             total_steps: of all of them together.
         """
         root = math.sqrt(replicas)
-        longest = MOST_ROUND_STEPS if replicas > 1 else 4 * MOST_ROUND_STEPS
-        codec = "topk:0.1:2" if replicas > 1 else "float32"
+        longest = MOST_ROUND_STEPS if replicas > 1 else 2 * MOST_ROUND_STEPS
+        rounds = max(FEWEST_ROUNDS, FEWEST_PER_REPLICA * replicas)
+        codec = "topk:0.2:3" if replicas > 1 else "float32"
         chosen: dict[str, Any] = {
-            "round_steps": max(1, min(longest, total_steps // (FEWEST_ROUNDS * replicas))),
-            "rate_factor": min(root, 3.0),
+            "round_steps": max(1, min(longest, total_steps // (replicas * rounds))),
+            "rate_factor": min(max(0.8 * root, 1.0), 3.0),
             "outer": f"nesterov:1:{1 - 1 / root:.2g}",
             "delta_codec": codec,
             "merge_codec": codec,
         }
         given = {name: value for name, value in vars(self).items() if value is not None}
         return Chosen(**chosen | given)
+
+    def lengths(self, chosen: "Chosen", replicas: int, step_seconds: float, exchange_seconds: float) -> Lengths:
+        """How long rounds are, once it is known how fast the replicas are.
+
+        Args:
+            chosen: what `chosen_for` chose.
+            replicas: how many train together.
+            step_seconds: of a local step.
+            exchange_seconds: that a replica needs to encode a delta and to merge one.
+
+        >>> options = Diloco()
+        >>> chosen = options.chosen_for(replicas=4, total_steps=8192)
+        >>> options.lengths(chosen, 4, step_seconds=0.001, exchange_seconds=0.02)
+        Lengths(most=256, first=64)
+        >>> options.lengths(chosen, 4, step_seconds=0.03, exchange_seconds=0.01)
+        Lengths(most=16, first=16)
+        """
+        most = chosen.round_steps
+        if self.round_steps is not None or replicas == 1:
+            return Lengths(most, most)
+        by_time = max(ROUND_SECONDS, exchange_seconds / EXCHANGE_SHARE) / step_seconds
+        most = min(most, max(LEAST_ROUND_STEPS, 2 ** round(math.log2(by_time))))
+        return Lengths(most, min(most, max(LEAST_ROUND_STEPS, most // 4)))

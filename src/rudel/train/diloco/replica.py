@@ -38,8 +38,8 @@ _TRY_OUT_SECONDS = 0.1
 _LONGEST_BLOCK = 1.0
 """Seconds of steps, after which a replica that is to end does so."""
 
-_LOOKS = 8
-"""How often in a round a merge is looked for, once three quarters of the steps are done after which the last one
+_LOOK_SECONDS = 0.01
+"""Seconds of steps between two looks for a merge, once three quarters of the steps are done after which the last one
 came.
 """
 
@@ -195,6 +195,7 @@ class Replica:
         self._inbox, self._changed = _Inbox(), threading.Condition()
         self._thread: threading.Thread | None = None
         self.step_seconds = self._try_out(shapes[0][0])
+        self.exchange_seconds = self._try_exchange([w.shape for w in shapes[0][0]])
 
     def stand(self, standing: Standing) -> None:
         """Takes a standing over; ends what it did before."""
@@ -266,6 +267,20 @@ class Replica:
                 return seconds / count
             count = count if first else min(ROWS, 4 * count)
 
+    def _try_exchange(self, shapes: Sequence[tuple[int, ...]]) -> float:
+        """Encodes, decodes and merges as after a round; returns the seconds that it took the second time."""
+        random = np.random.default_rng(0)
+        delta = [random.standard_normal(shape, np.float32) for shape in shapes]
+        residuals, memory = self._delta_codec.init(shapes), self._outer.init(delta)
+        seconds = 0.0
+        for _ in range(2):
+            began = time.perf_counter()
+            self._delta_codec.encode(delta, residuals)
+            message, _ = self._merge_codec.encode(delta, residuals)
+            self._outer.update(self._merge_codec.decode(message, shapes), memory, delta)
+            seconds = time.perf_counter() - began
+        return seconds
+
     def _taken(self, where: dict[int, Any], number: int, inbox: _Inbox) -> Any:
         """The plan or merge of this number, as soon as it is there."""
         with self._changed:
@@ -296,7 +311,7 @@ class Replica:
                     self._merged_at = done
                 count = min(rows - (done - first), max(1, int(_LONGEST_BLOCK / self.step_seconds)))
                 if self._awaited is not None:
-                    count = min(count, max(3 * self._merged_at // 4 - done, plan.steps // _LOOKS, 1))
+                    count = min(count, max(3 * self._merged_at // 4 - done, int(_LOOK_SECONDS / self.step_seconds), 1))
                 bad = self._steps(fixed, done - first, count)
                 bad_step = first + bad if bad >= 0 and bad_step < 0 else bad_step
                 done += count

@@ -80,7 +80,7 @@ class Service:
         """Makes the replica of a training and compiles its program; ends another training.
 
         Returns:
-            Seconds that compiling took, and seconds of a step.
+            Seconds that compiling took, seconds of a step, and seconds that encoding and merging take.
         """
         async with self._lock:
             await self._close()
@@ -91,7 +91,11 @@ class Service:
 
             replica = await asyncio.to_thread(Replica, Setup(**setup), publish)
             self._replica, self._token = replica, token
-            return {"compile_seconds": replica.compile_seconds, "step_seconds": replica.step_seconds}
+            return {
+                "compile_seconds": replica.compile_seconds,
+                "step_seconds": replica.step_seconds,
+                "exchange_seconds": replica.exchange_seconds,
+            }
 
     async def load(self, token: str, owned: Sequence[tuple[str, Sequence[int]]]) -> list[str]:
         """Loads pieces from this host's cache, by name and range of examples; returns those that it does not have."""

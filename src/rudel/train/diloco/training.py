@@ -4,9 +4,10 @@ This side keeps the books: it puts the merged weights into the model, evaluates 
 and checkpoints, and shows what happens. The coordinator, in a thread of its own, closes round after round and does
 not wait for any of that.
 
-A checkpoint is written after every round, unless that would take half of the time; it holds the weights, the outer
-optimizer's state, the residual of the merges, and every quarter of a minute the inner optimizer's slots of a replica.
-An evaluation that takes long compared with the epochs is put off to the end, if nothing waits for it.
+A checkpoint is written every quarter of a minute; it holds the weights, the outer optimizer's state, the residual of
+the merges, and the inner optimizer's slots of a replica. What a round changes is in a journal beside it as soon as the
+round is closed, so a training that is killed loses the round under way and no other. An evaluation that takes long
+compared with the epochs is put off to the end, if nothing waits for it.
 """
 
 import asyncio
@@ -17,23 +18,26 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
 
 from rudel.errors import ModelError, NonFiniteError, RunError
+from rudel.train import checkpoint as checkpoints
 from rudel.train import state as model_state
 from rudel.train.checkpoint import Checkpoint
-from rudel.train.diloco import pieces, wire
+from rudel.train.diloco import journal, pieces, wire
 from rudel.train.diloco.checks import check_memory, check_versions
 from rudel.train.diloco.codec import make_codec
-from rudel.train.diloco.coordinator import Coordinator, HostChanged, RoundClosed, Task, World
+from rudel.train.diloco.coordinator import Coordinator
+from rudel.train.diloco.lengths import Lengths
 from rudel.train.diloco.members import Piece
 from rudel.train.diloco.options import Diloco
 from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.program import RoundProgram, export_rounds
+from rudel.train.diloco.rounds import HostChanged, RoundClosed, Task, World
 from rudel.train.diloco.service import ReplicaPlugin
 from rudel.train.diloco.shard import cut, rows_of
 from rudel.train.evaluation import Evaluator, as_floats
@@ -42,7 +46,13 @@ from rudel.train.single import Training
 _SLOTS_SECONDS = 15.0
 """Time between two askings for a replica's optimizer slots."""
 
-_CHECKPOINT_SHARE = 0.5
+_CHECKPOINT_SECONDS = 15.0
+_CHECKPOINT_SHARE, _CHECKPOINT_SHARE_WITHOUT_JOURNAL = 0.05, 0.5
+"""The most that checkpoints take of the time."""
+
+_SHOW_SECONDS = 0.2
+"""Time between two readings of the metrics, which cost milliseconds."""
+
 _EVALUATION_SHARE = 0.05
 _LATE_EVALUATIONS = 64
 _LATE_BYTES = 256e6
@@ -77,6 +87,7 @@ class DilocoTraining(Training):
 
     def __init__(self, *arguments: Any, cluster: Any, options: Diloco) -> None:
         self._cluster = cluster
+        self._given = options
         self._options = options.chosen_for(max(1, cluster.count), arguments[1].schedule.total_steps)
         self._programs: dict[str, RoundProgram] = {}
         self._tracing = threading.Lock()
@@ -88,6 +99,9 @@ class DilocoTraining(Training):
         self._sent_before = self._received_before = 0
         self._sums: list[np.ndarray] = []
         self._slots: bytes | None = None
+        self._journal: journal.Journal | None = None
+        self._journaled: dict[int, bool] = {}
+        self._last_shown = 0.0
         super().__init__(*arguments)
 
     @property
@@ -144,6 +158,12 @@ class DilocoTraining(Training):
     def _train(self) -> None:
         if self.position.step >= self.job.schedule.total_steps or self.position.stopped:
             return
+        try:
+            self._train_on_hosts()
+        finally:
+            self._end_journal()
+
+    def _train_on_hosts(self) -> None:
         began = time.perf_counter()
         if self.run:
             self.run.keep_rounds(self._world.round)
@@ -157,6 +177,7 @@ class DilocoTraining(Training):
         self._train_before, self._recorded_step = self.position.clock.train, self.position.step
         self._last_slots = self._last_save = time.perf_counter()
         self._last_evaluation, self._save_seconds = time.perf_counter(), 0.0
+        self._save()
         self._callbacks.on_epoch_begin(self._epoch_of(self.position.step))
         self._read_rate()
         done = background.start(self._coordinator.run())
@@ -185,6 +206,9 @@ class DilocoTraining(Training):
                 self._interrupts.act(self._told())
         future.result()
 
+    def _lengths_of(self, step_seconds: float, exchange_seconds: float) -> Lengths:
+        return self._given.lengths(self._options, len(self._hosts), step_seconds, exchange_seconds)
+
     async def _prepare(self) -> None:
         fleet = self._cluster.fleet
         await fleet.install(ReplicaPlugin())
@@ -197,7 +221,7 @@ class DilocoTraining(Training):
         encoded = await asyncio.to_thread(lambda: [(s, *pieces.encode(rows_of(arrays, s, layout))) for s in spans])
         task = Task(
             total_steps=self.job.schedule.total_steps,
-            round_steps=self._options.round_steps,
+            lengths=self._lengths_of,
             batch_size=self.job.schedule.batch_size,
             outer=make_outer(self._options.outer),
             delta_codec=make_codec(self._options.delta_codec),
@@ -212,6 +236,7 @@ class DilocoTraining(Training):
         self._shard_bytes = count * row_bytes
         self._coordinator = Coordinator(fleet, task, self._world, self._slots, self._events.put)
         await self._coordinator.prepare()
+        self._options = replace(self._options, round_steps=self._coordinator.lengths.most)
 
     # -- what replicas are made of --------------------------------------------------------------------------------
 
@@ -301,6 +326,8 @@ class DilocoTraining(Training):
         if self._save_is_due():
             self._take_over(self._world)
             self._save()
+        elif self._journal:
+            self._journal.append(self._record_of_round(event))
 
     def _take_round(self, closed: RoundClosed) -> None:
         position, schedule = self.position, self.job.schedule
@@ -312,15 +339,19 @@ class DilocoTraining(Training):
         before, position.step = position.step, min(closed.world.steps, schedule.total_steps)
         position.clock.train = self._train_before + closed.seconds
         self._log_round(closed)
-        logs = self._metrics_of(self._sums, closed.logs)
-        self.display.advance(position.step, logs, position.clock.train)
-        self.display.round(closed)
         now = time.perf_counter()
+        epoch = self._epoch_of(before)
+        ends = position.step >= schedule.last_step(epoch)
+        logs: dict[str, float] = {}
+        if ends or (self.display.live and now - self._last_shown > _SHOW_SECONDS):
+            self._last_shown = now
+            logs = self._metrics_of(self._sums, closed.logs)
+            self.display.advance(position.step, logs, position.clock.train)
+        self.display.round(closed)
         if self.run and now - self._last_slots > _SLOTS_SECONDS:
             self._last_slots = now
             self._coordinator.want_slots()
-        epoch = self._epoch_of(before)
-        if position.step >= schedule.last_step(epoch):
+        if ends:
             self._end_epochs(epoch, logs)
 
     def _end_epochs(self, epoch: int, logs: dict[str, float]) -> None:
@@ -329,6 +360,8 @@ class DilocoTraining(Training):
         epoch -= self.position.step < self.job.schedule.last_step(epoch)
         sums, self._sums = self._sums, []
         self._late.append(_Late(epoch, logs, self._world, sums, self.position.clock.train))
+        if self.job.callbacks:  # what these remember is in checkpoints alone
+            self._end_journal()
         if not self._evaluation_can_wait():
             self._evaluate_late()
         if self.position.step < self.job.schedule.total_steps:
@@ -400,13 +433,65 @@ class DilocoTraining(Training):
         if not self.run:
             return False
         since = time.perf_counter() - self._last_save
-        return self._save_seconds <= _CHECKPOINT_SHARE * since
+        if self._journal is None:
+            return self._save_seconds <= _CHECKPOINT_SHARE_WITHOUT_JOURNAL * since
+        return since > _CHECKPOINT_SECONDS and self._save_seconds <= _CHECKPOINT_SHARE * since
 
     def _save(self) -> None:
+        if not self.run:
+            return
         began = time.perf_counter()
         super()._save()
+        self._end_journal()
+        self._journal = journal.Journal(checkpoints.path_of(self.run.path, self.position.step))
+        self._journaled = {}
         self._last_save = time.perf_counter()
         self._save_seconds = self._last_save - began
+
+    def _end_journal(self) -> None:
+        if self._journal:
+            self._journal.close()
+        self._journal = None
+
+    def _record_of_round(self, closed: RoundClosed) -> journal.Record:
+        """What the journal has of a round: what the replicas were told, and what people and callbacks have seen."""
+        new = [r for r in self.position.records if not self._journaled.get(r["epoch"])]
+        late = [r for r in self._records_of_late() if r["epoch"] not in self._journaled]
+        self._journaled |= {r["epoch"]: True for r in new} | {r["epoch"]: False for r in late}
+        document = {
+            "round": closed.world.round,
+            "step": closed.world.steps,
+            "seconds": self.position.clock.train,
+            "outer": self._options.outer,
+            "merge_codec": self._options.merge_codec,
+            "diloco": self._counts(),
+            "records": new + late,
+        }
+        return journal.Record(document, [closed.merge.delta, closed.merge.statistics, wire.pack(self._sums)])
+
+    def _catch_up(self) -> None:
+        assert self.run
+        for record in journal.read(checkpoints.path_of(self.run.path, self.position.step)):
+            if record.document["round"] == self._world.round + 1:
+                self._replay(record)
+        self._take_over(self._world)
+
+    def _replay(self, record: journal.Record) -> None:
+        """Does again what a round did."""
+        world, document, position = self._world, record.document, self.position
+        delta, statistics, sums = record.parts
+        codec, outer = make_codec(document["merge_codec"]), make_outer(document["outer"])
+        shapes = [w.shape for w in world.weights]
+        weights, momentum = outer.update(codec.decode(delta, shapes), world.momentum, world.weights)
+        self._world = World(
+            document["round"], document["step"], weights, momentum, codec.init(shapes), wire.unpack(statistics)
+        )
+        self._sums = wire.unpack(sums)
+        position.step = min(document["step"], self.job.schedule.total_steps)
+        position.clock.train = document["seconds"]
+        self._take_counts(document["diloco"])
+        known = {r["epoch"]: r for r in [*position.records, *document["records"]]}
+        position.records = [known[epoch] for epoch in sorted(known)]
 
     def _to_keep(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         world = self._world
@@ -415,10 +500,20 @@ class DilocoTraining(Training):
         arrays = {f"{name}/{i}": array for name, values in parts.items() for i, array in enumerate(values)}
         if self._slots is not None:
             arrays["slots"] = np.frombuffer(self._slots, np.uint8)
-        counts = {"round": world.round, "rounds": self._rounds, "sent": self._sent, "received": self._received}
-        counts |= {"lost": self._lost, "joined": self._joined, "sums": len(self._sums)}
-        diloco = counts | {"hosts": self._hosts, "learning_rate": self._plain_rate}
+        diloco = self._counts() | {"round": world.round, "sums": len(self._sums)}
         return arrays, {"diloco": diloco, "records": self.position.records + self._records_of_late()}
+
+    def _counts(self) -> dict[str, Any]:
+        return {
+            "rounds": self._rounds, "sent": self._sent, "received": self._received, "lost": self._lost,
+            "joined": self._joined, "hosts": self._hosts, "learning_rate": self._plain_rate,
+        }  # fmt: skip
+
+    def _take_counts(self, counts: dict[str, Any]) -> None:
+        self._hosts = counts["hosts"]
+        self._rounds, self._lost, self._joined = counts["rounds"], counts["lost"], counts["joined"]
+        self._sent = self._sent_before = counts["sent"]
+        self._received = self._received_before = counts["received"]
 
     def _records_of_late(self) -> list[dict[str, Any]]:
         """Records of epochs whose evaluation was put off, as they are kept in case it is never made."""
@@ -446,12 +541,9 @@ class DilocoTraining(Training):
         slots = saved.arrays.get("slots")
         self._slots = None if slots is None else slots.tobytes()
         self._sums = [saved.arrays[f"sums/{i}"] for i in range(before["sums"])]
-        self._hosts = before["hosts"]
         if self._rates is None:
             self._optimizer.learning_rate = before["learning_rate"]
-        self._rounds, self._lost, self._joined = before["rounds"], before["lost"], before["joined"]
-        self._sent = self._sent_before = before["sent"]
-        self._received = self._received_before = before["received"]
+        self._take_counts(before)
         self._take_over(self._world)
 
     def _log_round(self, closed: RoundClosed) -> None:

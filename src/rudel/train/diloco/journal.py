@@ -1,0 +1,123 @@
+"""The rounds that were closed since a checkpoint, one short record each, so that no closed round is lost.
+
+Writing all weights takes long; what a round changed is what the replicas are told of it, some kilobytes. Read back and
+applied in order to the checkpoint that the journal belongs to, the records lead to the same weights, bit by bit. Only
+what the merge codec held back in these rounds is not known then, and is forgotten.
+
+A record is a JSON document and a few byte strings, with a CRC-32 over all. What a kill has cut short, or is damaged,
+ends the journal there. Records are given to the system, not flushed to the disk: they outlive the process, not a power
+cut; after one, the checkpoint is where the training goes on.
+"""
+
+import contextlib
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from rudel.errors import CheckpointError
+
+_HEAD = struct.Struct("<II")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is kept of a round.
+
+    Args:
+        document: plain values.
+        parts: byte strings.
+    """
+
+    document: dict[str, Any]
+    parts: Sequence[bytes]
+
+
+class Journal:
+    """Writes records beside a checkpoint file.
+
+    Args:
+        checkpoint: the file; the journal has its name with the suffix `.rounds`. One that is there is begun anew.
+
+    Raises:
+        CheckpointError: it cannot be written.
+    """
+
+    def __init__(self, checkpoint: Path) -> None:
+        self._path = path_of(checkpoint)
+        for other in self._path.parent.glob("*.rounds"):
+            if not other.with_suffix(checkpoint.suffix).exists():
+                other.unlink()
+        with self._told():
+            self._file: BinaryIO = self._path.open("wb", buffering=0)
+
+    def append(self, record: Record) -> None:
+        """Adds a record.
+
+        Raises:
+            CheckpointError: it cannot be written.
+        """
+        text = json.dumps({**record.document, "_sizes": [len(part) for part in record.parts]}).encode()
+        body = b"".join([struct.pack("<I", len(text)), text, *record.parts])
+        with self._told():
+            self._file.write(_HEAD.pack(len(body), zlib.crc32(body)) + body)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    @contextlib.contextmanager
+    def _told(self) -> Any:
+        try:
+            yield
+        except OSError as error:
+            raise CheckpointError(
+                f"The journal {self._path} could not be written ({error.strerror or error}): make room or give another "
+                "--run; --resume goes on from the last round that was kept."
+            ) from error
+
+
+def path_of(checkpoint: Path) -> Path:
+    """Where the journal of a checkpoint is."""
+    return checkpoint.with_suffix(".rounds")
+
+
+def read(checkpoint: Path) -> list[Record]:
+    """The records of a checkpoint's journal, in order, as far as they are whole.
+
+    >>> import os, tempfile
+    >>> place = Path(tempfile.mkdtemp()) / "step-1.npz"
+    >>> journal = Journal(place)
+    >>> for round in range(2):
+    ...     journal.append(Record({"round": round}, [b"abc", b""]))
+    >>> journal.close()
+    >>> os.truncate(path_of(place), os.path.getsize(path_of(place)) - 1)  # as a kill may leave it
+    >>> read(place)
+    [Record(document={'round': 0}, parts=[b'abc', b''])]
+    """
+    try:
+        content = path_of(checkpoint).read_bytes()
+    except FileNotFoundError:
+        return []
+    records, place = [], 0
+    while place + _HEAD.size <= len(content):
+        length, checksum = _HEAD.unpack_from(content, place)
+        body = content[place + _HEAD.size : place + _HEAD.size + length]
+        if len(body) < length or zlib.crc32(body) != checksum:
+            break
+        records.append(_record(body))
+        place += _HEAD.size + length
+    return records
+
+
+def _record(body: bytes) -> Record:
+    (size,) = struct.unpack_from("<I", body)
+    document = json.loads(body[4 : 4 + size])
+    parts, place = [], 4 + size
+    for length in document.pop("_sizes"):
+        parts.append(body[place : place + length])
+        place += length
+    return Record(document, parts)

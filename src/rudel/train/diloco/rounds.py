@@ -1,0 +1,132 @@
+"""What a training in rounds is: its task, its state, and what is told of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rudel.train.diloco.codec import Codec
+from rudel.train.diloco.lengths import Lengths
+from rudel.train.diloco.members import Piece
+from rudel.train.diloco.outer import Outer
+from rudel.train.diloco.replica import Merge
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything that a round changes, on the coordinator's side.
+
+    Args:
+        round: rounds closed.
+        steps: local steps that were merged.
+        weights, momentum: float32 arrays: G and the outer optimizer's state.
+        residual: of the merge codec.
+        statistics: averaged non-trainable variables.
+    """
+
+    round: int
+    steps: int
+    weights: list[np.ndarray]
+    momentum: list[np.ndarray]
+    residual: list[np.ndarray]
+    statistics: list[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a replica did in a round, for people.
+
+    Args:
+        name: of the host.
+        steps: local steps.
+        seconds, waited: the round's length and the part of it that the replica waited.
+        merged_at: local steps taken before the last merge came.
+        memory: bytes that the worker has held at most.
+        cpu: seconds of processor time, of all threads of the worker.
+        sent, received: payload bytes to and from it since the training began.
+    """
+
+    name: str
+    steps: int
+    seconds: float
+    waited: float
+    merged_at: int
+    memory: int
+    cpu: float
+    sent: int
+    received: int
+
+
+@dataclass(frozen=True)
+class RoundClosed:
+    """A round is over.
+
+    Args:
+        world: the state after it.
+        seconds: since the training began.
+        replicas: who took part.
+        metrics: sums over the replicas of the metrics variables of this round.
+        logs: of a replica's last step.
+        sent, received: payload bytes since the training began.
+        merge: what the replicas are told of it.
+        slots: packed optimizer variables of a replica, if some were asked for.
+    """
+
+    world: World
+    seconds: float
+    replicas: list[Told]
+    metrics: list[np.ndarray]
+    logs: list[np.ndarray]
+    sent: int
+    received: int
+    merge: Merge
+    slots: bytes | None
+
+
+@dataclass(frozen=True)
+class HostChanged:
+    """A replica was lost, is being brought to where the others are, or joined.
+
+    Args:
+        name: of the host.
+        event: lost, joining or joined.
+        seconds: since the training began.
+        reason: one sentence.
+    """
+
+    name: str
+    event: str
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be done.
+
+    Args:
+        total_steps: local steps of all replicas together.
+        lengths: (seconds of a local step, seconds that encoding and merging take) -> how long rounds are.
+        batch_size: examples a step.
+        outer: what becomes of the mean delta.
+        delta_codec, merge_codec: how deltas and merges travel.
+        dtypes: of the trainable variables.
+        pieces: of the data set.
+        setup: (number, description of the worker) -> fields of a `Setup`.
+        patience: seconds to wait for a replica to come back when all are lost.
+        rates: (first, last, count) -> float32 (count,) learning rates for that many local steps, spread over the steps
+            first to last of the training.
+    """
+
+    total_steps: int
+    lengths: Callable[[float, float], Lengths]
+    batch_size: int
+    outer: Outer
+    delta_codec: Codec
+    merge_codec: Codec
+    dtypes: Sequence[np.dtype]
+    pieces: Sequence[Piece]
+    setup: Callable[[int, dict[str, Any]], dict[str, Any]]
+    rates: Callable[[int, int, int], np.ndarray]
+    patience: float = 120.0
