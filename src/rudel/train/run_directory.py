@@ -4,7 +4,7 @@
     metrics.jsonl      a line per epoch
     checkpoints/       see `rudel.train.checkpoint`
     model.keras        the trained model
-    predictions.npz    what the model says of the validation examples (classifiers)
+    predictions.npz    what the model says of its examples
     report.html        the same for a person
     summary.json       written last: a run that has it is finished
 
@@ -46,7 +46,7 @@ class RunDirectory:
 
     @property
     def predictions(self) -> Path:
-        """Where the predictions on the validation examples are."""
+        """Where the predictions are."""
         return self.path / "predictions.npz"
 
     def read_config(self) -> dict[str, Any]:

@@ -251,7 +251,8 @@ def _config(request: Request, identity: dict[str, Any], started: str | None) -> 
             "class_names": list(dataset.class_names),
             "attribution": dataset.attribution,
             "model": {"parameters": int(request.model.count_params()), "text": "\n".join(lines)},
-            "data": {"train": len(dataset.train), "validation": len(dataset.validation or ())},
+            "data": {"train": len(dataset.train), "validation": len(dataset.validation or ())}
+            | ({"test": len(dataset.test)} if dataset.test else {}),
             "versions": versions(),
             "started": started or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "identity": identity,
@@ -300,9 +301,15 @@ def _keep_results(run: RunDirectory, request: Request, summary: dict[str, Any], 
 
 
 def _keep_predictions(run: RunDirectory, request: Request) -> None:
-    """Keeps what the trained model says of the validation examples, if they are labelled with classes."""
+    """Keeps what the trained model says of its examples, if their targets are classes or numbers."""
+    from rudel.report import regression
     from rudel.report.predictions import save, summarise
+    from rudel.train.regression import answers_about
 
+    told = answers_about(request.model, request.dataset)
+    if told:
+        regression.save(run.predictions, told)
+        return
     examples = request.dataset.validation
     truth = class_labels(examples) if examples else None
     if examples is None or truth is None or isinstance(examples.x, dict | list | tuple):

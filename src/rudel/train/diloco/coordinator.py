@@ -22,7 +22,7 @@ import itertools
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -30,7 +30,8 @@ import numpy as np
 
 from rudel.errors import ClusterError, NonFiniteError, RudelError
 from rudel.train.diloco import wire
-from rudel.train.diloco.lengths import Lengths
+from rudel.train.diloco.codec import make_codec
+from rudel.train.diloco.lengths import Lengths, Speeds
 from rudel.train.diloco.members import Member
 from rudel.train.diloco.plans import Plans
 from rudel.train.diloco.replica import Answer, Merge, Standing
@@ -54,9 +55,12 @@ _HISTORY = 256
 
 _PING_SECONDS = 2.0
 
+_PROBE_BYTES = 2**16
+"""What is sent to each worker to see how fast the link is."""
+
 _WITHOUT_ANSWER = ("piece", "stand", "join", "end")
 
-_OF_THE_HOST = ("describe", "missing", "piece")
+_OF_THE_HOST = ("describe", "probe", "missing", "piece")
 """Handlers that have to do with no training in particular."""
 
 
@@ -131,7 +135,36 @@ class Coordinator:
             self._members[name] = Member(name, addresses[name], next(self._numbers))
         members = list(self._members.values())
         self._supply.deal(members)
-        results = await asyncio.gather(*(self._make_ready(member) for member in members), return_exceptions=True)
+        await self._with_all(self._prepare)
+        await self._agree([member for member in members if member.active])
+        await self._with_all(self._stand)
+        self.compile_seconds = max(member.compile_seconds for member in members)
+        self.sent = 0
+        for member in members:
+            member.sent = 0
+
+    async def _agree(self, members: Sequence[Member]) -> None:
+        """Measures the links, and lets it be decided how rounds shall be."""
+        began = time.perf_counter()
+        probes = (self._call(m, "probe", timeout=_SETTLING_SECONDS, content=bytes(_PROBE_BYTES)) for m in members)
+        arrived = [size for size in await asyncio.gather(*probes, return_exceptions=True) if isinstance(size, int)]
+        rate = sum(arrived) / (time.perf_counter() - began)
+        speed, exchange, size = (
+            sum(getattr(member, name) for member in members) / len(members)
+            for name in ("speed", "exchange_seconds", "exchange_bytes")
+        )
+        self.agreed = self._task.agree(Speeds(1 / speed, exchange, size, max(rate, 1.0)))
+        self._plans.lengths = self.agreed.lengths
+        self._delta_codec, self._merge_codec = make_codec(self.agreed.delta_codec), make_codec(self.agreed.merge_codec)
+
+    async def _with_all(self, step: Callable[[Member], Awaitable[None]]) -> None:
+        """Does something with all members at once; those that are lost meanwhile take no part.
+
+        Raises:
+            ClusterError: one cannot take part, or none is left.
+        """
+        members = [member for member in self._members.values() if not member.lost]
+        results = await asyncio.gather(*map(step, members), return_exceptions=True)
         for member, error in zip(members, results, strict=True):
             if isinstance(error, OSError):
                 member.lost, member.trouble = True, _reason(error)
@@ -140,21 +173,8 @@ class Coordinator:
                 raise error if isinstance(error, RudelError) else _cannot(member, error)
             member.active = error is None
         if not any(member.active for member in members):
-            raise ClusterError(f"No host could be prepared: {_troubles(members)}. Look after them, and try again.")
-        self.compile_seconds = max(member.compile_seconds for member in members)
-        self._choose_lengths([member for member in members if member.active])
-        self.sent = 0
-        for member in members:
-            member.sent = 0
-
-    def _choose_lengths(self, members: Sequence[Member]) -> None:
-        speed = sum(member.speed for member in members) / len(members)
-        exchange = sum(member.exchange_seconds for member in members) / len(members)
-        self.lengths = self._plans.lengths = self._task.lengths(1 / speed, exchange)
-
-    async def _make_ready(self, member: Member) -> None:
-        await self._prepare(member)
-        await self._stand(member)
+            troubles = _troubles(self._members.values())
+            raise ClusterError(f"No host could be prepared: {troubles}. Look after them, and try again.")
 
     async def run(self) -> None:
         """Trains to the end.
@@ -209,11 +229,11 @@ class Coordinator:
         closing, self._open = self._open, _Round()
         total = closing.steps
         mean, statistics = ([value / np.float32(total) for value in v] for v in (closing.deltas, closing.statistics))
-        message, residual = self._task.merge_codec.encode(mean, self.world.residual)
+        message, residual = self._merge_codec.encode(mean, self.world.residual)
         merge = self._merges[number] = Merge(message, wire.pack(statistics))
         self._merges.pop(number - _HISTORY, None)
         self._measure_skew(closing.answers)
-        delta = self._task.merge_codec.decode(message, [w.shape for w in self.world.weights])
+        delta = self._merge_codec.decode(message, [w.shape for w in self.world.weights])
         weights, momentum = self._task.outer.update(delta, self.world.momentum, self.world.weights)
         self.world = World(number + 1, self.world.steps + total, weights, momentum, residual, statistics)
         if self.world.steps < self._task.total_steps and not self._plans.planned(number + 1):
@@ -339,7 +359,7 @@ class Coordinator:
             )
             delta = []
         else:
-            delta = self._task.delta_codec.decode(answer.delta, [w.shape for w in self.world.weights])
+            delta = self._delta_codec.decode(answer.delta, [w.shape for w in self.world.weights])
         member.answered(answer.steps, answer.seconds - answer.waited, time.perf_counter())
         member.failures = 0
         async with self._changed:
@@ -507,8 +527,8 @@ class Coordinator:
         await self._supply.bring(member, load=False)
         prepared = await self._call(member, "prepare", setup=setup)
         member.compile_seconds, member.step_seconds = prepared["compile_seconds"], prepared["step_seconds"]
-        member.exchange_seconds = prepared["exchange_seconds"]
-        member.exchange_seconds = prepared["exchange_seconds"]
+        member.exchange_seconds, member.exchange_bytes = prepared["exchange_seconds"], prepared["exchange_bytes"]
+        member.exchange_seconds, member.exchange_bytes = prepared["exchange_seconds"], prepared["exchange_bytes"]
         member.prepared = True
         member.loaded.clear()
         await self._supply.bring(member)
@@ -520,8 +540,9 @@ class Coordinator:
             momentum=wire.pack(world.momentum),
             statistics=wire.pack(world.statistics),
             slots=self._slots if with_slots else None,
+            codecs=(self.agreed.delta_codec, self.agreed.merge_codec),
         )
-        self._count_sent(member, sum(len(v) for v in vars(standing).values() if v))
+        self._count_sent(member, sum(len(v) for v in vars(standing).values() if isinstance(v, bytes)))
         await self._call(member, "stand", timeout=_SETTLING_SECONDS, standing=vars(standing))
 
     async def _end_all(self) -> None:

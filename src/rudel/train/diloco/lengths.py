@@ -1,4 +1,4 @@
-"""How long rounds are."""
+"""How long rounds are, and what replicas agree upon once it is known how fast they and their links are."""
 
 from dataclasses import dataclass
 
@@ -23,3 +23,34 @@ class Lengths:
     def of(self, number: int) -> int:
         """Local steps of a round."""
         return min(self.most, self.first << min(number, 30))
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """What was measured before the first round, as means over the replicas.
+
+    Args:
+        step_seconds: of a local step.
+        exchange_seconds: that a replica needs to encode a delta and to merge one.
+        exchange_bytes: of a delta and a merge together.
+        bytes_per_second: to all replicas at the same time.
+    """
+
+    step_seconds: float
+    exchange_seconds: float
+    exchange_bytes: float
+    bytes_per_second: float
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What holds for all rounds.
+
+    Args:
+        lengths: of the rounds.
+        delta_codec, merge_codec: names of the codecs of deltas and merges.
+    """
+
+    lengths: Lengths
+    delta_codec: str
+    merge_codec: str

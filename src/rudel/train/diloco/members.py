@@ -41,6 +41,7 @@ class Member:
         trouble: why it was lost last.
         follower: the task that exchanges with it.
         step_seconds, exchange_seconds: how long a local step takes, and encoding and merging of a delta.
+        exchange_bytes: of a delta and a merge.
         answered_at: when it last did, on this computer's clock.
         early: seconds by which it ended the last round before the others did, on average.
         correction: seconds by which the last plan that was made changes that.
@@ -65,6 +66,7 @@ class Member:
     compile_seconds: float = 0.0
     step_seconds: float = 1e-3
     exchange_seconds: float = 0.0
+    exchange_bytes: float = 0.0
     answered_at: float = 0.0
     early: float = 0.0
     correction: float = 0.0

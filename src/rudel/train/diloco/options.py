@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rudel.errors import OptionError
-from rudel.train.diloco.lengths import Lengths
+from rudel.train.diloco.lengths import Agreed, Lengths, Speeds
 from rudel.train.schedule import check_whole_number
 
 MOST_ROUND_STEPS, FEWEST_ROUNDS, FEWEST_PER_REPLICA = 320, 8, 2
@@ -17,6 +17,15 @@ LEAST_ROUND_STEPS, ROUND_SECONDS, EXCHANGE_SHARE = 16, 0.5, 0.03
 """Of steps that take long, rounds have no more than fill these seconds, or than keep the share of encoding and merging
 small: the fewer steps between two merges, the more is learned.
 """
+
+LEAST_FIRST_STEPS = 64
+"""The first rounds are shorter, but no shorter than this, unless all are."""
+
+SLOW_LINK_SHARE, FULL_LINK_SHARE = 0.35, 0.7
+"""A link is slow if what a round sends takes more than this share of it; with smaller messages, it may take that."""
+
+_CODEC, _SMALL_CODEC, _SMALLER = "topk:0.2:3", "topk:0.1:2", 0.48
+"""How changes travel, and how over slow links: as so much less bytes."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,7 @@ class Diloco:
         root = math.sqrt(replicas)
         longest = MOST_ROUND_STEPS if replicas > 1 else 2 * MOST_ROUND_STEPS
         rounds = max(FEWEST_ROUNDS, FEWEST_PER_REPLICA * replicas)
-        codec = "topk:0.2:3" if replicas > 1 else "float32"
+        codec = _CODEC if replicas > 1 else "float32"
         chosen: dict[str, Any] = {
             "round_steps": max(1, min(longest, total_steps // (replicas * rounds))),
             "rate_factor": min(max(0.8 * root, 1.0), 3.0),
@@ -103,25 +112,36 @@ class Diloco:
         given = {name: value for name, value in vars(self).items() if value is not None}
         return Chosen(**chosen | given)
 
-    def lengths(self, chosen: "Chosen", replicas: int, step_seconds: float, exchange_seconds: float) -> Lengths:
-        """How long rounds are, once it is known how fast the replicas are.
+    def agree(self, chosen: "Chosen", replicas: int, speeds: Speeds) -> Agreed:
+        """What holds for all rounds, once it is known how fast replicas and links are.
+
+        Where steps take long, rounds have fewer. Where the link is so slow that much of a round is over before its
+        predecessor's merge arrives, less is sent, more often; where even that takes too long, rounds are longer.
 
         Args:
             chosen: what `chosen_for` chose.
             replicas: how many train together.
-            step_seconds: of a local step.
-            exchange_seconds: that a replica needs to encode a delta and to merge one.
+            speeds: what was measured.
 
         >>> options = Diloco()
         >>> chosen = options.chosen_for(replicas=4, total_steps=8192)
-        >>> options.lengths(chosen, 4, step_seconds=0.001, exchange_seconds=0.02)
+        >>> options.agree(chosen, 4, Speeds(0.0007, 0.02, 62e3, bytes_per_second=10e6)).lengths
         Lengths(most=256, first=64)
-        >>> options.lengths(chosen, 4, step_seconds=0.03, exchange_seconds=0.01)
+        >>> options.agree(chosen, 4, Speeds(0.03, 0.01, 50e3, bytes_per_second=10e6)).lengths
         Lengths(most=16, first=16)
+        >>> options.agree(chosen, 4, Speeds(0.0007, 0.02, 62e3, bytes_per_second=2e6))
+        Agreed(lengths=Lengths(most=128, first=64), delta_codec='topk:0.1:2', merge_codec='topk:0.1:2')
         """
-        most = chosen.round_steps
-        if self.round_steps is not None or replicas == 1:
-            return Lengths(most, most)
-        by_time = max(ROUND_SECONDS, exchange_seconds / EXCHANGE_SHARE) / step_seconds
+        most, codecs = chosen.round_steps, {name: getattr(chosen, name) for name in ("delta_codec", "merge_codec")}
+        if replicas == 1:
+            return Agreed(Lengths(most, most), **codecs)
+        by_time = max(ROUND_SECONDS, speeds.exchange_seconds / EXCHANGE_SHARE) / speeds.step_seconds
         most = min(most, max(LEAST_ROUND_STEPS, 2 ** round(math.log2(by_time))))
-        return Lengths(most, min(most, max(LEAST_ROUND_STEPS, most // 4)))
+        seconds = replicas * speeds.exchange_bytes / speeds.bytes_per_second
+        if seconds > SLOW_LINK_SHARE * most * speeds.step_seconds:
+            seconds *= _SMALLER
+            codecs = {name: getattr(self, name) or _SMALL_CODEC for name in codecs}
+            most = max(LEAST_ROUND_STEPS, most // 2, round(seconds / (FULL_LINK_SHARE * speeds.step_seconds)))
+        if self.round_steps is not None:
+            return Agreed(Lengths(self.round_steps, self.round_steps), **codecs)
+        return Agreed(Lengths(most, min(most, max(LEAST_FIRST_STEPS, most // 4))), **codecs)

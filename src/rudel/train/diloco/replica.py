@@ -54,7 +54,7 @@ class Setup:
         batch_size: examples a step.
         seed, shuffle: of the order of examples.
         number: of this replica.
-        delta_codec, merge_codec, outer: names, as their makers take them.
+        delta_codec, merge_codec, outer: names, as their makers take them; a standing may name other codecs.
         seeds: which non-trainable variables are states of random generators.
         statistics: which non-trainable variables are averaged over the replicas.
         state: packed non-trainable, optimizer and metrics variables and logs to begin with.
@@ -84,12 +84,14 @@ class Standing:
     Args:
         weights, momentum, statistics: packed; G, the outer optimizer's state, and the averaged statistics.
         slots: packed optimizer variables of another replica; None to keep those that the replica has.
+        codecs: names of the codecs of deltas and merges; None for those of the setup.
     """
 
     weights: bytes
     momentum: bytes
     statistics: bytes
     slots: bytes | None = None
+    codecs: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -195,11 +197,13 @@ class Replica:
         self._inbox, self._changed = _Inbox(), threading.Condition()
         self._thread: threading.Thread | None = None
         self.step_seconds = self._try_out(shapes[0][0])
-        self.exchange_seconds = self._try_exchange([w.shape for w in shapes[0][0]])
+        self.exchange_seconds, self.exchange_bytes = self._try_exchange([w.shape for w in shapes[0][0]])
 
     def stand(self, standing: Standing) -> None:
         """Takes a standing over; ends what it did before."""
         self.close()
+        if standing.codecs:
+            self._delta_codec, self._merge_codec = map(make_codec, standing.codecs)
         weights = wire.unpack(standing.weights)
         self._dtypes = [w.dtype for w in weights]
         self._weights = [w.astype(np.float32) for w in weights]
@@ -267,19 +271,19 @@ class Replica:
                 return seconds / count
             count = count if first else min(ROWS, 4 * count)
 
-    def _try_exchange(self, shapes: Sequence[tuple[int, ...]]) -> float:
-        """Encodes, decodes and merges as after a round; returns the seconds that it took the second time."""
+    def _try_exchange(self, shapes: Sequence[tuple[int, ...]]) -> tuple[float, int]:
+        """Encodes, decodes and merges as after a round; returns the seconds of the second time, and bytes."""
         random = np.random.default_rng(0)
         delta = [random.standard_normal(shape, np.float32) for shape in shapes]
         residuals, memory = self._delta_codec.init(shapes), self._outer.init(delta)
-        seconds = 0.0
+        seconds, sent, message = 0.0, b"", b""
         for _ in range(2):
             began = time.perf_counter()
-            self._delta_codec.encode(delta, residuals)
+            sent, _ = self._delta_codec.encode(delta, residuals)
             message, _ = self._merge_codec.encode(delta, residuals)
             self._outer.update(self._merge_codec.decode(message, shapes), memory, delta)
             seconds = time.perf_counter() - began
-        return seconds
+        return seconds, len(sent) + len(message)
 
     def _taken(self, where: dict[int, Any], number: int, inbox: _Inbox) -> Any:
         """The plan or merge of this number, as soon as it is there."""

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rudel.train.diloco.codec import Codec
-from rudel.train.diloco.lengths import Lengths
+from rudel.train.diloco.lengths import Agreed, Speeds
 from rudel.train.diloco.members import Piece
 from rudel.train.diloco.outer import Outer
 from rudel.train.diloco.replica import Merge
@@ -107,10 +106,9 @@ class Task:
 
     Args:
         total_steps: local steps of all replicas together.
-        lengths: (seconds of a local step, seconds that encoding and merging take) -> how long rounds are.
+        agree: what holds for all rounds, when it is known how fast replicas and links are.
         batch_size: examples a step.
         outer: what becomes of the mean delta.
-        delta_codec, merge_codec: how deltas and merges travel.
         dtypes: of the trainable variables.
         pieces: of the data set.
         setup: (number, description of the worker) -> fields of a `Setup`.
@@ -120,11 +118,9 @@ class Task:
     """
 
     total_steps: int
-    lengths: Callable[[float, float], Lengths]
+    agree: Callable[[Speeds], Agreed]
     batch_size: int
     outer: Outer
-    delta_codec: Codec
-    merge_codec: Codec
     dtypes: Sequence[np.dtype]
     pieces: Sequence[Piece]
     setup: Callable[[int, dict[str, Any]], dict[str, Any]]

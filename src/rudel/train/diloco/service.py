@@ -42,7 +42,7 @@ class ReplicaPlugin(WorkerPlugin):
 
 _NO_PART = "this worker takes no part in that training"
 
-HANDLERS = ("describe", "missing", "piece", "load", "prepare", "stand", "join", "exchange", "end")
+HANDLERS = ("describe", "probe", "missing", "piece", "load", "prepare", "stand", "join", "exchange", "end")
 
 
 class Service:
@@ -76,11 +76,15 @@ class Service:
                 "RUDEL_CACHE there."
             ) from error
 
+    async def probe(self, content: bytes) -> int:
+        """Takes bytes that say how fast the link is; returns how many."""
+        return len(content)
+
     async def prepare(self, token: str, setup: dict[str, Any]) -> dict[str, float]:
         """Makes the replica of a training and compiles its program; ends another training.
 
         Returns:
-            Seconds that compiling took, seconds of a step, and seconds that encoding and merging take.
+            Seconds that compiling took, seconds of a step, and seconds and bytes that an exchange takes.
         """
         async with self._lock:
             await self._close()
@@ -95,6 +99,7 @@ class Service:
                 "compile_seconds": replica.compile_seconds,
                 "step_seconds": replica.step_seconds,
                 "exchange_seconds": replica.exchange_seconds,
+                "exchange_bytes": replica.exchange_bytes,
             }
 
     async def load(self, token: str, owned: Sequence[tuple[str, Sequence[int]]]) -> list[str]:

@@ -32,7 +32,7 @@ from rudel.train.diloco import journal, pieces, wire
 from rudel.train.diloco.checks import check_memory, check_versions
 from rudel.train.diloco.codec import make_codec
 from rudel.train.diloco.coordinator import Coordinator
-from rudel.train.diloco.lengths import Lengths
+from rudel.train.diloco.lengths import Agreed, Speeds
 from rudel.train.diloco.members import Piece
 from rudel.train.diloco.options import Diloco
 from rudel.train.diloco.outer import make_outer
@@ -206,8 +206,15 @@ class DilocoTraining(Training):
                 self._interrupts.act(self._told())
         future.result()
 
-    def _lengths_of(self, step_seconds: float, exchange_seconds: float) -> Lengths:
-        return self._given.lengths(self._options, len(self._hosts), step_seconds, exchange_seconds)
+    def _agree(self, speeds: Speeds) -> Agreed:
+        agreed = self._given.agree(self._options, len(self._hosts), speeds)
+        self._options = replace(
+            self._options,
+            round_steps=agreed.lengths.most,
+            delta_codec=agreed.delta_codec,
+            merge_codec=agreed.merge_codec,
+        )
+        return agreed
 
     async def _prepare(self) -> None:
         fleet = self._cluster.fleet
@@ -221,11 +228,9 @@ class DilocoTraining(Training):
         encoded = await asyncio.to_thread(lambda: [(s, *pieces.encode(rows_of(arrays, s, layout))) for s in spans])
         task = Task(
             total_steps=self.job.schedule.total_steps,
-            lengths=self._lengths_of,
+            agree=self._agree,
             batch_size=self.job.schedule.batch_size,
             outer=make_outer(self._options.outer),
-            delta_codec=make_codec(self._options.delta_codec),
-            merge_codec=make_codec(self._options.merge_codec),
             dtypes=[value.dtype for value in self._host_state.trainable],
             pieces=[Piece(name, span, lambda content=content: content) for span, name, content in encoded],
             setup=self._setup,
@@ -236,7 +241,6 @@ class DilocoTraining(Training):
         self._shard_bytes = count * row_bytes
         self._coordinator = Coordinator(fleet, task, self._world, self._slots, self._events.put)
         await self._coordinator.prepare()
-        self._options = replace(self._options, round_steps=self._coordinator.lengths.most)
 
     # -- what replicas are made of --------------------------------------------------------------------------------
 
