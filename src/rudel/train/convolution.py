@@ -5,7 +5,8 @@ the gradient of its window reductions is a scalar loop. While a training step is
 these formulations in the place of `lax.conv_general_dilated` and `lax.reduce_window`:
 
 - a convolution gathers each output's window (im2col; Chellapilla et al., "High Performance Convolutional Neural
-  Networks for Document Processing", 2006) and multiplies once; its gradients, by differentiation, are products too;
+  Networks for Document Processing", 2006) and multiplies, some examples at a time; its gradients, by differentiation,
+  are products too, of windows that are gathered again;
 - a depthwise convolution is a sum of shifted inputs times one weight each;
 - pooling combines strided slices, of columns and then of rows.
 
@@ -15,6 +16,7 @@ windows) goes to XLA as before. On GPU and TPU nothing is changed.
 
 import contextlib
 import functools
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -25,6 +27,11 @@ from jax import lax
 
 LARGEST_UNROLLED_WINDOW = 64
 """Windows of more elements than this stay with XLA: the program would grow with every one of them."""
+
+GATHERED_AT_ONCE = 2**19
+"""Bytes of windows that are gathered before they are multiplied: about what a core's own cache holds. More would need
+memory, and slow down whoever shares the next cache.
+"""
 
 _tracing = threading.RLock()
 
@@ -62,11 +69,30 @@ def convolve(x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Se
         (N, H', W', F).
     """
     height, width, channels, filters = kernel.shape
-    windows = _shifted(jnp.pad(x, ((0, 0), *pads, (0, 0))), (height, width), strides)
-    count, rows, columns, _ = windows[0].shape
-    gathered = windows[0] if len(windows) == 1 else jnp.concatenate(windows, axis=-1)
-    product = gathered.reshape(count * rows * columns, height * width * channels) @ kernel.reshape(-1, filters)
-    return product.reshape(count, rows, columns, filters)
+    padded = jnp.pad(x, ((0, 0), *pads, (0, 0)))
+
+    def multiply(part: jax.Array) -> jax.Array:
+        windows = _shifted(part, (height, width), strides)
+        count, rows, columns, _ = windows[0].shape
+        gathered = windows[0] if len(windows) == 1 else jnp.concatenate(windows, axis=-1)
+        product = gathered.reshape(count * rows * columns, height * width * channels) @ kernel.reshape(-1, filters)
+        return product.reshape(count, rows, columns, filters)
+
+    count, sides = len(x), zip(padded.shape[1:3], (height, width), strides, strict=True)
+    outputs = [(length - size) // step + 1 for length, size, step in sides]
+    pieces = _pieces(count, math.prod(outputs) * height * width * channels * x.dtype.itemsize)
+    if pieces == 1 or height * width == 1:
+        return multiply(padded)
+    parts = padded.reshape(pieces, count // pieces, *padded.shape[1:])
+    return lax.map(jax.checkpoint(multiply), parts).reshape(count, *outputs, filters)
+
+
+def _pieces(count: int, bytes_each: int) -> int:
+    """Into how many equal parts so many examples are cut, so that what is gathered for one stays in a core's cache."""
+    pieces = 1
+    while count % (2 * pieces) == 0 and bytes_each * (count // pieces) > GATHERED_AT_ONCE:
+        pieces *= 2
+    return pieces
 
 
 def convolve_depthwise(
