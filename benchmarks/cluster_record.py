@@ -18,6 +18,7 @@ from rich.console import Console
 from rudel.errors import RudelError
 
 _QUIET = 0.3
+_QUIET_SECONDS, _LONGEST_WAIT = 5, 30
 _LOOK_SECONDS, _STALL_SECONDS, _ATTEMPTS = 0.1, 1.0, 5
 
 
@@ -58,11 +59,18 @@ def say(text: str) -> None:
 
 
 def busy_cores() -> float:
-    """How many cores of this computer others use, seen for a second; 0 where that cannot be known."""
-    before = _ticks()
-    time.sleep(1.0)
-    spent, idle = (later - earlier for later, earlier in zip(_ticks(), before, strict=True))
-    busy = (os.cpu_count() or 1) * (1 - idle / spent) if spent else 0.0
+    """How many cores of this computer others use, seen for a second; 0 where that cannot be known.
+
+    What ran before may go on for some seconds, such as a virtual machine that gives freed memory back: until it has been
+    quiet for a while is waited for, but not for ever.
+    """
+    began, quiet, busy = time.monotonic(), 0, 0.0
+    while quiet < _QUIET_SECONDS and time.monotonic() - began < _LONGEST_WAIT:
+        before = _ticks()
+        time.sleep(1.0)
+        spent, idle = (later - earlier for later, earlier in zip(_ticks(), before, strict=True))
+        busy = (os.cpu_count() or 1) * (1 - idle / spent) if spent else 0.0
+        quiet = quiet + 1 if busy <= _QUIET else 0
     if busy > _QUIET:
         say(f"  {busy:.1f} of {os.cpu_count()} cores are busy already: what is measured now will mean little")
     return busy

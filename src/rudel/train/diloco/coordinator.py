@@ -156,6 +156,9 @@ class Coordinator:
         self.agreed = self._task.agree(Speeds(1 / speed, exchange, size, max(rate, 1.0)))
         self._plans.lengths = self.agreed.lengths
         self._delta_codec, self._merge_codec = make_codec(self.agreed.delta_codec), make_codec(self.agreed.merge_codec)
+        for codec in (self._delta_codec, self._merge_codec):  # so that it is fast when the first round ends
+            message, _ = codec.encode(self.world.weights, codec.init([w.shape for w in self.world.weights]))
+            codec.decode(message, [w.shape for w in self.world.weights])
 
     async def _with_all(self, step: Callable[[Member], Awaitable[None]]) -> None:
         """Does something with all members at once; those that are lost meanwhile take no part.

@@ -223,6 +223,9 @@ class Replica:
         self._parts[1] = fold_seeds(self._parts[1], self._setup.seeds, 0, number)
         self._parts[0] = [w.astype(dtype, copy=True) for w, dtype in zip(self._weights, self._dtypes, strict=True)]
         self._parts = jax.device_put(self._parts)
+        self._try_exchange(
+            [w.shape for w in self._weights]
+        )  # so that memory and code are there when the first round ends
         self._inbox = _Inbox()
         self._thread = threading.Thread(target=self._work, args=(self._inbox,), name="replica", daemon=True)
         self._thread.start()
