@@ -61,8 +61,8 @@ def say(text: str) -> None:
 def busy_cores() -> float:
     """How many cores of this computer others use, seen for a second; 0 where that cannot be known.
 
-    What ran before may go on for some seconds, such as a virtual machine that gives freed memory back: until it has been
-    quiet for a while is waited for, but not for ever.
+    What ran before may go on for some seconds, as a virtual machine does that gives freed memory back: it is waited for
+    until it has been quiet for a while, but not for ever.
     """
     began, quiet, busy = time.monotonic(), 0, 0.0
     while quiet < _QUIET_SECONDS and time.monotonic() - began < _LONGEST_WAIT:

@@ -6,6 +6,9 @@ and its ```sh blocks run by `bash -e` with `rudel` in the PATH; what a block lea
 directly below a block is what it prints, compared without regard to numbers and spacing; `...` in it stands for
 anything. Other blocks are only read.
 
+A page that is there as a notebook too is run cell by cell from the notebook, which has to be what `docs/notebook.py`
+makes of the page.
+
 A page that trains on raspi1 and raspi2 finds two such hosts, in a lab that its test starts; that needs Linux and root.
 
 `rudel train montagsmaler` and `rudel data quickdraw` would fetch from the internet: where such a command has no
@@ -66,6 +69,12 @@ with Lab(nodes=2, cpu=(0.4, 0.2), rate=100, latency=1.5) as lab:
     (
         "cluster.md",
         "sudo rudel lab up --background --nodes 2\nexport RUDEL_SSH_CONFIG=/var/lib/rudel-lab/raspi/ssh_config",
+    ),
+    (
+        "sine.md",
+        "arduino-cli core install arduino:mbed_nano\n"
+        "arduino-cli compile --upload --fqbn arduino:mbed_nano:nano33ble --port /dev/ttyACM0 --library sine "
+        "sine/examples/sine",
     ),
     ("README.md", "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/rudel train"),
     (
@@ -138,6 +147,18 @@ def blocks_of(page: Path) -> list[Block]:
         Block(text[: found.start("code")].count("\n"), found["kind"], found["code"], found["told"], found["reason"])
         for found in _BLOCK.finditer(text)
     ]
+
+
+def cells_of(notebook: Path) -> list[Block]:
+    """The code cells of a notebook, with the outputs that it shows."""
+    cells = [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    found = []
+    for number, cell in enumerate(cells):
+        first, _, rest = (code := "".join(cell["source"]) + "\n").partition("\n")
+        kind, code = ("sh", rest) if first == "%%sh" else ("python", code)
+        told = "".join(line for output in cell["outputs"] for line in output["text"])
+        found.append(Block(number, kind, code, told or None, None))
+    return found
 
 
 class _Drawings(BaseHTTPRequestHandler):
@@ -218,7 +239,9 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path, drawings: str, env
 
 def _check_page(page: Path, tmp_path: Path, drawings: str, environment: dict[str, str]) -> None:
     blocks = [b for b in blocks_of(page) if b.kind in ("python", "sh") and not b.reason]
-    todo = [{"line": b.line, "kind": b.kind, "code": _with_drawings(b.code, drawings)} for b in blocks]
+    notebook = page.with_suffix(".ipynb")
+    run = cells_of(notebook) if notebook.exists() else blocks
+    todo = [{"line": b.line, "kind": b.kind, "code": _with_drawings(b.code, drawings)} for b in run]
     done = subprocess.run(
         [sys.executable, "-c", _RUN_PAGE],
         input=json.dumps(todo), capture_output=True, text=True, cwd=tmp_path, env=environment, check=False,
@@ -236,6 +259,19 @@ def _with_drawings(code: str, address: str) -> str:
 def _fits(told: str, expected: str) -> bool:
     told, expected = (" ".join(_NUMBER.sub("0", text).split()) for text in (told, expected))
     return re.fullmatch(re.escape(expected).replace(re.escape("..."), ".*"), told) is not None
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "docs").glob("*.ipynb")), ids=lambda path: path.name)
+def test_a_notebook_is_its_page(notebook: Path) -> None:
+    page = notebook.with_suffix(".md")
+    command = [sys.executable, ROOT / "docs/notebook.py", "--check", page]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    blocks = [b for b in blocks_of(page) if b.kind in ("python", "sh") and not b.reason]
+    cells = cells_of(notebook)
+    assert [(cell.kind, cell.code) for cell in cells] == [(block.kind, block.code) for block in blocks]
+    shown = [None if "..." in (block.told or "") else block.told for block in blocks]
+    assert [cell.told for cell in cells] == shown
 
 
 def test_every_block_that_is_not_run_is_known() -> None:
@@ -297,7 +333,8 @@ def test_every_module_is_on_the_map() -> None:
 
 
 def test_imports_flow_from_left_to_right() -> None:
-    rooms = ["errors", "files", "lab", "cache", "backend", "data", "recipes", "report", "cluster", "train", "cli"]
+    rooms = ["errors", "files", "lab", "cache", "backend", "data", "recipes", "report", "micro", "cluster", "train"]
+    rooms += ["export", "cli"]
     source = ROOT / "src/rudel"
     for path in source.rglob("*.py"):
         room = path.relative_to(source).with_suffix("").parts[0]

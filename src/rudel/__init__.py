@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rudel.cluster.engine import Cluster
     from rudel.data.dataset import Dataset, Examples, split
     from rudel.errors import RudelError
+    from rudel.export import export
     from rudel.report import write_report
     from rudel.train.diloco.options import Diloco
     from rudel.train.evaluation import evaluate, predict
@@ -42,6 +43,7 @@ __all__ = [
     "Examples",
     "RudelError",
     "evaluate",
+    "export",
     "fit",
     "load",
     "predict",
@@ -57,6 +59,7 @@ _HOMES = {
     "Examples": "rudel.data.dataset",
     "RudelError": "rudel.errors",
     "evaluate": "rudel.train.evaluation",
+    "export": "rudel.export",
     "fit": "rudel.train.fit",
     "load": "rudel.train.load",
     "predict": "rudel.train.evaluation",

@@ -13,6 +13,8 @@ A message is one sentence that says what is wrong, where, and what to do. The co
     │   └── CheckpointError  a checkpoint that could not be written or read
     ├── HostError            a host that cannot be reached, or cannot be used
     ├── ClusterError         workers that cannot be started, or that were all lost
+    ├── ExportError          a run that cannot be brought into another form, or a tool for that which is missing
+    ├── CompileError         a .tflite file that cannot be read, or cannot be compiled to C
     └── LabError             the pretend Wi-Fi cluster cannot be built, or has no such node
 """
 
@@ -63,3 +65,11 @@ class ClusterError(RudelError):
 
 class LabError(RudelError):
     """The pretend Wi-Fi cluster cannot be built, or has no such node."""
+
+
+class ExportError(RudelError):
+    """A run that cannot be brought into another form, or a tool for that which is missing."""
+
+
+class CompileError(RudelError):
+    """A .tflite file that cannot be read, or cannot be compiled to C."""

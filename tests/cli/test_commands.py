@@ -1,6 +1,7 @@
 """Every command, on real input."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -109,10 +110,22 @@ def test_a_recipe_of_ones_own(rudel: Callable[..., Any]) -> None:
     assert rudel("evaluate", "runs/moons").code == 0
 
 
+def test_a_regression_says_whether_it_fits(rudel: Callable[..., Any]) -> None:
+    small = rudel("train", "sine", "--set", "net=small", "--run", "small").out
+    assert "fit      It underfits.\n" in small
+    assert "fit      It neither underfits nor overfits.\n" in rudel("train", "sine").out
+    assert "mae 0.0" in rudel("evaluate", "runs/sine").out
+    np.save("angle.npy", np.array([[np.pi / 2]], "float32"))
+    told = rudel("predict", "runs/sine", "angle.npy").out
+    assert float(told.removeprefix("angle.npy: ")) == pytest.approx(1, abs=0.15)
+    assert rudel("report", "runs/sine").code == 0
+
+
 def test_lists_recipes(rudel: Callable[..., Any]) -> None:
     told = rudel("recipes").out
     assert all(word in told for word in ("digits", "montagsmaler", "hidden", "classes"))
-    assert [recipe["name"] for recipe in json.loads(rudel("recipes", "--json").out)] == ["digits", "montagsmaler"]
+    names = [recipe["name"] for recipe in json.loads(rudel("recipes", "--json").out)]
+    assert names == ["digits", "montagsmaler", "sine"]
 
 
 def test_goes_on_with_a_run(rudel: Callable[..., Any]) -> None:
@@ -132,6 +145,16 @@ def test_training_evaluating_and_predicting_leave_tensorflow_alone(tmp_path: Pat
         "    assert 'tensorflow' not in sys.modules, line\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
+
+
+def test_a_backend_of_matplotlib_that_is_not_installed_is_no_trouble(tmp_path: Path) -> None:
+    """A notebook whose Jupyter is installed elsewhere leaves one to the commands that it starts."""
+    environment = os.environ | {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+    script = (
+        "import sys; sys.argv = ['rudel', 'train', 'sine', '--epochs', '2']; from rudel.cli import main; main.run()"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path, env=environment)
+    assert "<svg" in (tmp_path / "runs/sine/report.html").read_text()
 
 
 def test_imports_nothing_heavy_until_it_is_needed() -> None:

@@ -5,7 +5,8 @@ import re
 import pytest
 from rich.console import Console
 
-from rudel.train.diloco.coordinator import HostChanged, RoundClosed, Told, World
+from rudel.train.diloco.replica import Merge
+from rudel.train.diloco.rounds import HostChanged, RoundClosed, Told, World
 from rudel.train.display import RichDisplay
 from rudel.train.hosts_display import MOST_LINES, HostLines
 from rudel.train.schedule import plan_schedule
@@ -18,7 +19,9 @@ def told(name, steps=100, seconds=1.0, waited=0.25):
 
 
 def closed(number, seconds, replicas, sent=0, received=0):
-    return RoundClosed(World(number, 0, [], [], [], []), seconds, list(replicas), [], [], sent, received, None)
+    return RoundClosed(
+        World(number, 0, [], [], [], []), seconds, list(replicas), [], [], sent, received, Merge(b"", b""), None
+    )
 
 
 def cells_of(line):

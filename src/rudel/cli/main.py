@@ -1,11 +1,12 @@
 """`rudel`: all commands in one application, and what happens to errors."""
 
+import os
 import sys
 
 import typer
 
 from rudel import __version__
-from rudel.cli import data, hosts, lab, recipes, train, use
+from rudel.cli import data, export, hosts, lab, micro, recipes, train, use
 from rudel.errors import RudelError
 
 app = typer.Typer(
@@ -18,11 +19,13 @@ app.command("train")(train.train)
 app.command("evaluate")(use.evaluate)
 app.command("predict")(use.predict)
 app.command("report")(use.report)
+app.command("export")(export.export)
 app.command("recipes")(recipes.list_recipes)
 app.command("new")(recipes.new)
 app.add_typer(data.app, name="data")
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(lab.app, name="lab")
+app.add_typer(micro.app, name="micro")
 
 _show_traceback = False
 
@@ -45,6 +48,7 @@ def rudel(
 
 def run() -> None:
     """Entry point: a problem that the user can mend is one sentence on standard error and exit code 2."""
+    os.environ.pop("MPLBACKEND", None)  # a notebook's, which need not be installed where its commands are
     try:
         app()
     except RudelError as error:

@@ -119,11 +119,22 @@ def _tell(trained: Any) -> None:
     typer.echo(f"time     {steps:,} steps in {seconds:.2g} s, compiled in {summary['compile_seconds']:.2g} s")
     if rounds:
         _tell_hosts(rounds, summary)
+    _tell_fit(trained.path / "predictions.npz")
     typer.echo(f"run      {trained.path}")
     typer.echo(f"report   {trained.path / 'report.html'}")
     for line in (*trained.notes, trained.attribution):
         if line:
             typer.echo(f"note     {line}", err=True)
+
+
+def _tell_fit(predictions: Path) -> None:
+    from rudel.report.regression import load
+    from rudel.report.regression_fit import judge
+    from rudel.report.regression_words import verdict
+
+    regression = load(predictions) if predictions.is_file() else None
+    if regression:
+        typer.echo(f"fit      {verdict(judge(regression))}")
 
 
 def _tell_hosts(rounds: Any, summary: dict[str, Any]) -> None:

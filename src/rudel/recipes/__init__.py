@@ -5,5 +5,5 @@ dict or a function of options that returns one, gives defaults for the arguments
 batch_size), and a function `read_image(picture) -> array` says how `rudel predict` turns a Pillow image into an input.
 """
 
-BUILT_IN = ("digits", "montagsmaler")
+BUILT_IN = ("digits", "montagsmaler", "sine")
 """Names of the modules in this package that are recipes."""

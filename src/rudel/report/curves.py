@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _WIDTH, _HEIGHT = 424, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 72, 10, 42
 _LABEL_GAP = 15
+_LEFT_OUT, _FEWEST_LEFT_OUT = 0.1, 2
 _MOST_ROWS = 60
 
 
@@ -58,11 +59,22 @@ def curves(run: Run) -> Html | None:
     both = any(curve.train and curve.validation for curve in found)
     return join(
         [
-            element("div", join(_plot(curve, i) for i, curve in enumerate(found)), class_="plots"),
+            element("div", join(_plot(curve, f"curve{i}") for i, curve in enumerate(found)), class_="plots"),
             element("p", note, class_="note") if both else None,
+            _later(run.epochs) if run.regression else None,
             _numbers(run.epochs, found),
         ]
     )
+
+
+def _later(epochs: Sequence[Mapping[str, Any]]) -> Html | None:
+    """The same without the first tenth of the epochs, beside whose large values all later ones look alike."""
+    left_out = int(_LEFT_OUT * len(epochs))
+    if left_out < _FEWEST_LEFT_OUT:
+        return None
+    found = [curve for curve in find_curves(epochs[left_out:]) if curve.key != "learning_rate"]
+    told = f"without the first {left_out} epochs"
+    return element("div", join(_plot(curve, f"later{i}", told) for i, curve in enumerate(found)), class_="plots")
 
 
 def find_curves(epochs: Sequence[Mapping[str, Any]]) -> list[Curve]:
@@ -119,7 +131,7 @@ def _values(epochs: Sequence[Mapping[str, Any]], key: str) -> tuple[float, ...] 
     return None if all(math.isnan(value) for value in values) else values
 
 
-def _plot(curve: Curve, number_on_page: int) -> Html:
+def _plot(curve: Curve, name_on_page: str, which: str | None = None) -> Html:
     drawing = figure(_WIDTH, _HEIGHT)
     axes = drawing.add_axes(
         (_LEFT / _WIDTH, _BOTTOM / _HEIGHT, 1 - (_LEFT + _RIGHT) / _WIDTH, 1 - (_TOP + _BOTTOM) / _HEIGHT)
@@ -132,10 +144,11 @@ def _plot(curve: Curve, number_on_page: int) -> Html:
     _label_ends(axes, curve)
     name = metric_name(curve.key)
     heading = name[:1].upper() + name[1:]
+    told = ", ".join(part for part in (which, "logarithmic scale" if log else None) if part)
     return element(
         "figure",
-        element("h3", heading, element("small", " logarithmic scale") if log else None),
-        as_svg(drawing, f"curve{number_on_page}", _in_words(curve)),
+        element("h3", heading, element("small", f" {told}") if told else None),
+        as_svg(drawing, name_on_page, _in_words(curve)),
         element("figcaption", _caption(curve)),
     )
 

@@ -15,10 +15,13 @@ from rudel.report.hosts import hosts
 from rudel.report.markup import Html, element, join
 from rudel.report.ran import what_ran
 from rudel.report.read import Run, read_run
+from rudel.report.regression_plots import data, fit
 from rudel.report.time import time_spent
 
 SECTIONS: tuple[tuple[str, str, Callable[[Run], Html | None]], ...] = (
+    ("data", "The data", data),
     ("learning", "How it learned", curves),
+    ("fit", "What it predicts", fit),
     ("mistakes", "What it mixes up", confusion),
     ("pictures", "Where it was surest", gallery),
     ("classes", "Class by class", class_table),

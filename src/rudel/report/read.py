@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rudel.errors import RunError
+from rudel.report import regression
 from rudel.report.markup import printable
 from rudel.report.predictions import Predictions, load
+from rudel.report.regression import Regression
 from rudel.report.rounds import Rounds, read_rounds
 
 
@@ -24,6 +26,7 @@ class Run:
         summary: how it ended (`summary.json`); None while the run is unfinished.
         predictions: a classifier's answers to the validation examples; None where none were kept.
         rounds: what several hosts did (`rounds.jsonl`); None where one computer trained.
+        regression: answers of a model that predicts numbers; None where none were kept.
     """
 
     path: Path
@@ -32,6 +35,7 @@ class Run:
     summary: Mapping[str, Any] | None
     predictions: Predictions | None
     rounds: Rounds | None = None
+    regression: Regression | None = None
 
     @property
     def metrics(self) -> Mapping[str, Any]:
@@ -62,13 +66,15 @@ def read_run(path: Path) -> Run:
     if not (path / "config.json").is_file():
         raise RunError(f"`{path}` is not a run directory: it has no config.json.")
     predictions = path / "predictions.npz"
+    numbers = regression.load(predictions) if predictions.is_file() else None
     return Run(
         path=path,
         config=_object(path / "config.json"),
         epochs=_lines(path / "metrics.jsonl"),
         summary=_object(path / "summary.json") if (path / "summary.json").is_file() else None,
-        predictions=load(predictions) if predictions.is_file() else None,
+        predictions=load(predictions) if predictions.is_file() and numbers is None else None,
         rounds=read_rounds(path / "rounds.jsonl"),
+        regression=numbers,
     )
 
 

@@ -16,7 +16,7 @@ from rudel.report.markup import Html
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-INK, MUTED, RULE, TRAIN, VALIDATION, RIGHT, WRONG, ON_RIGHT = (f"#fe01{number:02x}" for number in range(16, 24))
+INK, MUTED, RULE, TRAIN, VALIDATION, RIGHT, WRONG, ON_RIGHT, TEST = (f"#fe01{number:02x}" for number in range(16, 25))
 _VARIABLES = {
     INK: "ink",
     MUTED: "muted",
@@ -26,6 +26,7 @@ _VARIABLES = {
     RIGHT: "right",
     WRONG: "wrong",
     ON_RIGHT: "on-right",
+    TEST: "test",
 }
 
 

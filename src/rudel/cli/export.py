@@ -1,0 +1,89 @@
+"""`rudel export`: a run in another form."""
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rudel.cli.output import interrupts_told, print_json, print_table
+from rudel.cli.use import JsonOption, RunArgument
+
+
+def export(
+    run: RunArgument,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="FORM",
+            help="litert, litert-f16, litert-dynamic or litert-int8; savedmodel; onnx; "
+            "c-array, c, arduino or wasm, all made of int8.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="The file or folder to make.  \\[default: named after the run]"),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.npz|DIR|URL",
+            help="Examples to calibrate and compare on: arrays x and y; or where the recipe shall take its data from.  "
+            "\\[default: the data of the run]",
+        ),
+    ] = None,
+    calibration: Annotated[int, typer.Option(help="Training examples that int8 ranges are found on.")] = 500,
+    seed: Annotated[int, typer.Option(help="Of the choice of examples.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Bring a run into another form, run the result, and say what it costs."""
+    from rudel.backend import keras_on_jax
+
+    keras_on_jax(light=True)
+    from rudel.export.exporting import export_run
+
+    with interrupts_told(), _status() as tell:
+        made = export_run(run, to, out, data, calibration, seed, tell)
+    if json:
+        print_json(dataclasses.asdict(made) | {"path": str(made.path)})
+        return
+    _print(made)
+
+
+def _print(made: Any) -> None:
+    from rudel.report.words import metric_name, metric_value, number, percent, size
+
+    names = list(made.model_metrics)
+    rows = [
+        ["model.keras", size(made.model_bytes), *(metric_value(n, made.model_metrics[n]) for n in names), "", ""],
+        [
+            str(made.path),
+            size(made.bytes),
+            *(metric_value(name, made.metrics[name]) for name in names),
+            number(made.largest_difference, 3),
+            percent(made.agreement),
+        ],
+    ]
+    headings = ["", "size", *map(metric_name, names), "largest difference", "same class"]
+    if made.agreement is None:
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
+    print_table(headings, rows, right=tuple(range(1, len(headings))))
+    which = "examples given" if made.compared_on == "given" else f"{made.compared_on} examples"
+    typer.echo(f"compared on {made.examples:,} {which}", err=True)
+    for note in made.notes:
+        typer.echo(note, err=True)
+
+
+@contextlib.contextmanager
+def _status() -> Iterator[Callable[[str], None]]:
+    """Yields a function that shows on a terminal what is being done, and nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda doing: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as status:
+        yield lambda doing: status.update(f"{doing} ...")

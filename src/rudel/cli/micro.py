@@ -1,0 +1,212 @@
+"""`rudel micro`: .tflite models as plain C for microcontrollers."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rudel.cli.output import print_json, print_table
+
+app = typer.Typer(
+    no_args_is_help=True, help="Compile .tflite models to plain C, smaller and faster than an interpreter."
+)
+
+
+class _Rounding(StrEnum):
+    LITERT = "litert"
+    XNNPACK = "xnnpack"
+    TFLM = "tflm"
+
+
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL.tflite", help="The model.")]
+RoundingOption = Annotated[
+    _Rounding,
+    typer.Option(
+        help="Whose bits to give: LiteRT's reference kernels, LiteRT as it is by default (XNNPACK), "
+        "or TensorFlow Lite Micro."
+    ),
+]
+TargetOption = Annotated[str, typer.Option(metavar="NAME", help="generic, cortex-m0plus, cortex-m4, cortex-m7, ...")]
+NameOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="What names in C start with.  \\[default: the file's name]")
+]
+RamOption = Annotated[int | None, typer.Option(metavar="BYTES", min=1, help="The most RAM that tensors may take.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@app.command("compile")
+def compile_(
+    model: ModelArgument,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where NAME.h and NAME.c are written.")],
+    name: NameOption = None,
+    rounding: RoundingOption = _Rounding.LITERT,
+    target: TargetOption = "generic",
+    ram: RamOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Compile a model to NAME.h and NAME.c, which need nothing else."""
+    from rudel.micro.compiler import compile_model
+
+    compiled = compile_model(model, name=name, rounding=rounding.value, target=target, ram=ram)
+    paths = compiled.write(out)
+    if json:
+        print_json(
+            {
+                "files": [str(path) for path in paths],
+                "name": compiled.name,
+                "rounding": compiled.rounding,
+                "target": compiled.target.name,
+                "arena_bytes": compiled.arena_bytes,
+                "weights_bytes": compiled.weights_bytes,
+                "macs": compiled.macs,
+            }
+        )
+        return
+    typer.echo(f"{' and '.join(str(path) for path in paths)}")
+    typer.echo(
+        f"{compiled.macs:,} multiplications an inference, {compiled.weights_bytes:,} bytes of parameters in flash, "
+        f"{compiled.arena_bytes:,} bytes of RAM with input and output"
+    )
+    if any(tensor.dtype == "float32" for tensor in (*compiled.inputs, *compiled.outputs)):
+        typer.echo(
+            "The model computes in float32, which is slow on most microcontrollers: quantise it to int8.", err=True
+        )
+
+
+@app.command("explain")
+def explain(
+    model: ModelArgument,
+    rounding: RoundingOption = _Rounding.LITERT,
+    target: TargetOption = "generic",
+    ram: RamOption = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg|FILE.png", help="Draw the arena into a file.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show operators, multiplications, flash and RAM by layer, and the arena as a picture."""
+    from rudel.micro.compiler import compile_model
+    from rudel.micro.explain import arena_text, layers, plot_arena
+
+    compiled = compile_model(model, rounding=rounding.value, target=target, ram=ram)
+    rows = layers(compiled)
+    if plot is not None:
+        plot_arena(compiled, plot)
+    if json:
+        from dataclasses import asdict
+
+        print_json(
+            {
+                "name": compiled.name,
+                "arena_bytes": compiled.arena_bytes,
+                "weights_bytes": compiled.weights_bytes,
+                "macs": compiled.macs,
+                "layers": [asdict(row) for row in rows],
+            }
+        )
+        return
+    print_table(
+        ["", "operator", "output", "MACs", "flash", "RAM"],
+        [
+            [
+                str(row.number),
+                row.kind,
+                "x".join(map(str, row.shape)),
+                f"{row.macs:,}",
+                f"{row.flash:,}",
+                f"{row.ram:,}",
+            ]
+            for row in rows
+        ]
+        + [["", "all", "", f"{compiled.macs:,}", f"{compiled.weights_bytes:,}", f"{compiled.arena_bytes:,}"]],
+        right=(0, 3, 4, 5),
+    )
+    typer.echo(
+        "\nMACs: multiplications with addition. flash: bytes of parameters, without code. RAM: bytes of the arena."
+    )
+    typer.echo("\nThe arena: layers to the right, addresses upwards; # where memory is used in place.\n")
+    for line in arena_text(compiled):
+        typer.echo(line)
+    if plot is not None:
+        typer.echo(f"\n{plot}")
+
+
+@app.command("check")
+def check(
+    model: ModelArgument,
+    rounding: RoundingOption = _Rounding.LITERT,
+    target: TargetOption = "generic",
+    count: Annotated[int, typer.Option("-n", min=0, help="How many random inputs to try.")] = 1000,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.npy|FILE.npz", help="Inputs of yours to try, too; floats are quantised."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the random inputs.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Compile a model, run it here, and compare its outputs bit by bit with the interpreter's."""
+    from dataclasses import asdict
+
+    from rudel.micro.check import check as run_check
+    from rudel.micro.compiler import compile_model
+    from rudel.micro.examples import read_examples
+
+    compiled = compile_model(model, rounding=rounding.value, target=target)
+    real = read_examples(data) if data is not None else ()
+    result = run_check(compiled, model.read_bytes(), count=count, real=real, seed=seed)
+    if json:
+        print_json({**asdict(result), "passed": result.passed})
+    else:
+        tried = f"{result.random:,} random inputs" + (f" and {result.real:,} of yours" if result.real else "")
+        same = (
+            "the same bits" if result.exact else f"the same within rounding (largest difference {result.largest:.2g})"
+        )
+        wrong, elements = result.elements
+        told = same if result.passed else f"{wrong:,} of {elements:,} outputs differ, by up to {result.largest:g}"
+        typer.echo(f"{result.interpreter}: {told} on {tried}")
+    if not result.passed:
+        raise typer.Exit(1)
+
+
+@app.command("bench")
+def bench(
+    model: ModelArgument,
+    target: Annotated[
+        str, typer.Option(metavar="NAME", help="A core: cortex-m4, cortex-m7, cortex-m0plus, ...")
+    ] = "cortex-m4",
+    rounding: RoundingOption = _Rounding.LITERT,
+    ram: RamOption = None,
+    count: Annotated[int, typer.Option("-n", min=1, help="How many inputs to run.")] = 3,
+    json: JsonOption = False,
+) -> None:
+    """Build a model for a core, run it in an emulator, and print flash, RAM, stack and instructions by layer."""
+    from dataclasses import asdict
+
+    from rudel.micro.bench import bench as measure
+
+    measured = measure(model, target=target, rounding=rounding.value, ram=ram, count=count)
+    if json:
+        print_json(asdict(measured))
+    else:
+        print_table(
+            ["", "operator", "MACs", "instructions", "per MAC"],
+            [
+                [
+                    str(layer.index),
+                    layer.kind,
+                    f"{layer.macs:,}",
+                    f"{layer.instructions:,}",
+                    f"{layer.instructions / layer.macs:.2f}" if layer.macs else "",
+                ]
+                for layer in measured.layers
+            ],
+            right=(0, 2, 3, 4),
+        )
+        typer.echo(
+            f"\n{measured.instructions:,} instructions an inference (instructions, not clock cycles), "
+            f"{measured.flash:,} bytes of flash, {measured.code:,} of them code, "
+            f"{measured.ram:,} bytes of RAM and {measured.stack:,} of stack"
+        )
+        same = "the same bits as on this computer" if not measured.differing else f"{measured.differing} outputs differ"
+        typer.echo(f"{measured.machine}, {measured.inputs} inputs: {same}")
+    if measured.differing:
+        raise typer.Exit(1)

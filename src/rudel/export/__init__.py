@@ -1,0 +1,74 @@
+"""Runs in other forms: LiteRT, SavedModel, ONNX, and C for microcontrollers.
+
+What converts and what runs a converted model lives in processes of its own (`converter`, `runner`): TensorFlow is never
+imported into the user's. This package is also the function `rudel.export`, whichever of the two is imported first.
+"""
+
+import inspect
+import sys
+import types
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rudel.export.exporting import Exported
+
+
+def export(
+    run: str | Path,
+    to: str,
+    out: str | Path | None = None,
+    *,
+    data: Any = None,
+    calibration: int = 500,
+    seed: int = 0,
+) -> "Exported":
+    """Brings the trained model of a run into another form, runs the result, and compares it with the model.
+
+    Models are converted for one example at a time, except for `savedmodel`, which takes any number. Nothing is written
+    to `out` unless all went well, and what is written depends on the run, the arguments and the versions of the tools
+    alone.
+
+    Args:
+        run: the directory of a finished run.
+        to: "litert" (float32), "litert-f16" (weights in half precision), "litert-dynamic" (weights in int8),
+            "litert-int8" (all in int8), "savedmodel", "onnx", "c-array" (the int8 model as an array in C++, for
+            TensorFlow Lite Micro), "c" (the int8 model compiled to C), or that as an "arduino" library, a "cmake"
+            project, a "zephyr" module or a "wasm" (WebAssembly) module.
+        out: the file or folder to make, which must not be there yet; by default one in the current folder, named after
+            the run. The names in C come from it.
+        data: where the run's recipe cannot give data, or other data is meant: a `rudel.Dataset`, a `rudel.Examples`, a
+            tuple `(x, y)`, or the path of an `.npz` file with `x` and `y` (or an array for each input by its name), or
+            where the recipe shall take its data from. Of data in one part, a share is kept for calibration, and the
+            rest is compared on.
+        calibration: how many training examples the ranges of int8 numbers are found on.
+        seed: of the choice of examples.
+
+    Returns:
+        What was written and what it costs: size, metrics, the largest difference from the model's own outputs.
+
+    Raises:
+        ExportError: the form is unknown, a tool is missing, `out` is there already, or the model cannot be converted.
+        RunError: there is no such run, it is unfinished, or it has no data.
+        DataError: the data does not fit the model.
+        CompileError: the model converted to int8 cannot be compiled to C.
+
+    Example:
+        >>> import rudel
+        >>> rudel.export("nowhere", "litert")
+        Traceback (most recent call last):
+        ...
+        rudel.errors.RunError: There is no run at nowhere: give a directory that `rudel train` has made.
+    """
+    from rudel.export.exporting import export_run
+
+    return export_run(Path(run), to, None if out is None else Path(out), data, calibration, seed)
+
+
+class _Room(types.ModuleType):
+    __call__ = staticmethod(export)
+
+
+sys.modules[__name__].__class__ = _Room
+__signature__ = inspect.signature(export)
+__doc__ = f"{__doc__}\n{inspect.getdoc(export)}"

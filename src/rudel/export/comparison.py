@@ -1,0 +1,110 @@
+"""How an exported model does, beside the model that it was made from."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rudel.backend import keras_on_jax, without_tensorflow
+from rudel.data.dataset import Examples
+from rudel.errors import ExportError
+from rudel.export.inputs import output_names
+from rudel.train.classification import as_probabilities, class_labels
+from rudel.train.evaluation import as_floats
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What an export costs.
+
+    Attributes:
+        metrics: of the exported model, by Keras' names; empty without targets.
+        model_metrics: the same of the Keras model, on the same examples.
+        largest_difference: between an output of the one and of the other.
+        agreement: share of the examples for which both name the same class; None for no classifiers.
+    """
+
+    metrics: dict[str, float]
+    model_metrics: dict[str, float]
+    largest_difference: float
+    agreement: float | None
+
+
+def compare(model: Any, examples: Examples, told: Any, exported: dict[str, np.ndarray]) -> Comparison:
+    """Compares two sets of outputs.
+
+    Args:
+        model: the Keras model.
+        examples: what was asked.
+        told: the model's outputs, in its own form.
+        exported: the exported model's, by name, or in any order where there is one.
+
+    Raises:
+        ExportError: outputs are missing, or not finite where the model's are.
+    """
+    keras = keras_on_jax()
+    flat, names = keras.tree.flatten(told), output_names(keras, model, told)
+    if len(names) == len(exported) == 1:
+        names = list(exported)
+    if set(names) != set(exported):
+        raise ExportError(f"The exported model gives {', '.join(exported)}, and the model {', '.join(names)}.")
+    others = [
+        np.asarray(exported[name], np.float32).reshape(part.shape) for name, part in zip(names, flat, strict=True)
+    ]
+    differences = []
+    for name, mine, other in zip(names, flat, others, strict=True):
+        if np.isfinite(mine).all() and not np.isfinite(other).all():
+            raise ExportError(
+                f"The exported model gives NaN or infinities as `{name}`, where the Keras model does not."
+            )
+        differences.append(float(np.abs(np.asarray(mine, np.float64) - other).max(initial=0)))
+    answers = keras.tree.pack_sequence_as(told, others)
+    return Comparison(
+        metrics_of(model, examples, answers),
+        metrics_of(model, examples, told),
+        max(differences),
+        _agreement(model, told, answers),
+    )
+
+
+def metrics_of(model: Any, examples: Examples, outputs: Any) -> dict[str, float]:
+    """The model's own metrics for outputs that are given, and accuracy or mean absolute error if it has none of these.
+
+    Args:
+        model: a Keras model.
+        examples: with targets; without any there are no metrics.
+        outputs: (N, ...) in the model's form.
+    """
+    if examples.y is None:
+        return {}
+    values: dict[str, float] = {}
+    if model.compiled:
+        with without_tensorflow():
+            model.reset_metrics()
+            logs = as_floats(model.compute_metrics(examples.x, examples.y, outputs, examples.sample_weight))
+            model.reset_metrics()
+        values = {name: value for name, value in logs.items() if not name.endswith("loss")}
+    if not isinstance(outputs, np.ndarray) or not isinstance(examples.y, np.ndarray):
+        return values
+    probabilities, labels = as_probabilities(model, outputs), class_labels(examples)
+    if probabilities is not None and labels is not None:
+        if not any("acc" in name for name in values):
+            values = {"accuracy": float((_classes(probabilities) == labels).mean())} | values
+    elif probabilities is None and examples.y.size == outputs.size and not {"mae", "mean_absolute_error"} & set(values):
+        errors = np.abs(outputs.reshape(len(outputs), -1) - examples.y.reshape(len(outputs), -1).astype(np.float64))
+        values = {"mae": float(errors.mean())} | values
+    return values
+
+
+def _agreement(model: Any, told: Any, answers: Any) -> float | None:
+    if not isinstance(told, np.ndarray):
+        return None
+    mine, other = as_probabilities(model, told), as_probabilities(model, answers)
+    if mine is None or other is None:
+        return None
+    return float((_classes(mine) == _classes(other)).mean())
+
+
+def _classes(probabilities: np.ndarray) -> np.ndarray:
+    """The likeliest class (N,) of probabilities (N, C); one column is the probability of the second of two."""
+    return (probabilities[:, 0] > 0.5).astype(int) if probabilities.shape[1] == 1 else probabilities.argmax(1)

@@ -1,0 +1,150 @@
+"""An int8 model compiled to C, in the forms that build systems take; run here, and compared with LiteRT bit for bit."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rudel.errors import ExportError
+from rudel.micro import Compiled, compile_model
+from rudel.micro.packages import write_arduino, write_cmake, write_wasm, write_zephyr
+from rudel.micro.packages.ports import ports
+
+
+def write(form: str, name: str, model: Path, recipe: str, made: Path, raw: Path, folder: Path) -> tuple[int, list[str]]:
+    """Compiles a model, writes it, and runs it on examples.
+
+    Args:
+        form: c, cmake, zephyr, arduino or wasm.
+        name: what names in C start with.
+        model: a .tflite file in int8.
+        recipe: the recipe of the run; the Arduino sketch for `sine` is one of its own.
+        made: the folder to write to.
+        raw: examples and LiteRT's answers, as the integers that they are; see `rudel.export.runner`.
+        folder: for what is only needed meanwhile.
+
+    Returns:
+        Bytes of the model's constants, or of the module, and notes.
+
+    Raises:
+        CompileError: the model cannot be compiled.
+        ExportError: the result differs from LiteRT's in a bit.
+    """
+    compiled = compile_model(model.read_bytes(), name=name)
+    _writer(form, recipe)(compiled, made)
+    with np.load(raw) as stored:
+        count = len(compiled.inputs)
+        inputs = [stored[f"input{i}"] for i in range(count)]
+        outputs = [stored[f"output{i}"] for i in range(len(compiled.outputs))]
+    if form == "wasm":
+        told, runner = _in_node(compiled, made, inputs, outputs, folder), "Node.js"
+    else:
+        told, runner = _on_this_computer(compiled, inputs, outputs, folder), "C compiler"
+    cost = f"The arena takes {compiled.arena_bytes:,} bytes of RAM"
+    size = (made / f"{name}.wasm").stat().st_size if form == "wasm" else compiled.weights_bytes
+    if told is None:
+        return size, [f"{cost}; not run, as there is no {runner} here: the figures are LiteRT's for the same model."]
+    differ = sum(int((mine != other).sum()) for mine, other in zip(told, outputs, strict=True))
+    if differ:
+        total = sum(other.size for other in outputs)
+        raise ExportError(
+            f"The compiled model differs from LiteRT in {differ:,} of {total:,} outputs: this is a mistake in Rudel; "
+            "export to litert-int8 meanwhile."
+        )
+    return size, [f"{cost}; every output has the bits of LiteRT's reference kernels."]
+
+
+def _writer(form: str, recipe: str) -> Callable[[Compiled, Path], Any]:
+    if form == "arduino":
+        return lambda compiled, folder: write_arduino(
+            compiled, folder, example="sine" if recipe == "sine" else "timing"
+        )
+    return {"c": Compiled.write, "cmake": write_cmake, "zephyr": write_zephyr, "wasm": write_wasm}[form]
+
+
+def _on_this_computer(
+    compiled: Compiled, inputs: list[np.ndarray], outputs: list[np.ndarray], folder: Path
+) -> list[np.ndarray] | None:
+    """What the C gives, compiled here; None where there is no compiler."""
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        return None
+    sources = folder / "c"
+    compiled.write(sources)
+    (sources / "main.c").write_text(_program(compiled), encoding="utf-8")
+    files = [str(sources / "main.c"), str(sources / f"{compiled.name}.c")]
+    command = [compiler, "-std=c99", "-O1", f"-I{sources}", *files, "-lm", "-o", str(sources / "program")]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        said = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[-200:])
+        raise ExportError(f"{compiled.name}.c cannot be compiled by {compiler}: {said.strip()}.")
+    rows = zip(*([row.tobytes() for row in column] for column in inputs), strict=True)
+    data = b"".join(part for row in rows for part in row)
+    done = subprocess.run([str(sources / "program")], input=data, capture_output=True, check=False)
+    if done.returncode:
+        raise ExportError(f"{compiled.name}.c, compiled by {compiler}, does not run (exit code {done.returncode}).")
+    return _apart(done.stdout, outputs)
+
+
+def _apart(data: bytes, like: list[np.ndarray]) -> list[np.ndarray]:
+    """Outputs of many examples, one after the other, as an array for each output."""
+    sizes = [column[0].nbytes for column in like]
+    rows = np.frombuffer(data, np.uint8).reshape(len(like[0]), sum(sizes))
+    starts = np.cumsum([0, *sizes])
+    return [
+        np.ascontiguousarray(rows[:, start : start + size]).view(column.dtype).reshape(column.shape)
+        for start, size, column in zip(starts, sizes, like, strict=False)
+    ]
+
+
+def _program(compiled: Compiled) -> str:
+    """A program that reads examples and writes outputs, in the byte order of this computer."""
+    given, told = ports(compiled, "input"), ports(compiled, "output")
+    variables = "\n".join(f"static {port.type} {port.variable}[{port.macro}_SIZE];" for port in (*given, *told))
+    reading = " && ".join(f"fread({p.variable}, sizeof {p.variable}, 1, stdin) == 1" for p in given)
+    writing = "\n".join(f"        fwrite({p.variable}, sizeof {p.variable}, 1, stdout);" for p in told)
+    arguments = ", ".join(port.variable for port in (*given, *told))
+    reset = f"        {compiled.name}_reset();\n" if f"void {compiled.name}_reset(void)" in compiled.header else ""
+    return (
+        f'#include "{compiled.name}.h"\n#include <stdio.h>\n\n{variables}\n\nint main(void)\n{{\n'
+        f"    while ({reading}) {{\n{reset}        {compiled.name}_invoke({arguments});\n{writing}\n    }}\n"
+        "    return ferror(stdin) || fflush(stdout);\n}\n"
+    )
+
+
+def _in_node(
+    compiled: Compiled, made: Path, inputs: list[np.ndarray], outputs: list[np.ndarray], folder: Path
+) -> list[np.ndarray] | None:
+    """What the module gives in Node; None where there is none."""
+    node = shutil.which("node")
+    if node is None:
+        return None
+    examples = [[column[row].reshape(-1).tolist() for column in inputs] for row in range(len(inputs[0]))]
+    (folder / "examples.json").write_text(json.dumps(examples), encoding="utf-8")
+    script = (
+        f"import {{ load }} from {json.dumps((made / f'{compiled.name}.js').as_uri())};\n"
+        'import { readFileSync, writeFileSync } from "node:fs";\n'
+        "const model = await load();\n"
+        f"const examples = JSON.parse(readFileSync({json.dumps(str(folder / 'examples.json'))}));\n"
+        f"const one = {'true' if len(outputs) == 1 else 'false'};\n"
+        "const told = examples.map((example) => {\n"
+        "  const answer = model.invoke(...example);\n"
+        "  return (one ? [answer] : answer).map((array) => [...array]);\n"
+        "});\n"
+        f"writeFileSync({json.dumps(str(folder / 'told.json'))}, JSON.stringify(told));\n"
+    )
+    (folder / "run.mjs").write_text(script, encoding="utf-8")
+    done = subprocess.run(
+        [node, str(folder / "run.mjs")], capture_output=True, text=True, errors="replace", check=False
+    )
+    if done.returncode:
+        raise ExportError(f"The WebAssembly module does not run in Node: {(done.stderr.strip() or '?')[-300:]}.")
+    told = json.loads((folder / "told.json").read_text(encoding="utf-8"))
+    return [
+        np.array([row[i] for row in told]).reshape(column.shape).astype(column.dtype)
+        for i, column in enumerate(outputs)
+    ]

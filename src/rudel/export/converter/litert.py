@@ -1,0 +1,75 @@
+"""LiteRT: a `.tflite` file in float32, with smaller weights, or all in int8."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from rudel.errors import ExportError
+from rudel.export.converter.forward import Forward
+from rudel.export.converter.model import told
+
+
+def write(forward: Forward, form: str, calibration: str | None, folder: Path, made: Path) -> None:
+    """Converts a model for one example at a time.
+
+    Args:
+        forward: the model.
+        form: litert, litert-f16, litert-dynamic or litert-int8.
+        calibration: path of examples that the ranges of int8 numbers are found on.
+        folder: for a SavedModel on the way.
+        made: the file to write.
+
+    Raises:
+        ExportError: LiteRT has no operator for something, or none for integers.
+    """
+    forward.save(folder / "on-the-way")
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(folder / "on-the-way"), ["serving_default"])
+    if form != "litert":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if form == "litert-f16":
+        converter.target_spec.supported_types = [tf.float16]
+    if form == "litert-int8":
+        converter.representative_dataset = lambda: _examples(forward, calibration)
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        converter.inference_input_type = converter.inference_output_type = tf.int8
+    try:
+        content = converter.convert()
+    except Exception as error:
+        raise ExportError(_sentence(str(error), form) or f"The conversion to {form} failed: {told(error)}") from error
+    made.write_bytes(content)
+
+
+def _examples(forward: Forward, calibration: str | None) -> Iterator[dict[Any, Any]]:
+    assert calibration
+    with np.load(calibration) as stored:
+        columns = [stored[str(i)] for i in range(len(forward.signature))]
+    for rows in zip(*columns, strict=True):
+        yield {
+            spec.name: row.reshape(spec.shape).astype(spec.dtype.as_numpy_dtype)
+            for spec, row in zip(forward.signature, rows, strict=True)
+        }
+
+
+def _sentence(message: str, form: str) -> str:
+    """What the converter's pages of text come down to, where they are of a known kind."""
+    missing = re.findall(r"^(?:TF Select|Flex|Custom) ops: (.+)$", message, re.MULTILINE)
+    if missing:
+        names = sorted({name.strip() for line in missing for name in line.split(",")})
+        return (
+            f"LiteRT has no operator for {', '.join(names)}: build the model without "
+            f"{'it' if len(names) == 1 else 'them'}, or export to savedmodel or onnx."
+        )
+    unsupported = re.search(r"Quantization not yet supported for op: '?([\w.]+)", message)
+    if unsupported:
+        return (
+            f"LiteRT cannot compute {unsupported[1]} in int8: build the model without it, or export to litert-dynamic."
+        )
+    if "failed to legalize" in message or "is neither a custom op nor a flex op" in message:
+        names = sorted(set(re.findall(r"'tf\.(\w+)' op", message)))
+        if names:
+            return f"LiteRT has no operator for {', '.join(names)}: export to savedmodel or onnx, or {form} without it."
+    return ""

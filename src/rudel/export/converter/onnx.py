@@ -1,0 +1,59 @@
+"""ONNX, by way of tf2onnx."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import onnx
+import tf2onnx
+
+from rudel.errors import ExportError
+from rudel.export.converter.forward import Forward
+from rudel.export.converter.model import told
+
+OPSET = 18
+
+
+def write(forward: Forward, made: Path) -> dict[str, str]:
+    """Converts a model for one example at a time; returns the versions of the tools.
+
+    Raises:
+        ExportError: ONNX has no operator for something.
+    """
+    names = list(forward.trace().structured_outputs)
+    try:
+        _count_nodes()
+        model, _ = tf2onnx.convert.from_function(forward.function, input_signature=forward.signature, opset=OPSET)
+        onnx.checker.check_model(model, full_check=True)
+    except Exception as error:
+        raise ExportError(f"The conversion to onnx failed: {told(error)}") from error
+    _rename_outputs(model.graph, names)
+    made.write_bytes(model.SerializeToString(deterministic=True))
+    return {"tf2onnx": tf2onnx.__version__, "onnx": onnx.__version__}
+
+
+def _count_nodes() -> None:
+    """Lets tf2onnx go through sets of nodes in the order in which these were made, not in that of their addresses."""
+    made = itertools.count()
+    node: Any = tf2onnx.graph.Node
+    original = node.__init__
+
+    def made_with_a_number(self: Any, *arguments: Any, **options: Any) -> None:
+        self.number = next(made)
+        original(self, *arguments, **options)
+
+    node.__init__ = made_with_a_number
+    node.__hash__ = lambda self: self.number
+
+
+def _rename_outputs(graph: Any, names: list[str]) -> None:
+    """Gives outputs the names that they have in Keras, in the place of the converter's."""
+    new = {output.name: name for output, name in zip(graph.output, names, strict=True)}
+    taken = {name for node in graph.node for name in (*node.input, *node.output)} | {i.name for i in graph.input}
+    new = {old: name for old, name in new.items() if name not in taken}
+    for values in (graph.output, graph.value_info):
+        for value in values:
+            value.name = new.get(value.name, value.name)
+    for node in graph.node:
+        node.input[:] = [new.get(name, name) for name in node.input]
+        node.output[:] = [new.get(name, name) for name in node.output]

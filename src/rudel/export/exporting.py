@@ -1,0 +1,192 @@
+"""`rudel.export`: convert, run what came out, compare, and put it in its place."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rudel.export import process
+from rudel.export.comparison import Comparison, compare
+from rudel.export.forms import Form, check_needs, find_form
+from rudel.export.inputs import Inputs, inputs_of
+from rudel.export.materials import Materials, gather
+from rudel.export.place import check_free, identifier, put, size_of, workshop
+from rudel.micro.compiler import checked_name
+from rudel.train import run_directory
+from rudel.train.evaluation import predict
+from rudel.train.schedule import check_whole_number
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A run in another form, and what that costs.
+
+    Attributes:
+        path: the file or folder that was made.
+        form: the value of `to`.
+        bytes: its size; of a folder, of all files in it; of what is C, what the model's constants take in flash.
+        model_bytes: of the run's model.keras, which also holds what the optimizer remembers.
+        metrics: of the exported model, by Keras' names; empty without targets.
+        model_metrics: of the Keras model, on the same examples.
+        largest_difference: between an output of the exported model and of the Keras model.
+        agreement: share of the examples for which both name the same class; None for no classifiers.
+        examples: how many both were compared on.
+        compared_on: which ones: of the "validation", "test" or "training" part, or those "given".
+        calibrated_on: how many training examples the ranges of integers were found on; 0 for none.
+        inputs: of the exported model: name, shape, dtype, and scale and zero point where integers stand for reals.
+        outputs: the same.
+        versions: of what converted.
+        notes: what else a user should know, a sentence each.
+    """
+
+    path: Path
+    form: str
+    bytes: int
+    model_bytes: int
+    metrics: dict[str, float]
+    model_metrics: dict[str, float]
+    largest_difference: float
+    agreement: float | None
+    examples: int
+    compared_on: str
+    calibrated_on: int
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+    versions: dict[str, str]
+    notes: list[str] = field(default_factory=list)
+
+
+def export_run(
+    run: Path,
+    to: str,
+    out: Path | None,
+    data: Any,
+    calibration: int,
+    seed: int,
+    tell: Callable[[str], None] = lambda doing: None,
+) -> Exported:
+    """Does what `rudel.export` says.
+
+    Args:
+        run, to, out, data, calibration, seed: see there.
+        tell: called with what is being done, when that changes.
+    """
+    form = find_form(to)
+    directory = run_directory.open_finished(run)
+    check_needs(form)
+    check_whole_number("calibration", calibration)
+    check_whole_number("seed", seed, least=0)
+    name = identifier(run.resolve().name if out is None else out.name.split(".")[0])
+    if form.name != form.converter:
+        checked_name(name)
+    out = out or Path(f"{name}{form.ending}")
+    check_free(out)
+    tell("reading the run")
+    materials = gather(directory, data, calibration if form.integers else None, seed)
+    inputs = inputs_of(materials.model, materials.comparison.x)
+    with workshop(out) as folder:
+        made = folder / "made" / (out.name or name)
+        made.parent.mkdir()
+        converted = folder / "model.tflite" if form.name != form.converter else made
+        tell(f"converting to {form.converter}")
+        versions = _convert(form, materials, inputs, folder, converted)
+        tell("running the result")
+        told = predict(materials.model, materials.comparison.x)
+        answers, about = _run(form, materials, inputs, folder, converted)
+        comparison = compare(materials.model, materials.comparison, told, answers)
+        notes: list[str] = []
+        if converted != made:
+            tell(f"making {form.name}")
+            size, notes = _derive(form, name, materials, converted, made, about, folder)
+        else:
+            size = size_of(made)
+        put(made, out)
+    return _exported(form, out, size, materials, comparison, about, versions, notes)
+
+
+def _convert(form: Form, materials: Materials, inputs: Inputs, folder: Path, made: Path) -> dict[str, str]:
+    calibration = None
+    if materials.calibration is not None:
+        calibration = folder / "calibration.npz"
+        _save(calibration, inputs.columns(materials.calibration.x))
+    job = {
+        "form": form.converter,
+        "model": str(materials.run.model.absolute()),
+        "recipe": materials.recipe,
+        "modules": materials.modules,
+        "search": materials.search,
+        "inputs": [{"name": leaf.name, "shape": leaf.shape, "dtype": leaf.dtype} for leaf in inputs.leaves],
+        "structure": inputs.structure,
+        "calibration": calibration and str(calibration),
+        "made": str(made),
+    }
+    return process.run("rudel.export.converter", job, folder, f"the conversion to {form.converter}")
+
+
+def _run(
+    form: Form, materials: Materials, inputs: Inputs, folder: Path, made: Path
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Runs an exported model; returns its outputs by name, and what it says of itself."""
+    examples, outputs = folder / "examples.npz", folder / "outputs.npz"
+    _save(examples, inputs.columns(materials.comparison.x))
+    job = {
+        "kind": form.converter.partition("-")[0],
+        "path": str(made),
+        "inputs": [leaf.name for leaf in inputs.leaves],
+        "examples": str(examples),
+        "outputs": str(outputs),
+        "raw": str(folder / "raw.npz") if form.name != form.converter else None,
+    }
+    about = process.run("rudel.export.runner", job, folder, "running the exported model")
+    with np.load(outputs) as stored:
+        return {name: stored[name] for name in stored.files}, about
+
+
+def _save(path: Path, columns: list[np.ndarray]) -> None:
+    arrays: dict[str, Any] = {str(i): column for i, column in enumerate(columns)}
+    np.savez(path, **arrays)
+
+
+def _derive(
+    form: Form, name: str, materials: Materials, converted: Path, made: Path, about: dict[str, Any], folder: Path
+) -> tuple[int, list[str]]:
+    """Makes what is made of an int8 model; returns its size and notes."""
+    made.mkdir()
+    if form.name == "c-array":
+        from rudel.export import c_array
+
+        return c_array.write(name, converted, about, made, folder)
+    from rudel.export import compiled
+
+    return compiled.write(form.name, name, converted, materials.recipe, made, folder / "raw.npz", folder)
+
+
+def _exported(
+    form: Form,
+    out: Path,
+    size: int,
+    materials: Materials,
+    comparison: Comparison,
+    about: dict[str, Any],
+    versions: dict[str, str],
+    notes: list[str],
+) -> Exported:
+    return Exported(
+        path=out,
+        form=form.name,
+        bytes=size,
+        model_bytes=materials.run.model.stat().st_size,
+        metrics=comparison.metrics,
+        model_metrics=comparison.model_metrics,
+        largest_difference=comparison.largest_difference,
+        agreement=comparison.agreement,
+        examples=len(materials.comparison),
+        compared_on=materials.compared_on,
+        calibrated_on=0 if materials.calibration is None else len(materials.calibration),
+        inputs=about["inputs"],
+        outputs=about["outputs"],
+        versions=versions,
+        notes=notes,
+    )

@@ -1,0 +1,88 @@
+"""The forms that a run can be exported to."""
+
+import difflib
+import importlib.util
+from dataclasses import dataclass
+from typing import Literal
+
+from rudel.errors import ExportError
+
+
+@dataclass(frozen=True)
+class Form:
+    """One of the values of `--to`.
+
+    Attributes:
+        name: as the user writes it.
+        ending: of the default name of what is made.
+        converter: the form that the converter is asked for; others are made from its result.
+        needs: packages, by the names under which they are imported.
+        folder: whether a folder is made, and not a file.
+        summary: what it is, for the help.
+    """
+
+    name: str
+    ending: str
+    converter: Literal["litert", "litert-f16", "litert-dynamic", "litert-int8", "savedmodel", "onnx"]
+    needs: tuple[str, ...]
+    summary: str
+    folder: bool = False
+
+    @property
+    def integers(self) -> bool:
+        """Whether the numbers are integers, whose ranges have to be found on examples."""
+        return self.converter == "litert-int8"
+
+
+_LITERT = ("tensorflow",)
+
+FORMS = {
+    form.name: form
+    for form in (
+        Form("litert", ".tflite", "litert", _LITERT, "LiteRT (TensorFlow Lite) in float32"),
+        Form("litert-f16", "-f16.tflite", "litert-f16", _LITERT, "LiteRT with weights in float16"),
+        Form("litert-dynamic", "-dynamic.tflite", "litert-dynamic", _LITERT, "LiteRT with weights in int8"),
+        Form("litert-int8", "-int8.tflite", "litert-int8", _LITERT, "LiteRT with everything in int8"),
+        Form("savedmodel", "-savedmodel", "savedmodel", _LITERT, "TensorFlow's SavedModel", folder=True),
+        Form("onnx", ".onnx", "onnx", ("tensorflow", "tf2onnx", "onnx", "onnxruntime"), "ONNX"),
+        Form("c-array", "-c-array", "litert-int8", _LITERT, "the int8 model as an array, for TFLM", folder=True),
+        Form("c", "-c", "litert-int8", _LITERT, "the int8 model compiled to C", folder=True),
+        Form("arduino", "-arduino", "litert-int8", _LITERT, "that as an Arduino library", folder=True),
+        Form("cmake", "-cmake", "litert-int8", _LITERT, "that as a CMake project", folder=True),
+        Form("zephyr", "-zephyr", "litert-int8", _LITERT, "that as a Zephyr module", folder=True),
+        Form("wasm", "-wasm", "litert-int8", (*_LITERT, "ziglang"), "that as a WebAssembly module", folder=True),
+    )
+}
+
+_PACKAGES = {"ziglang": "micro"}
+
+
+def find_form(name: str) -> Form:
+    """The form of a name.
+
+    Raises:
+        ExportError: there is none.
+
+    >>> find_form("litert-int8").ending
+    '-int8.tflite'
+    """
+    if name in FORMS:
+        return FORMS[name]
+    near = difflib.get_close_matches(name, FORMS, n=1, cutoff=0.5)
+    hint = f"did you mean `{near[0]}`? There are" if near else "there are"
+    raise ExportError(f"A run cannot be exported to `{name}`: {hint} {', '.join(FORMS)}.")
+
+
+def check_needs(form: Form) -> None:
+    """Refuses a form for which a package is missing; looks for packages without importing them.
+
+    Raises:
+        ExportError: says how to install it.
+    """
+    missing = [name for name in form.needs if importlib.util.find_spec(name) is None]
+    if missing:
+        extras = sorted({_PACKAGES.get(name, "export") for name in missing})
+        raise ExportError(
+            f"Exporting to {form.name} needs {' and '.join(missing)}: "
+            f"install {'it' if len(missing) == 1 else 'them'} by `pip install 'rudel[{','.join(extras)}]'`."
+        )

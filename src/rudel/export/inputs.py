@@ -1,0 +1,118 @@
+"""What a model takes and gives: names, shapes and order of its inputs and outputs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rudel.errors import DataError
+from rudel.export.place import identifier
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a model.
+
+    Attributes:
+        name: unique, and an identifier in C.
+        key: where it is in examples: a key of a dict, a place in a list, or None where it is all of `x`.
+        shape: of one example.
+        dtype: that the converted model takes.
+    """
+
+    name: str
+    key: str | int | None
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All inputs of a model, in its order."""
+
+    leaves: tuple[Input, ...]
+
+    @property
+    def structure(self) -> Any:
+        """How the model takes them, with the number of an input in its place: 0, [0, 1] or {"left": 0, "right": 1}."""
+        keys = [leaf.key for leaf in self.leaves]
+        if keys == [None]:
+            return 0
+        if isinstance(keys[0], str):
+            return {str(key): number for number, key in enumerate(keys)}
+        return list(range(len(keys)))
+
+    def columns(self, x: Any) -> list[np.ndarray]:
+        """The arrays of examples, (N, *shape) each, in the dtype that they have."""
+        arrays = [x if leaf.key is None else x[leaf.key] for leaf in self.leaves]
+        return [np.asarray(a).reshape(len(a), *leaf.shape) for a, leaf in zip(arrays, self.leaves, strict=True)]
+
+
+def inputs_of(model: Any, x: Any) -> Inputs:
+    """The inputs of a model, as examples are given to it.
+
+    Args:
+        model: a built Keras model.
+        x: inputs of examples (N, ...), in the form that the model takes; they tell the sizes that it leaves open.
+
+    Raises:
+        DataError: the examples do not fit the model.
+    """
+    tensors = list(getattr(model, "inputs", None) or ())
+    if isinstance(x, Mapping):
+        keys, tensors = _by_key(model, x, tensors)
+        arrays = [x[key] for key in keys]
+    elif isinstance(x, list | tuple):
+        keys, arrays = list(range(len(x))), list(x)
+    else:
+        keys, arrays = [None], [x]
+    if tensors and len(tensors) != len(arrays):
+        raise DataError(f"The model takes {len(tensors)} inputs, and the examples have {len(arrays)}.")
+    if any(isinstance(array, Mapping | list | tuple) for array in arrays):
+        raise DataError("The examples have inputs within inputs: give one dict or list of arrays, to be exported.")
+    leaves = []
+    for number, (key, array) in enumerate(zip(keys, arrays, strict=True)):
+        tensor = tensors[number] if tensors else None
+        name = key if isinstance(key, str) else getattr(tensor, "name", "input") or "input"
+        taken = {leaf.name for leaf in leaves}
+        name = identifier(name) if identifier(name) not in taken else f"{identifier(name)}_{number}"
+        leaves.append(Input(name, key, *_shape_and_dtype(tensor, np.asarray(array), name)))
+    return Inputs(tuple(leaves))
+
+
+def output_names(keras: Any, model: Any, outputs: Any) -> list[str]:
+    """A name for each output of a model, in the order of `keras.tree.flatten`.
+
+    It is the key of a dict, the name that Keras gives, or a number.
+    """
+    count = len(keras.tree.flatten(outputs))
+    if isinstance(outputs, Mapping) and len(outputs) == count:
+        names: Sequence[Any] = [path[0] for path, _ in keras.tree.flatten_with_path(outputs)]
+    else:
+        names = list(getattr(model, "output_names", None) or ())
+    names = [identifier(str(name)) for name in names]
+    return names if len(names) == count == len(set(names)) else [f"output_{i}" for i in range(count)]
+
+
+def _by_key(model: Any, x: Mapping[str, Any], tensors: list[Any]) -> tuple[list[str], list[Any]]:
+    if not tensors:
+        return sorted(x), []
+    structure = getattr(model, "input", None)
+    named = dict(structure) if isinstance(structure, Mapping) else {tensor.name: tensor for tensor in tensors}
+    missing = [name for name in named if name not in x]
+    if missing:
+        raise DataError(f"The model takes an input `{missing[0]}`, and the examples have {', '.join(map(str, x))}.")
+    return list(named), list(named.values())
+
+
+def _shape_and_dtype(tensor: Any, array: np.ndarray, name: str) -> tuple[tuple[int, ...], str]:
+    shape = array.shape[1:]
+    if tensor is not None:
+        asked = tuple(tensor.shape[1:])
+        if all(isinstance(size, int) for size in asked):
+            if np.prod(asked) != np.prod(shape):
+                raise DataError(f"The input `{name}` of the model has shape {asked}, and the examples have {shape}.")
+            return asked, str(tensor.dtype)
+        return shape, str(tensor.dtype)
+    return shape, "int32" if array.dtype.kind in "iu" and array.dtype.itemsize > 1 else "float32"

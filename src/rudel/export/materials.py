@@ -1,0 +1,151 @@
+"""What an export starts from: a run's model, and examples to calibrate and to compare on."""
+
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rudel.backend import keras_on_jax
+from rudel.data.arrays_file import read_arrays
+from rudel.data.dataset import Dataset, Examples
+from rudel.errors import DataError
+from rudel.train.checks import as_examples, check_examples
+from rudel.train.load import dataset_of, load, recipe_of
+from rudel.train.run_directory import RunDirectory
+
+MOST_COMPARED = 5000
+"""Examples that a model is compared on; of more, so many are chosen at random."""
+
+
+@dataclass(frozen=True)
+class Materials:
+    """What an export starts from.
+
+    Attributes:
+        run: the run.
+        model: its model, on JAX.
+        calibration: examples that int8 ranges are found on; None where they are not needed.
+        comparison: examples that the result is compared on.
+        compared_on: what these are: "validation", "test", "training" or "given".
+    """
+
+    run: RunDirectory
+    model: Any
+    calibration: Examples | None
+    comparison: Examples
+    compared_on: str
+
+    @property
+    def recipe(self) -> str:
+        """The recipe of the run as it can be found again, or ""."""
+        found = recipe_of(self.run)
+        return "" if found is None else str(self.run.read_config()["recipe"])
+
+    @property
+    def modules(self) -> list[str]:
+        """Modules that define layers and functions of the model, beside Keras and the recipe."""
+        keras = keras_on_jax()
+        things = [*map(type, self.model._flatten_layers()), *keras.saving.get_custom_objects().values()]
+        names = {getattr(thing, "__module__", "") or "" for thing in things}
+        known = ("keras", "builtins", "__main__", "rudel_recipe_")
+        return sorted(name for name in names if name and not name.startswith(known))
+
+    @property
+    def search(self) -> list[str]:
+        """Folders in which such modules are found."""
+        return [str(Path(folder or ".").absolute()) for folder in sys.path]
+
+
+def gather(run: RunDirectory, data: Any, calibration: int | None, seed: int) -> Materials:
+    """Reads a run's model and finds examples.
+
+    Args:
+        run: a finished run.
+        data: see `rudel.export`.
+        calibration: how many examples to calibrate on; None for none.
+        seed: of the choice.
+
+    Raises:
+        RunError: the model cannot be read, or there is no data.
+        DataError: the data does not fit the model.
+    """
+    model = load(run.path)
+    parts = _parts(run, model, data)
+    if isinstance(parts, Dataset):
+        train = parts.train
+        found = {"validation": parts.validation, "test": parts.test, "training": train}
+        compared_on, comparison = next((name, part) for name, part in found.items() if part is not None)
+        chosen = _some(train, calibration, seed) if calibration else None
+    else:
+        order = np.random.default_rng(seed).permutation(len(parts))
+        kept = min(calibration or 0, len(parts) // 2)
+        chosen = parts.take(np.sort(order[:kept])) if kept else parts if calibration else None
+        comparison, compared_on = parts.take(np.sort(order[kept:])), "given"
+    comparison = _some(comparison, MOST_COMPARED, seed)
+    if chosen is not None:
+        check_examples(chosen, model, "calibration")
+    check_examples(comparison, model, compared_on)
+    return Materials(run, model, chosen, comparison, compared_on)
+
+
+def _parts(run: RunDirectory, model: Any, data: Any) -> Dataset | Examples:
+    if isinstance(data, Dataset):
+        return data
+    if isinstance(data, str | Path):
+        return _read(Path(data), run, model) if str(data).endswith(".npz") else dataset_of(run, str(data))
+    if data is not None:
+        return as_examples(data, "given")
+    return dataset_of(run)
+
+
+def _some(examples: Examples, count: int, seed: int) -> Examples:
+    """So many of the examples, chosen at random and in their order; all where there are no more."""
+    if len(examples) <= count:
+        return examples
+    return examples.take(np.sort(np.random.default_rng(seed).permutation(len(examples))[:count]))
+
+
+def _read(path: Path, run: RunDirectory, model: Any) -> Examples:
+    """Examples from an `.npz` file: `x` or an array for each input, `y` or one for each output, which may be left out.
+
+    Raises:
+        DataError: it cannot be read, or arrays are missing.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            names = set(stored.files)
+            wanted = {"x", "y", *_names(model, "inputs"), *_names(model, "outputs")}
+            arrays = {name: stored[name] for name in stored.files if name in wanted}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} cannot be read as an .npz file: {error}.") from error
+    inputs, outputs = _names(model, "inputs"), _names(model, "outputs")
+    if "x" in arrays and len(inputs) <= 1:
+        shape = getattr(model, "input_shape", None)
+        shape = tuple(shape[1:]) if isinstance(shape, tuple) else arrays["x"].shape[1:]
+        if None in shape:
+            shape = arrays["x"].shape[1:]
+        if "y" in names:
+            return read_arrays(path, run.read_config().get("class_names", []), shape)[0]
+        return Examples(arrays["x"].reshape(-1, *shape))
+    if not inputs or any(name not in arrays for name in inputs):
+        told = ", ".join(f"`{name}`" for name in inputs) or "`x`"
+        raise DataError(f"{path} must have an array for each input of the model: {told}.")
+    x = {name: arrays[name] for name in inputs}
+    if all(name in arrays for name in outputs) and outputs:
+        return Examples(x, {name: arrays[name] for name in outputs})
+    return Examples(x, arrays.get("y"))
+
+
+def _names(model: Any, side: str) -> list[str]:
+    """Names of the inputs or outputs that can be told apart."""
+    tensors = getattr(model, side, None) or ()
+    structure = getattr(model, side.removesuffix("s"), None) if tensors else None
+    if isinstance(structure, Mapping):
+        return list(structure)
+    if side == "outputs":
+        return list(getattr(model, "output_names", None) or ()) if len(tensors) > 1 else []
+    return [tensor.name for tensor in tensors]

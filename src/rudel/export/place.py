@@ -1,0 +1,78 @@
+"""Where an export goes: beside its final place first, and there by a rename, wholly or not at all."""
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from rudel.errors import ExportError
+
+
+def check_free(out: Path) -> None:
+    """Refuses a place that is taken; an empty folder is none.
+
+    Raises:
+        ExportError: something is there.
+    """
+    if out.is_symlink() or out.exists():
+        if out.is_dir() and not any(out.iterdir()):
+            return
+        raise ExportError(f"{out} is there already: remove it, or give another place with --out.")
+
+
+@contextlib.contextmanager
+def workshop(out: Path) -> Iterator[Path]:
+    """Yields an empty folder on the file system of `out`, which is removed in the end.
+
+    Raises:
+        ExportError: nothing can be written there, or the disk is full.
+    """
+    near = next(folder for folder in out.absolute().parents if folder.is_dir())
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".tmp", dir=near))
+    except OSError as error:
+        raise ExportError(f"{out} cannot be written ({error.strerror}): give another place with --out.") from error
+    try:
+        yield folder
+    except OSError as error:
+        raise ExportError(f"{out} could not be written ({error.strerror or error}).") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def put(made: Path, out: Path) -> None:
+    """Moves a file or folder, flushed to the disk, to its final place.
+
+    Raises:
+        ExportError: something has come there meanwhile.
+        OSError: the disk is full, or the folder cannot be written.
+    """
+    for path in [made, *made.rglob("*")] if made.is_dir() else [made]:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    check_free(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if made.is_file() and out.is_dir():
+        out.rmdir()
+    made.replace(out)
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder."""
+    return sum(file.stat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())
+
+
+def identifier(text: str) -> str:
+    """A text as a name in C.
+
+    >>> identifier("wake word 2"), identifier("2nd"), identifier("")
+    ('wake_word_2', 'model_2nd', 'model')
+    """
+    name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
+    return name if name and not name[0].isdigit() else f"model_{name}".rstrip("_")

@@ -1,0 +1,81 @@
+"""Work in a process of its own, where another Keras backend runs and a crash harms nobody.
+
+The process gets a JSON document on standard input and leaves `result.json` in its folder. What it says on its outputs
+is kept in `log.txt` there, and is the cause of the error that is raised when it fails.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rudel.errors import ExportError
+
+_ENVIRONMENT = {
+    "KERAS_BACKEND": "tensorflow",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "CUDA_VISIBLE_DEVICES": "",
+    "PYTHONHASHSEED": "0",
+    "PYTHONWARNINGS": "ignore",
+    "PYTHONIOENCODING": "utf-8",
+}
+_LOG_LINES = 60
+
+
+class ToolFailedError(Exception):
+    """What a process said before it failed."""
+
+
+def run(module: str, job: dict[str, Any], folder: Path, doing: str) -> Any:
+    """Runs a module in a process of its own.
+
+    Args:
+        module: what to run, by `python -m`; its main part calls `serve`.
+        job: what it is to do.
+        folder: where it may write.
+        doing: what it is about, as the object of a sentence: "the conversion to litert".
+
+    Returns:
+        What it answered.
+
+    Raises:
+        ExportError: its own sentence, or what became of it where it left none.
+    """
+    result = folder / "result.json"
+    result.unlink(missing_ok=True)
+    environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"} | _ENVIRONMENT
+    with (folder / "log.txt").open("w+b") as log:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", module],
+            input=json.dumps(job | {"folder": str(folder)}).encode(),
+            stdout=log, stderr=log, env=environment, check=False,
+        )  # fmt: skip
+    told = "\n".join((folder / "log.txt").read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:])
+    answer = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {}
+    if "result" in answer:
+        return answer["result"]
+    problem = answer.get("problem") or f"{doing.capitalize()} failed: its process {_end(done.returncode, told)}."
+    raise ExportError(problem) from ToolFailedError(told)
+
+
+def serve(work: Callable[[dict[str, Any]], Any]) -> None:
+    """The other side of `run`: reads the job, does the work, and leaves its result or its problem."""
+    job = json.load(sys.stdin)
+    try:
+        answer = {"result": work(job)}
+    except ExportError as error:
+        answer = {"problem": str(error)}
+    (Path(job["folder"]) / "result.json").write_text(json.dumps(answer), encoding="utf-8")
+
+
+def _end(code: int, told: str) -> str:
+    if code >= 0:
+        lines = [line.strip() for line in told.splitlines() if line.strip()]
+        return f"ended with code {code}" + (f" ({lines[-1][:300].rstrip('.')})" if lines else "")
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    reason = ", as it does when memory runs out" if name == "SIGKILL" else ""
+    return f"was ended by {name}{reason}"

@@ -1,0 +1,89 @@
+"""C sources to an image for a board, by `arm-none-eabi-gcc`; and how much flash and RAM an image takes."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from rudel.micro.bench.boards import Core
+from rudel.micro.bench.tools import BenchError, program
+
+STANDARD = ("-std=c99", "-mthumb", "-O2", "-ffunction-sections", "-fdata-sections")
+_OWN = ("board.h", "board.ld", "startup.c", "harness.c")
+
+
+@dataclass(frozen=True)
+class Size:
+    """What of an image is where, in bytes.
+
+    Args:
+        flash: code, constants, and the initial values of variables.
+        ram: variables, initialised or zero; without stack.
+    """
+
+    flash: int
+    ram: int
+
+    def __sub__(self, other: "Size") -> "Size":
+        return Size(self.flash - other.flash, self.ram - other.ram)
+
+
+def build(
+    folder: Path, core: Core, sources: Mapping[str, str], *, macros: Sequence[str] = (), options: Sequence[str] = ()
+) -> Path:
+    """Compiles and links the bench with the sources that are given.
+
+    Args:
+        folder: where files are written; it exists.
+        core: what to build for.
+        sources: texts of `.c` and `.h` files by name; among them what `harness.c` asks for.
+        macros: `NAME=VALUE`, for all sources.
+        options: more options of the compiler.
+
+    Returns:
+        The image, an ELF file.
+
+    Raises:
+        BenchError: the compiler is not there, or refuses a source.
+    """
+    compiler = program("arm-none-eabi-gcc", "gcc-arm-none-eabi libnewlib-arm-none-eabi")
+    own = {name: (resources.files("rudel.micro.bench") / name).read_text() for name in _OWN}
+    for name, text in {**sources, **own}.items():
+        (folder / name).write_text(text)
+    board = core.board
+    places = {
+        "BENCH_FLASH": board.flash,
+        "BENCH_FLASH_BYTES": board.flash_bytes,
+        "BENCH_RAM": board.ram,
+        "BENCH_RAM_BYTES": board.ram_bytes,
+    }
+    image = folder / "image.elf"
+    command = [
+        compiler,
+        *core.options,
+        *STANDARD,
+        *options,
+        f"-DBENCH_TIMER={board.timer:#x}u",
+        *(f"-D{macro}" for macro in macros),
+        "-nostartfiles",
+        *(f"-Wl,--defsym={name}={value:#x}" for name, value in places.items()),
+        "-Wl,--gc-sections,-T,board.ld",
+        *sorted(name for name in {**sources, **own} if name.endswith(".c")),
+        "-o",
+        image.name,
+    ]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = " ".join((done.stderr.strip().splitlines() or ["nothing said"])[-3:])
+        raise BenchError(f"arm-none-eabi-gcc could not build the image for {board.machine} ({said}).")
+    return image
+
+
+def size(image: Path) -> Size:
+    """Flash and RAM of an image."""
+    done = subprocess.run(
+        [program("arm-none-eabi-size", "gcc-arm-none-eabi"), str(image)], capture_output=True, text=True, check=True
+    )
+    text, data, bss = map(int, done.stdout.splitlines()[1].split()[:3])
+    return Size(text + data, data + bss)

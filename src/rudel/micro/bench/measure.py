@@ -1,0 +1,205 @@
+"""A compiled model on an emulated microcontroller: how large, how fast, and whether its bits are right.
+
+Three images are built: one with the model, one that calls the bench's hook after every layer, and one without any
+model. What the first has more of than the last is the model's: its code, its constants, and whatever both pull in from
+libraries.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rudel.micro.arithmetic import Rounding
+from rudel.micro.bench.boards import Core, core
+from rudel.micro.bench.build import build, size
+from rudel.micro.bench.emulator import run
+from rudel.micro.bench.host import host_outputs
+from rudel.micro.bench.tools import BenchError
+from rudel.micro.compiler import Compiled, compile_model
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One step of a model.
+
+    Args:
+        index: of the operator in the file.
+        kind: the operator's name.
+        macs: multiplications and additions.
+        instructions: that it takes.
+    """
+
+    index: int
+    kind: str
+    macs: int
+    instructions: int
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a model needs on a core.
+
+    Args:
+        target: what it was compiled for.
+        machine: what QEMU pretended to be.
+        instructions: of one inference, the most of all inputs. These are instructions, not clock cycles.
+        flash: bytes of code, constants and initial values.
+        parameters: those of them that are weights, biases, multipliers and tables.
+        ram: bytes of the arena, inputs and outputs in it, and of other variables; without stack.
+        stack: bytes of the deepest stack.
+        layers: in order; instructions are those of the first input.
+        inputs: how many inputs were tried.
+        differing: how many of their outputs are not those that were expected.
+    """
+
+    target: str
+    machine: str
+    instructions: int
+    flash: int
+    parameters: int
+    ram: int
+    stack: int
+    layers: tuple[Layer, ...]
+    inputs: int
+    differing: int
+
+    @property
+    def code(self) -> int:
+        """Bytes of flash that are not parameters."""
+        return self.flash - self.parameters
+
+
+def measure(
+    compiled: Compiled,
+    inputs: Sequence[bytes],
+    expected: Sequence[bytes],
+    *,
+    options: Sequence[str] = (),
+    timeout: float = 300,
+) -> Measurement:
+    """Builds a model for its target, runs it in QEMU, and compares its outputs.
+
+    Args:
+        compiled: the model; its target decides the core.
+        inputs: at least one; each is the bytes of all input tensors in order.
+        expected: the bytes of all output tensors, for every input.
+        options: more options of the compiler, such as `-Os`; the bench itself uses -O2.
+        timeout: seconds that an image may run.
+
+    Raises:
+        BenchError: a program is missing, the model does not fit the board, or it faults.
+        RudelError: there is no board for the target.
+    """
+    if not inputs or len(inputs) != len(expected):
+        raise BenchError(
+            f"There are {len(inputs)} inputs and {len(expected)} expected outputs: give one for each, at least one."
+        )
+    place = core(compiled.target.name)
+    sources = {f"{compiled.name}.h": compiled.header, f"{compiled.name}.c": compiled.source}
+    steps = compiled.steps
+    with tempfile.TemporaryDirectory(prefix="rudel-bench-") as temporary:
+        whole = _image(Path(temporary) / "whole", place, {**sources, "model.c": glue(compiled)}, (), options)
+        empty = _image(Path(temporary) / "empty", place, {"model.c": glue(compiled, empty=True)}, (), options)
+        macros = (f"BENCH_LAYERS={len(steps)}", f"{compiled.name.upper()}_PROFILE")
+        layered = _image(Path(temporary) / "layered", place, {**sources, "model.c": glue(compiled)}, macros, options)
+        taken = size(whole) - size(empty)
+        outputs, records = run(whole, place.board, inputs, timeout=timeout)
+        _, by_layer = run(layered, place.board, inputs[:1], layers=len(steps), timeout=timeout)
+    layers = zip(steps, by_layer[0].layer_instructions, strict=True)
+    return Measurement(
+        target=compiled.target.name,
+        machine=place.board.machine,
+        instructions=max(record.instructions for record in records),
+        flash=taken.flash,
+        parameters=compiled.weights_bytes,
+        ram=taken.ram,
+        stack=max(record.stack_bytes for record in records),
+        layers=tuple(Layer(s.operator.index, s.operator.kind, s.macs, count) for s, count in layers),
+        inputs=len(inputs),
+        differing=sum(a != b for a, b in zip(outputs, expected, strict=True)),
+    )
+
+
+def bench(
+    source: Path | bytes,
+    *,
+    target: str = "cortex-m4",
+    rounding: Rounding = "litert",
+    ram: int | None = None,
+    count: int = 3,
+    name: str | None = None,
+    options: Sequence[str] = (),
+) -> Measurement:
+    """Compiles a model for a target and for this computer, and measures it with random inputs.
+
+    Args:
+        source: a .tflite file, or its bytes.
+        target: what to compile for.
+        rounding: whose bits to give.
+        ram: the most bytes of the arena.
+        count: how many random inputs to run; the seed is fixed. The first is used for the layers.
+        name: of the model in C.
+        options: more options of the cross compiler.
+
+    Raises:
+        CompileError: the model cannot be compiled.
+        BenchError: it cannot be built or run.
+    """
+    core(target)
+    compiled = compile_model(source, name=name, rounding=rounding, target=target, ram=ram)
+    reference = compile_model(source, name=name, rounding=rounding)
+    inputs = random_inputs(compiled, count)
+    return measure(compiled, inputs, host_outputs(reference, inputs), options=options)
+
+
+def random_inputs(compiled: Compiled, count: int, seed: int = 0) -> list[bytes]:
+    """Makes inputs: every element uniform over its type, or standard normal where it is a float32."""
+    random = np.random.default_rng(seed)
+    graph = compiled.graph
+
+    def made(index: int) -> bytes:
+        tensor = graph[index]
+        if tensor.dtype == "float32":
+            return random.standard_normal(tensor.size, np.float32).tobytes()
+        return random.integers(0, 256, tensor.bytes, np.uint8).tobytes()
+
+    return [b"".join(made(index) for index in graph.inputs) for _ in range(count)]
+
+
+def glue(compiled: Compiled, *, empty: bool = False) -> str:
+    """The C between the bench and a model: its ports, and the call; with `empty` the ports alone."""
+    name, upper, graph = compiled.name, compiled.name.upper(), compiled.graph
+    lines = ['#include "board.h"']
+    if empty:
+        lines.append("extern uint32_t bench_bss_end;")
+    else:
+        lines.append(f'#include "{name}.h"')
+    arguments = []
+    for role, indices in (("INPUT", graph.inputs), ("OUTPUT", graph.outputs)):
+        places = [f"{upper}_{role}" if len(indices) == 1 else f"{upper}_{role}{n}" for n in range(len(indices))]
+        arguments += places
+        ports = [
+            f"{{{'&bench_bss_end' if empty else place}, {graph[index].bytes}}}"
+            for place, index in zip(places, indices, strict=True)
+        ]
+        lines.append(f"const bench_port bench_{role.lower()}s[] = {{{', '.join(ports)}}};")
+        lines.append(f"const uint32_t bench_{role.lower()}_count = {len(ports)};")
+    if empty:
+        return "\n".join([*lines, "void bench_reset_model(void) {}", "void bench_invoke(void) {}", ""])
+    resets = f"{name}_reset(); " if f"void {name}_reset(void);" in compiled.header else ""
+    lines += [
+        f"void bench_reset_model(void) {{ {resets}}}",
+        f"void bench_invoke(void) {{ {name}_invoke({', '.join(arguments)}); }}",
+    ]
+    lines += [f"#ifdef {upper}_PROFILE", f"void {name}_profile(int layer) {{ bench_layer(layer); }}", "#endif", ""]
+    return "\n".join(lines)
+
+
+def _image(
+    folder: Path, place: Core, sources: Mapping[str, str], macros: Sequence[str], options: Sequence[str]
+) -> Path:
+    folder.mkdir()
+    return build(folder, place, sources, macros=macros, options=options)

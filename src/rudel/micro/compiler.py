@@ -1,0 +1,229 @@
+"""From a .tflite file to plain C: read, simplify, lower, plan, write."""
+
+import keyword
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from rudel.errors import CompileError
+from rudel.files import written_atomically
+from rudel.micro.arithmetic import ROUNDINGS, Rounding
+from rudel.micro.emit import Context, Step
+from rudel.micro.graph import Graph
+from rudel.micro.lowering import lower
+from rudel.micro.memory import Memory, plan_steps
+from rudel.micro.passes.patches import patched
+from rudel.micro.passes.pipeline import optimised
+from rudel.micro.reader import read_file, read_model
+from rudel.micro.targets import Target, target_named
+from rudel.micro.write import header_text, source_text
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of a compiled model; scale and zero point are None where it is not quantised."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scale: float | None
+    zero_point: int | None
+
+    @property
+    def size(self) -> int:
+        """How many elements there are."""
+        size = 1
+        for length in self.shape:
+            size *= length
+        return size
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A model as C.
+
+    Attributes:
+        name: what names in C start with, and the files are called.
+        header: the text of NAME.h.
+        source: the text of NAME.c.
+        graph: what was compiled, after all passes.
+        arena_bytes: size of the arena, in which inputs and outputs have their places, too.
+        weights_bytes: size of all arrays of parameters: weights, biases, multipliers, tables.
+        inputs: what the caller gives, in the order of NAME_invoke's parameters.
+        outputs: what the caller gets.
+        rounding: whose bits they are.
+        target: what it was compiled for.
+        steps: one for each call in NAME_invoke.
+        memory: where tensors lie in the arena.
+    """
+
+    name: str
+    header: str
+    source: str
+    graph: Graph = field(repr=False)
+    arena_bytes: int
+    weights_bytes: int
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    rounding: Rounding
+    target: Target
+    steps: tuple[Step, ...] = field(repr=False)
+    memory: Memory = field(repr=False)
+
+    @property
+    def macs(self) -> int:
+        """How many multiplications and additions an inference takes."""
+        return sum(step.macs for step in self.steps)
+
+    def write(self, folder: Path) -> list[Path]:
+        """Writes NAME.h and NAME.c, each wholly or not at all; makes the folder if need be.
+
+        Raises:
+            CompileError: the folder cannot be written.
+        """
+        paths = []
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for ending, text in (("h", self.header), ("c", self.source)):
+                path = folder / f"{self.name}.{ending}"
+                with written_atomically(path) as file:
+                    file.write(text.encode())
+                paths.append(path)
+        except OSError as error:
+            raise CompileError(f"`{folder}` cannot be written: {error.strerror}.") from error
+        return paths
+
+
+def compile_model(
+    source: Path | bytes,
+    *,
+    name: str | None = None,
+    rounding: Rounding = "litert",
+    target: str = "generic",
+    ram: int | None = None,
+) -> Compiled:
+    """Compiles a .tflite model to C.
+
+    Args:
+        source: a file, or its bytes.
+        name: what names in C start with; by default the file's name, or `model`.
+        rounding: whose bits to give: those of LiteRT's reference kernels, of LiteRT as it is by default (XNNPACK), or
+            of TensorFlow Lite Micro.
+        target: a name in `rudel.micro.targets.TARGETS`.
+        ram: the most bytes that the arena may have; layers at the start are then computed patch by patch if need be.
+
+    Raises:
+        CompileError: the file cannot be read or compiled, or does not fit the target.
+    """
+    if rounding not in ROUNDINGS:
+        raise CompileError(f"There is no rounding `{rounding}`: choose one of {', '.join(ROUNDINGS)}.")
+    context = Context(rounding, target_named(target))
+    with np.errstate(all="ignore"):  # Scales of damaged files overflow; what comes of them is refused or clamped.
+        return _compiled(source, name, context, ram)
+
+
+def _compiled(source: Path | bytes, name: str | None, context: Context, ram: int | None) -> Compiled:
+    if isinstance(source, bytes):
+        graph, name = read_model(source), checked_name(name or "model")
+    else:
+        name = checked_name(name) if name else name_of(source)
+        graph, _ = read_file(source)
+    graph = optimised(graph, context)
+    steps, memory = _lowered(graph, context)
+    limit = min((value for value in (ram, context.target.ram) if value is not None), default=None)
+    if limit is not None and memory.size > limit:
+        graph, steps, memory = _within(limit, graph, memory, context)
+    about = f"{name}: made by Rudel; bits of {context.rounding}, for {context.target.name}."
+    text, weights_bytes = source_text(name, graph, steps, memory, about)
+    flash = context.target.flash
+    if flash is not None and weights_bytes > flash:
+        raise CompileError(
+            f"The model's parameters take {weights_bytes:,} bytes, and {context.target.name} has {flash:,} bytes of "
+            f"flash: {weights_bytes - flash:,} too few."
+        )
+    return Compiled(
+        name,
+        header_text(name, graph, memory, about),
+        text,
+        graph,
+        max(-(-memory.size // 4) * 4, 4),
+        weights_bytes,
+        tuple(_port(graph, index) for index in graph.inputs),
+        tuple(_port(graph, index) for index in graph.outputs),
+        context.rounding,
+        context.target,
+        steps,
+        memory,
+    )
+
+
+def _lowered(graph: Graph, context: Context) -> tuple[tuple[Step, ...], Memory]:
+    steps = tuple(lower(operator, graph, context) for operator in graph.operators)
+    return steps, plan_steps(graph, steps, context.target.words)
+
+
+def _within(limit: int, graph: Graph, memory: Memory, context: Context) -> tuple[Graph, tuple[Step, ...], Memory]:
+    """Returns a way to compute the model in `limit` bytes.
+
+    Raises:
+        CompileError: there is none.
+    """
+    smallest = memory.size
+    for candidate in patched(graph, limit, context):
+        new_steps, new_memory = _lowered(candidate, context)
+        smallest = min(smallest, new_memory.size)
+        if new_memory.size <= limit:
+            return candidate, new_steps, new_memory
+    raise CompileError(
+        f"The model needs {smallest:,} bytes of RAM for its tensors, and may have {limit:,}: "
+        f"{smallest - limit:,} too few."
+    )
+
+
+def name_of(path: Path) -> str:
+    """Returns a name for C made of a file's name.
+
+    >>> name_of(Path("models/2-layer net.tflite")), name_of(Path("sine.int8.tflite"))
+    ('model_2_layer_net', 'sine_int8')
+    """
+    name = re.sub(r"\W+", "_", path.stem, flags=re.ASCII).strip("_").lower()
+    return checked_name(f"model_{name}".rstrip("_") if not name or name[0].isdigit() else name)
+
+
+_C_WORDS = frozenset(
+    """
+    auto break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+    rudel
+    """.split()  # noqa: SIM905
+)
+
+
+def checked_name(name: str) -> str:
+    """Returns a name if names in C can start with it.
+
+    Raises:
+        CompileError: they cannot.
+    """
+    if (
+        not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name)
+        or name in _C_WORDS
+        or keyword.iskeyword(name)
+        or len(name) > 60
+    ):
+        raise CompileError(f"`{name[:60]}` cannot be a name in C: use letters, digits and underscores, a letter first.")
+    return name
+
+
+def _port(graph: Graph, index: int) -> Port:
+    tensor = graph[index]
+    quantised = tensor.quantised and tensor.dtype != "float32"
+    return Port(
+        tensor.name,
+        tensor.shape,
+        tensor.dtype,
+        tensor.scale if quantised else None,
+        tensor.zero_point if quantised else None,
+    )

@@ -1,0 +1,258 @@
+"""DEPTHWISE_CONV_2D with windows of 3 x 3, one channel after the other.
+
+Three rows of a channel are kept in scratch memory as 16-bit numbers, so that neighbours are a pair for a dual
+multiplication, whatever the number of channels; then the rows move on by the stride. As each input is read before the
+output takes its place, and a channel touches only its own elements, the output may lie where the input lies.
+"""
+
+import numpy as np
+
+from rudel.micro.dsp.instructions import DSP, naked, scale_kernel
+from rudel.micro.dsp.pairs import words
+from rudel.micro.dsp.scaling import Scaling, find_scaling
+from rudel.micro.emit import Constant, Context, Kernel, Overlap, Step
+from rudel.micro.graph import Graph, Operator
+from rudel.micro.operators.depthwise import Depthwise, prepare_depthwise
+
+SHIFTS = (8, 12)
+
+
+def lower_depthwise(operator: Operator, graph: Graph, context: Context) -> Step | None:
+    """Makes a step of a DEPTHWISE_CONV_2D of int8; None where it does not fit these kernels."""
+    d = prepare_depthwise(operator, graph, context)
+    w = d.window
+    if (w.height, w.width, w.dilation_h, w.dilation_w, d.source[0]) != (3, 3, 1, 1, 1):
+        return None
+    if w.stride_w > 2 or w.stride_h > 3 or max(d.source) >= 1 << 15:
+        return None
+    scaling = _channel_scaling(d)
+    return None if scaling is None else _step(operator, d, scaling)
+
+
+def _channel_scaling(d: Depthwise) -> Scaling | None:
+    reach = (d.reach[0] - d.bias, d.reach[1] - d.bias)
+    for shift in SHIFTS:
+        scaling = find_scaling(d.requantisation, reach, shift)
+        if scaling is not None:
+            return scaling if (scaling.low, scaling.high) == (-128, 127) else None
+    return None
+
+
+def stream(weights: np.ndarray, scaling: Scaling) -> np.ndarray:
+    """Returns what the kernel reads for every channel: a word for each row of the window, bias, multiplier.
+
+    The word has weights 0, 1, 1, 2 of the row as bytes: with zeros in every other place they are 256 times the pairs
+    (0, 1) and (1, 2) as 16-bit numbers.
+
+    Args:
+        weights: int8 (3, 3, channels).
+        scaling: of the channels.
+
+    Returns:
+        int32 (words).
+    """
+    quads = weights.astype(np.int64)[:, [0, 1, 1, 2]].transpose(2, 0, 1) & 0xFF
+    rows = (quads << np.array([0, 8, 16, 24])).sum(axis=2)
+    return words(np.concatenate([rows, scaling.bias[:, None], scaling.multiplier[:, None]], axis=1))
+
+
+def _step(operator: Operator, d: Depthwise, scaling: Scaling) -> Step:
+    w, form = d.window, scaling.form
+    _, height, width, channels = d.source
+    _, rows, columns, _ = d.output
+    # The last pair of outputs reads one word more than its windows.
+    length = 2 * (-(-columns // 2) * w.stride_w + 1)
+    filled = min(width, length - w.left)
+    fields = (
+        f"{{$stream, {scaling.offset}, {height}, {width}, {channels}, {rows}, {columns}, {length}, {filled}, "
+        f"{w.stride_h}, {w.top}, {w.left}, {d.zero_point}}}"
+    )
+    return Step(
+        operator,
+        f"rudel_depthwise3_{w.stride_w}_{form}(&$layer, $in0, $out0, $scratch);",
+        (_kernel(w.stride_w, form),),
+        {"stream": Constant(stream(d.weights, scaling))},
+        {"layer": f"static const rudel_depthwise3 $name = {fields};"},
+        scratch=3 * length * 2,
+        overlap={(0, 0): Overlap(together=_reads_ahead(d))},
+        macs=d.macs,
+    )
+
+
+def _reads_ahead(d: Depthwise) -> bool:
+    """Returns whether every element is read before an output of its channel takes its place, if both start together."""
+    w = d.window
+    _, height, width, _ = d.source
+    _, rows, columns, _ = d.output
+    for row in range(rows - 1):
+        brought = row * w.stride_h - w.top + 3
+        if brought < height and (row + 1) * columns + columns % 2 > brought * width:
+            return False
+    return True
+
+
+_TYPE = Kernel(
+    "depthwise3",
+    """\
+typedef struct {
+    const int32_t *stream;
+    int32_t offset;
+    int16_t height, width, channels, rows, columns, length, filled;
+    int8_t stride, top, left, zero_point;
+} rudel_depthwise3;
+
+/* Brings row y of a channel into memory, zero points beyond its ends. */
+static void rudel_bring(const rudel_depthwise3 *p, const int8_t *in, int32_t y, int16_t *to)
+{
+    const int32_t channels = p->channels;
+    if (y < 0 || y >= p->height) {
+        for (int32_t i = p->length; i > 0; i--) *to++ = p->zero_point;
+        return;
+    }
+    int32_t left = p->filled;
+    in += y * p->width * channels;
+    to += p->left;
+    for (; left >= 4; left -= 4, to += 4) {
+        to[0] = in[0];
+        to[1] = in[channels];
+        in += 2 * channels;
+        to[2] = in[0];
+        to[3] = in[channels];
+        in += 2 * channels;
+    }
+    for (; left > 0; left--, in += channels) *to++ = *in;
+}
+""",
+    (DSP,),
+)
+
+_PAIR_OF_ROW = {
+    1: """
+    ldrd r9, r10, [{row}], #4
+    ldrd r11, r12, [r3, #{at}]
+    smlad r7, r9, r11, {first}
+    smlatb r8, r9, r11, {second}
+    smlabt r7, r10, r12, r7
+    smlad r8, r10, r12, r8""",
+    2: """
+    ldrd r9, r10, [{row}], #8
+    ldrd r11, r12, [r3, #{at}]
+    smlad r7, r9, r11, {first}
+    ldr r9, [{row}]
+    smlabt r7, r10, r12, r7
+    smlad r8, r10, r11, {second}
+    smlabt r8, r9, r12, r8""",
+}
+"""By stride: two neighbouring outputs' products with a row; weights are the words (0, 1) and (1, 2) in r11, r12."""
+
+
+def _body(stride: int, form: str) -> str:
+    products = "".join(
+        _PAIR_OF_ROW[stride].format(
+            row=f"r{row}", at=8 * row, first="r7" if row else "lr", second="r8" if row else "lr"
+        )
+        for row in range(3)
+    )
+    return naked(f"""
+    push {{r4, r5, r6, r7, r8, r9, r10, r11, lr}}
+    ldrd r4, r5, [sp, #36]
+    ldr r6, [sp, #44]
+    ldr lr, [r3, #32]
+    1:{products}
+    ldrd r11, r12, [r3, #24]
+    smmla r8, r8, r11, r12
+    ssat r8, #8, r8, asr #{form}
+    strb r8, [r4, r5]
+    smmla r7, r7, r11, r12
+    ssat r7, #8, r7, asr #{form}
+    strb r7, [r4]
+    add r4, r4, r5, lsl #1
+    cmp r4, r6
+    bne 1b
+    pop {{r4, r5, r6, r7, r8, r9, r10, r11, pc}}
+    """)
+
+
+def _kernel(stride: int, form: str) -> Kernel:
+    signature = (
+        f"rudel_outputs_{stride}_{form}(const int16_t *a, const int16_t *b, const int16_t *c, const uint32_t *k, "
+        "int8_t *out, int32_t step, int8_t *end)"
+    )
+    unused = signature.replace(",", " RUDEL_UNUSED,").replace("*end)", "*end RUDEL_UNUSED)")
+    return Kernel(
+        f"depthwise3_{stride}_{form}",
+        f"""\
+/* Outputs of a row, two at a time and the second of them first, `step` bytes apart. k: words of weights, three times
+ * (0, 1) and (1, 2), multiplier, offset, bias. */
+#ifdef RUDEL_ASSEMBLY
+static RUDEL_NAKED void {unused}
+{{
+    __asm__(
+{_body(stride, form)}
+    );
+}}
+#else
+static void {signature}
+{{
+    const int16_t *const rows[3] = {{a, b, c}};
+    int32_t at = 0;
+    do {{
+        for (int32_t i = 1; i >= 0; i--) {{
+            uint32_t sum = k[8];
+            for (int32_t row = 0; row < 3; row++) {{
+                const int16_t *const x = rows[row] + at + {stride} * i;
+                sum += (uint32_t)(x[0] * (int16_t)k[2 * row]);
+                sum += (uint32_t)(x[1] * (int16_t)k[2 * row + 1]);
+                sum += (uint32_t)(x[2] * (int16_t)(k[2 * row + 1] >> 16));
+            }}
+            out[i * step] = rudel_scale_{form}(sum, (int32_t)k[6], (int32_t)k[7]);
+        }}
+        at += {2 * stride};
+        out += 2 * step;
+    }} while (out != end);
+}}
+#endif
+
+static void rudel_depthwise3_{stride}_{form}(const rudel_depthwise3 *p, const int8_t *in, int8_t *out, int8_t *scratch)
+{{
+    const int32_t channels = p->channels, length = p->length, even = p->columns & ~1;
+    const int32_t *stream = p->stream;
+    int16_t *a = (int16_t *)(void *)scratch, *b = a + length, *c = b + length;
+    for (int32_t i = 0; i < 3 * length; i++) a[i] = p->zero_point;
+    for (int32_t channel = 0; channel < channels; channel++, in++) {{
+        uint32_t k[9];
+        for (int32_t i = 0; i < 3; i++) {{
+            const uint32_t word = (uint32_t)*stream++;
+            k[2 * i] = (word << 8) & 0xFF00FF00u;
+            k[2 * i + 1] = word & 0xFF00FF00u;
+        }}
+        k[8] = (uint32_t)*stream++;
+        k[6] = (uint32_t)*stream++;
+        k[7] = (uint32_t)p->offset;
+        int32_t y = -p->top, missing = 3;
+        int8_t *to = out++;
+        for (int32_t row = p->rows; row > 0; row--) {{
+            for (; missing > 0; missing--) {{
+                int16_t *const oldest = a;
+                a = b;
+                b = c;
+                c = oldest;
+                rudel_bring(p, in, y++, c);
+            }}
+            missing = p->stride;
+            /* Where a row is of odd length, its last pair puts a number where the next row begins, which that row puts
+             * right; the last row has to stop before. */
+            const int32_t here = row > 1 ? (p->columns + 1) & ~1 : even;
+            if (here > 0) rudel_outputs_{stride}_{form}(a, b, c, k, to, channels, to + here * channels);
+            if (here < p->columns) {{
+                const int32_t at = even * {stride};
+                to += even * channels;
+                rudel_outputs_{stride}_{form}(a + at, b + at, c + at, k, to, 0, to);
+            }}
+            to += p->columns * channels;
+        }}
+    }}
+}}
+""",
+        (_TYPE, scale_kernel(form)),
+    )

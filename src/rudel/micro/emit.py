@@ -1,0 +1,134 @@
+"""What operators become before they are C: steps, kernels and constants.
+
+A *step* is one call in `NAME_invoke`. It names the *kernels* (static functions, written once however many steps call
+them) and the *constants* (arrays) that it needs, the scratch memory that it wants from the arena, and how far its
+input and output may overlap there. In texts of kernels every name that others could clash with starts with `rudel_`;
+writing the file replaces that by the model's own name.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rudel.micro.arithmetic import Rounding
+from rudel.micro.graph import Graph, Operator
+from rudel.micro.targets import Target
+
+C_TYPES = {
+    "float32": "float",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "int16": "int16_t",
+    "uint16": "uint16_t",
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "bool": "uint8_t",
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """C that is written once: a static function, a type, a macro.
+
+    Attributes:
+        name: tells kernels apart.
+        text: the C.
+        needs: what has to stand before it.
+    """
+
+    name: str
+    text: str
+    needs: tuple["Kernel", ...] = ()
+
+
+@dataclass(frozen=True)
+class Constant:
+    """An array in flash.
+
+    Attributes:
+        values: its dtype decides the type in C; written flat.
+        alignment: bytes; beyond that of the type it is asked of the compiler where it can be.
+    """
+
+    values: np.ndarray
+    alignment: int = 1
+
+    @property
+    def key(self) -> tuple[str, bytes, int]:
+        """Equal for equal arrays, which are written once."""
+        return str(self.values.dtype), self.values.tobytes(), self.alignment
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How far an input and an output of a step may share memory.
+
+    Attributes:
+        lead: they may when the input starts at least so many bytes after the output starts (it may be negative: then
+            they may start together); None: never so.
+        trail: they may when the output starts at least so many bytes after the input starts; None: never so.
+        together: they may when they start at the very same place.
+    """
+
+    lead: int | None = None
+    trail: int | None = None
+    together: bool = False
+
+
+FORWARD = Overlap(lead=0)
+"""For kernels that go through input and output alike from the start, and read each element before they write it."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call in the invocation.
+
+    Attributes:
+        operator: what it computes.
+        call: C statements; `$in0`, `$out0` are pointers to tensors, `$scratch` one to the scratch memory (int8_t *),
+            and every key of `constants` and `tables` after a `$` stands for the name of that array.
+        kernels: functions that the call needs.
+        constants: arrays that the call needs.
+        tables: texts of C that define constants of other types (structures), by placeholder; `$name` in them is the
+            name they get, the keys of `constants` are as in `call`.
+        scratch: bytes of scratch memory.
+        overlap: by (position of the input, position of the output).
+        macs: multiplications and additions.
+        alias: the output has the bytes of the input: nothing is to be done where they can lie at one place.
+    """
+
+    operator: Operator
+    call: str
+    kernels: tuple[Kernel, ...] = ()
+    constants: Mapping[str, Constant] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+    scratch: int = 0
+    overlap: Mapping[tuple[int, int], Overlap] = field(default_factory=dict)
+    macs: int = 0
+    alias: bool = False
+
+
+@dataclass(frozen=True)
+class Context:
+    """What lowering may depend on, beyond the operator and its graph."""
+
+    rounding: Rounding = "litert"
+    target: Target = field(default_factory=lambda: Target("generic"))
+
+
+def lead_of_rows(reads: np.ndarray, written: np.ndarray) -> int:
+    """Returns the least lead of a kernel that works through its output from the start.
+
+    Args:
+        reads: int64, for each unit of work in order, the offset in the input of the first byte that it reads.
+        written: int64, for each unit of work, the offset in the output after the last byte that it writes.
+
+    Whatever unit p writes must not be needed by p or later units: out + written[p] <= in + min(reads[p:]).
+    """
+    ahead = np.minimum.accumulate(reads[::-1])[::-1]
+    return int((written - ahead).max(initial=0))
+
+
+Lowering = Callable[[Operator, Graph, Context], Step | None]
+"""Makes a step of an operator; None where this way of doing it does not apply."""

@@ -1,0 +1,26 @@
+"""Inputs of the user's, from .npy and .npz files."""
+
+from pathlib import Path
+
+import numpy as np
+
+from rudel.errors import CompileError
+
+
+def read_examples(path: Path) -> list[np.ndarray]:
+    """Returns the arrays of a file: the one of an .npy, or those of an .npz in their order, without one named `y`.
+
+    Raises:
+        CompileError: the file cannot be read as such, or its arrays are not numbers.
+    """
+    try:
+        with path.open("rb") as file:
+            content = np.load(file, allow_pickle=False)
+            arrays = (
+                [content] if isinstance(content, np.ndarray) else [content[key] for key in content.files if key != "y"]
+            )
+    except (OSError, ValueError, EOFError) as error:
+        raise CompileError(f"`{path}` cannot be read as .npy or .npz: {error}.") from error
+    if not all(array.dtype.kind in "fiub" for array in arrays):
+        raise CompileError(f"`{path}` has arrays that are not numbers.")
+    return arrays

@@ -1,0 +1,1 @@
+"""One module for each family of operators: what it computes, in C."""

@@ -1,0 +1,230 @@
+"""ADD, SUB and MUL of int8, with broadcasting.
+
+A sum has only 65,536 possible pairs of inputs, so the cheap form, `(a * p + b * q + offset) >> shift`, is held
+against what the interpreter does for every one of them; where they differ anywhere, the interpreter's steps are taken
+one by one.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rudel.micro.arithmetic import (
+    Rounding,
+    multiply,
+    quantise_multiplier,
+    scaling_to_even,
+    scaling_twice,
+)
+from rudel.micro.emit import FORWARD, Constant, Context, Kernel, Step
+from rudel.micro.graph import Graph, Operator, Tensor
+from rudel.micro.operators.broadcast import BROADCAST, broadcast_fields, broadcast_loop
+from rudel.micro.operators.checks import arity, quantised_int8
+from rudel.micro.operators.lookup import lookup_step
+from rudel.micro.operators.outputs import FORMS, TWICE, output_fields
+from rudel.micro.operators.scalings import output_limits
+from rudel.micro.requantisation import evaluate, plan
+
+_VALUES = np.arange(-128, 128, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """How an interpreter adds two numbers: multipliers and exponents of both inputs and of the sum, rounded twice."""
+
+    first: tuple[int, int]
+    second: tuple[int, int]
+    result: tuple[int, int]
+    sign: int
+
+    def outputs(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Returns outputs without zero point; a, b: int64 without zero points."""
+        total = multiply(a << 20, *self.first) + self.sign * multiply(b << 20, *self.second)
+        return multiply(total, *self.result)
+
+
+def lower_binary(operator: Operator, graph: Graph, context: Context) -> Step:
+    """Makes a step of an ADD, SUB or MUL of int8."""
+    arity(operator, 2)
+    tensors = [graph[index] for index in (*operator.inputs, *operator.outputs)]
+    for tensor in tensors:
+        quantised_int8(tensor, operator)
+    first, second, output = tensors
+    limits = output_limits(operator, output)
+    fields = broadcast_fields(operator, first, second, output)
+    make = _product if operator.kind == "MUL" else _sum
+    kernel, parameters, table = make(operator, first, second, output, limits, context.rounding)
+    for position, tensor in enumerate((first, second)):
+        if tensor.data is not None and tensor.size == 1:
+            column = int(tensor.data.ravel()[0]) + 128
+            single = Operator(
+                operator.index, operator.kind, operator.version, (operator.inputs[1 - position],), operator.outputs
+            )
+            return lookup_step(single, graph, table[:, column] if position else table[column])
+    constants = {f"in{position}": Constant(t.data) for position, t in enumerate((first, second)) if t.data is not None}
+    if "rows" in parameters:
+        constants["rows"] = Constant(parameters.pop("rows"))
+    return Step(
+        operator,
+        f"rudel_{kernel.name}(&$layer, $in0, $in1, $out0);",
+        (kernel,),
+        constants,
+        {"layer": f"static const rudel_{kernel.name}_layer $name = {{{fields}, {parameters['fields']}}};"},
+        overlap={
+            (position, 0): FORWARD for position, tensor in enumerate((first, second)) if tensor.size == output.size
+        },
+        macs=output.size * (1 if operator.kind == "MUL" else 2),
+    )
+
+
+def _sum(operator: Operator, first: Tensor, second: Tensor, output: Tensor, limits, rounding: Rounding):
+    sign = -1 if operator.kind == "SUB" else 1
+    a, b = np.meshgrid(_VALUES - first.zero_point, _VALUES - second.zero_point, indexing="ij")
+    line = _single_line(first, second, output, sign) if rounding == "xnnpack" else None
+    if line is not None:
+        p, q, offset, shift = line
+        table = (a * p + b * q + offset) >> shift
+        table = np.clip(table, *limits)
+        base = offset - p * first.zero_point - q * second.zero_point
+        return _line_kernel(p, q, base, shift, limits, table)
+    twice = 2.0 * max(first.scale, second.scale)
+    exact = Sum(
+        quantise_multiplier(first.scale / twice),
+        quantise_multiplier(second.scale / twice),
+        quantise_multiplier(twice / ((1 << 20) * output.scale)),
+        sign,
+    )
+    table = np.clip(exact.outputs(a, b) + output.zero_point, *limits)
+    found = _fitting_line(first.scale / output.scale, sign * second.scale / output.scale, table, limits)
+    if found is not None:
+        return _line_kernel(*found, limits, table)
+    fields = ", ".join(str(value) for value in (*exact.first, *exact.second, *exact.result))
+    fields += f", {first.zero_point}, {second.zero_point}, {output.zero_point}, {limits[0]}, {limits[1]}"
+    kernel = _EXACT[sign]
+    return kernel, {"fields": fields}, table
+
+
+def _line_kernel(p: int, q: int, offset: int, shift: int, limits: tuple[int, int], table: np.ndarray):
+    return _LINE, {"fields": f"{p}, {q}, {offset}, {shift}, {limits[0]}, {limits[1]}"}, table
+
+
+def _single_line(first: Tensor, second: Tensor, output: Tensor, sign: int) -> tuple[int, int, int, int] | None:
+    """Returns XNNPACK's own line (for inputs without zero points), or None where it does not take the operator."""
+    ratios = [np.float32(tensor.scale) / np.float32(output.scale) for tensor in (first, second)]
+    if not all(2.0**-10 <= ratio < 2.0**8 for ratio in ratios):
+        return None
+    shift = 20 - int(np.floor(np.log2(float(max(ratios)))))
+    p, q = (int(np.rint(float(ratio) * 2.0**shift)) for ratio in ratios)
+    return p, sign * q, (1 << (shift - 1)) + (output.zero_point << shift), shift
+
+
+def _fitting_line(
+    first: float, second: float, table: np.ndarray, limits: tuple[int, int]
+) -> tuple[int, int, int, int] | None:
+    """Looks for p, q, offset and shift in 32 bits that give the table; its rows go with the first input."""
+    largest = max(abs(first), abs(second))
+    a, b = _VALUES[:, None], _VALUES[None]
+    above, below = table > limits[0], table < limits[1]
+    if not 0 < largest < 2.0**20:
+        return None
+    for spare in (0, 1):
+        shift = int(np.floor(np.log2((1 << 30) / (2 * 128 * largest + 256)))) - spare
+        if not 1 <= shift <= 30:
+            continue
+        p0, q0 = round(first * 2.0**shift), round(second * 2.0**shift)
+        for dp in (0, 1, -1):
+            for dq in (0, 1, -1):
+                p, q = p0 + dp, q0 + dq
+                values = a * p + b * q
+                low = int(np.where(above, (table << shift) - values, -(1 << 40)).max())
+                high = int(np.where(below, ((table + 1) << shift) - 1 - values, 1 << 40).min())
+                if low <= high:
+                    offset = low + (high - low) // 2 if high < 1 << 39 and low > -(1 << 39) else max(min(0, high), low)
+                    if np.abs(values + offset).max() < 1 << 31 and abs(offset) + 128 * (abs(p) + abs(q)) < 1 << 31:
+                        return p, q, offset, shift
+    return None
+
+
+def _product(operator: Operator, first: Tensor, second: Tensor, output: Tensor, limits, rounding: Rounding):
+    a, b = _VALUES - first.zero_point, _VALUES - second.zero_point
+    products = np.multiply.outer(a, b)
+    factor = np.float32(first.scale) * np.float32(second.scale) / np.float32(output.scale)
+    scaling = (scaling_to_even if rounding == "xnnpack" else scaling_twice)(np.array([factor]))
+    reach = (products.min(keepdims=True)[0], products.max(keepdims=True)[0])
+    requantisation = plan(scaling, np.zeros(1, np.int64), reach, output.zero_point, limits)
+    table = evaluate(requantisation, products.reshape(1, -1)).reshape(256, 256)
+    fields = f"{output_fields(requantisation)}, $rows, {first.zero_point}, {second.zero_point}"
+    return _multiply(requantisation.form), {"fields": fields, "rows": requantisation.data}, table
+
+
+_LINE = Kernel(
+    "add",
+    """\
+typedef struct {
+    rudel_broadcast shape;
+    int32_t p, q, offset, shift, low, high;
+} rudel_add_layer;
+
+"""
+    + broadcast_loop(
+        "add",
+        "int8_t",
+        """\
+            int32_t value = (*a * p->p + *b * p->q + p->offset) >> p->shift;
+            value = value < p->low ? p->low : value;
+            *out++ = (int8_t)(value > p->high ? p->high : value);
+""",
+    ),
+    (BROADCAST,),
+)
+
+
+def _exact(name: str, sign: str) -> Kernel:
+    return Kernel(
+        name,
+        f"""\
+typedef struct {{
+    rudel_broadcast shape;
+    int32_t first, first_exponent, second, second_exponent, result, result_exponent;
+    int32_t first_zero, second_zero, zero_point, low, high;
+}} rudel_{name}_layer;
+
+"""
+        + broadcast_loop(
+            name,
+            "int8_t",
+            f"""\
+            const int32_t x = rudel_scale_twice((*a - p->first_zero) * (1 << 20), p->first, p->first_exponent);
+            const int32_t y = rudel_scale_twice((*b - p->second_zero) * (1 << 20), p->second, p->second_exponent);
+            int32_t value = rudel_scale_twice(x {sign} y, p->result, p->result_exponent) + p->zero_point;
+            value = value < p->low ? p->low : value;
+            *out++ = (int8_t)(value > p->high ? p->high : value);
+""",
+        ),
+        (BROADCAST, TWICE),
+    )
+
+
+_EXACT = {1: _exact("add_exactly", "+"), -1: _exact("subtract_exactly", "-")}
+
+
+def _multiply(form: str) -> Kernel:
+    name = f"multiply_{form}"
+    return Kernel(
+        name,
+        f"""\
+typedef struct {{
+    rudel_broadcast shape;
+    rudel_output output;
+    const int32_t *rows;
+    int32_t first_zero, second_zero;
+}} rudel_{name}_layer;
+
+"""
+        + broadcast_loop(
+            name,
+            "int8_t",
+            f"            *out++ = rudel_{form}((*a - p->first_zero) * (*b - p->second_zero), p->rows, &p->output);\n",
+        ),
+        (BROADCAST, FORMS[form]),
+    )

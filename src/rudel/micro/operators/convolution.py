@@ -1,0 +1,424 @@
+"""CONV_2D, FULLY_CONNECTED and TRANSPOSE_CONV of int8: dot products over windows.
+
+A window that lies within the input is a few rows of contiguous bytes, which are multiplied where they are; others are
+gathered into scratch memory first, padded with the input's zero point. So one function computes all dot products.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rudel.micro.emit import Constant, Context, Kernel, Overlap, Step, lead_of_rows
+from rudel.micro.graph import Graph, Operator, Tensor
+from rudel.micro.operators.checks import arity, constant, quantised_int8, require
+from rudel.micro.operators.outputs import FORMS, output_fields
+from rudel.micro.operators.scalings import convolution_scaling, dense_scaling, output_limits
+from rudel.micro.requantisation import Requantisation, plan
+
+
+@dataclass(frozen=True)
+class Window:
+    """How windows lie on an input: sizes, steps, and how much is added before the first row and column."""
+
+    height: int
+    width: int
+    stride_h: int
+    stride_w: int
+    dilation_h: int
+    dilation_w: int
+    top: int
+    left: int
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution that is ready to be written as C.
+
+    Attributes:
+        source: the input, (batch, height, width, channels).
+        output: the output, in the same form.
+        window: how the weights lie on the input.
+        weights: int8 (out channels, height, width, in channels of one group).
+        groups: how many groups of channels there are.
+        requantisation: one row for each out channel; the biases in it count the input's zero point in (`offset
+            folding`): sums are those of weights times raw inputs, padding being the zero point.
+        zero_point: of the input.
+        reach: the least and the greatest of these sums plus bias, int64 (out channels) each.
+        bias: int64 (out channels), with the zero point counted in.
+    """
+
+    source: tuple[int, int, int, int]
+    output: tuple[int, int, int, int]
+    window: Window
+    weights: np.ndarray
+    groups: int
+    requantisation: Requantisation
+    zero_point: int
+    reach: tuple[np.ndarray, np.ndarray]
+    bias: np.ndarray
+
+    @property
+    def macs(self) -> int:
+        """Multiplications and additions, padding counted in."""
+        batch, height, width, channels = self.output
+        return batch * height * width * channels * int(np.prod(self.weights.shape[1:]))
+
+    @property
+    def lead(self) -> int:
+        """The least lead of a kernel that makes output pixels one after the other (see `Overlap`)."""
+        return window_lead(self.source, self.output, self.window)
+
+
+def window_lead(source: tuple[int, ...], output: tuple[int, ...], window: Window, item: int = 1) -> int:
+    """Returns the least lead, in bytes, of a kernel that makes output pixels in order, all channels of each at once."""
+    batch, height, width, channels = source
+    _, rows, columns, depth = output
+    y = np.maximum(np.arange(rows) * window.stride_h - window.top, 0)
+    x = np.maximum(np.arange(columns) * window.stride_w - window.left, 0)
+    reads = (np.minimum(y, height - 1)[:, None] * width + np.minimum(x, width - 1)[None]).ravel() * channels
+    written = (np.arange(rows * columns) + 1) * depth
+    lead = lead_of_rows(reads, written)
+    if batch > 1:
+        grows = rows * columns * depth - height * width * channels
+        lead += max(grows, 0) * (batch - 1)
+    return lead * item
+
+
+def prepare_convolution(operator: Operator, graph: Graph, context: Context) -> Convolution:
+    """Checks a CONV_2D, a FULLY_CONNECTED or a TRANSPOSE_CONV of int8 and computes what its C needs.
+
+    Raises:
+        CompileError: shapes, types or options that do not fit.
+    """
+    if operator.kind == "FULLY_CONNECTED":
+        return _dense(operator, graph, context)
+    arity(operator, 2, 3)
+    source, kernel, output = (graph[i] for i in (*operator.inputs[:2], operator.outputs[0]))
+    for tensor in (source, output):
+        quantised_int8(tensor, operator)
+        require(
+            len(tensor.shape) == 4, operator, f"the shape {list(tensor.shape)} is not batch, height, width, channels"
+        )
+    weights = constant(operator, graph, 1, "weights")
+    require(weights.dtype == np.int8 and weights.ndim == 4, operator, f"its weights are {kernel.dtype}, not int8")
+    window = window_of(operator, source.shape, output.shape, weights.shape[1:3])
+    batch, _, _, channels = source.shape
+    depth, per_group = weights.shape[0], weights.shape[3]
+    require(per_group > 0 and channels % per_group == 0, operator, "channels of input and weights do not fit")
+    groups = channels // per_group
+    require(
+        depth % groups == 0 and output.shape[3] == depth and output.shape[0] == batch,
+        operator,
+        f"weights {list(weights.shape)} do not fit input {list(source.shape)} and output {list(output.shape)}",
+    )
+    scales = weight_scales(operator, kernel, depth, axis=0)
+    scaling = convolution_scaling(context.rounding, source.scale, scales, output.scale)
+    return _finished(operator, graph, source.shape, output.shape, window, weights, groups, scaling)
+
+
+def _dense(operator: Operator, graph: Graph, context: Context) -> Convolution:
+    arity(operator, 2, 3)
+    source, kernel, output = (graph[i] for i in (*operator.inputs[:2], operator.outputs[0]))
+    quantised_int8(source, operator)
+    quantised_int8(output, operator)
+    weights = constant(operator, graph, 1, "weights")
+    require(weights.dtype == np.int8 and weights.ndim == 2, operator, f"its weights are {kernel.dtype}, not int8")
+    require(operator.options.get("weights_format", 0) == 0, operator, "its weights are shuffled")
+    depth, length = weights.shape
+    require(
+        length > 0 and source.size % length == 0,
+        operator,
+        f"{source.size} inputs do not fit weights {list(weights.shape)}",
+    )
+    batch = source.size // length
+    require(
+        output.size == batch * depth,
+        operator,
+        f"output {list(output.shape)} does not fit weights {list(weights.shape)}",
+    )
+    scales = weight_scales(operator, kernel, depth, axis=0)
+    assert kernel.quantisation is not None
+    scaling = dense_scaling(context.rounding, source.scale, scales, output.scale, len(kernel.quantisation.scale) > 1)
+    window = Window(1, 1, 1, 1, 1, 1, 0, 0)
+    shape = weights.reshape(depth, 1, 1, length)
+    return _finished(operator, graph, (1, 1, batch, length), (1, 1, batch, depth), window, shape, 1, scaling)
+
+
+def _finished(operator, graph, source, output, window, weights, groups, scaling) -> Convolution:
+    tensor, result = graph[operator.inputs[0]], graph[operator.outputs[0]]
+    zero_point = tensor.zero_point
+    depth = weights.shape[0]
+    bias = bias_of(operator, graph, 2, depth)
+    flat = weights.reshape(depth, -1).astype(np.int64)
+    reach = sums_reach(flat, zero_point, bias, operator)
+    folded = bias - zero_point * flat.sum(axis=1)
+    limits = output_limits(operator, result)
+    requantisation = plan(scaling, folded, reach, result.zero_point, limits)
+    return Convolution(tuple(source), tuple(output), window, weights, groups, requantisation, zero_point, reach, folded)
+
+
+def sums_reach(
+    weights: np.ndarray, zero_point: int, bias: np.ndarray, operator: Operator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the least and the greatest accumulator that int8 inputs can lead to.
+
+    Args:
+        weights: int64 (channels, anything).
+        zero_point: of the input.
+        bias: int64 (channels).
+        operator: for the message.
+
+    Raises:
+        CompileError: an accumulator of 32 bits could overflow.
+    """
+    low, high = weights * (-128 - zero_point), weights * (127 - zero_point)
+    least = np.minimum(low, high).sum(axis=1) + bias
+    most = np.maximum(low, high).sum(axis=1) + bias
+    raw = np.abs(weights).sum(axis=1) * 128 + np.abs(bias - zero_point * weights.sum(axis=1))
+    require(
+        max(int(raw.max()), int(-least.min()), int(most.max())) < 1 << 31,
+        operator,
+        "its sums can exceed 32 bits, and the interpreters' own results are undefined then",
+    )
+    return least, most
+
+
+def bias_of(operator: Operator, graph: Graph, position: int, depth: int) -> np.ndarray:
+    """Returns the biases, int64 (depth), zeros where there are none."""
+    if position >= len(operator.inputs) or operator.inputs[position] < 0:
+        return np.zeros(depth, np.int64)
+    bias = constant(operator, graph, position, "biases")
+    require(
+        bias.dtype == np.int32 and bias.size == depth,
+        operator,
+        f"its {bias.size} biases are {bias.dtype}, not {depth} int32",
+    )
+    return bias.ravel().astype(np.int64)
+
+
+def weight_scales(operator: Operator, tensor: Tensor, depth: int, axis: int) -> np.ndarray:
+    """Returns the scales of weights, one for each channel, float32."""
+    quantisation = tensor.quantisation
+    require(quantisation is not None, operator, "its weights have no quantisation")
+    assert quantisation is not None
+    require(not quantisation.zero_point.any(), operator, "its weights have a zero point that is not 0")
+    scales = quantisation.scale
+    require(
+        len(scales) == 1 or (len(scales) == depth and quantisation.axis == axis),
+        operator,
+        f"its weights have {len(scales)} scales for {depth} channels",
+    )
+    return np.broadcast_to(scales, (depth,)).astype(np.float32)
+
+
+def window_of(operator: Operator, source: tuple[int, ...], output: tuple[int, ...], size: tuple[int, ...]) -> Window:
+    """Returns how the windows of a convolution or a pool lie, after checking that the output fits.
+
+    Padding is `SAME` or `VALID`, or (top, bottom, left, right) where a pass has made it explicit.
+    """
+    options = operator.options
+    strides = [int(options["stride_h"]), int(options["stride_w"])]
+    dilations = [int(options.get("dilation_h", 1)), int(options.get("dilation_w", 1))]
+    require(min(*strides, *dilations, *size) > 0, operator, "a stride, a dilation or a size is not positive")
+    before = []
+    for axis in (0, 1):
+        length, span = source[1 + axis], (size[axis] - 1) * dilations[axis] + 1
+        padding = options["padding"]
+        if padding == "SAME":
+            count = -(-length // strides[axis])
+            before.append(max((count - 1) * strides[axis] + span - length, 0) // 2)
+        elif padding == "VALID":
+            count = (length - span) // strides[axis] + 1
+            before.append(0)
+        else:
+            count = (length + padding[2 * axis] + padding[2 * axis + 1] - span) // strides[axis] + 1
+            before.append(padding[2 * axis])
+        require(
+            count == output[1 + axis] and count > 0,
+            operator,
+            f"its output has {output[1 + axis]} rows or columns, not {count}",
+        )
+    return Window(size[0], size[1], *strides, *dilations, *before)
+
+
+DENSE = Kernel(
+    "dense_type",
+    """\
+typedef struct {
+    const int8_t *weights;
+    const int32_t *rows;
+    int32_t depth;
+    rudel_output output;
+} rudel_dense;
+""",
+    (FORMS["line"].needs[0],),
+)
+
+
+def dots(form: str) -> Kernel:
+    """Returns the kernel of dot products: windows of some rows against all channels, four at a time."""
+    row = 3
+    skip = f"{row}" if form != "table" else "(1 + d->output.high - d->output.low)"
+    return Kernel(
+        f"dots_{form}",
+        f"""\
+static void rudel_dots_{form}(const rudel_dense *d, const int8_t *window, int32_t rows, int32_t length, int32_t step,
+                              int8_t *out)
+{{
+    const int8_t *w = d->weights;
+    const int32_t *q = d->rows;
+    const int32_t size = rows * length, skip = {skip};
+    int32_t left = d->depth;
+    for (; left >= 4; left -= 4) {{
+        int32_t a = 0, b = 0, c = 0, e = 0;
+        const int8_t *x = window;
+        for (int32_t row = 0; row < rows; row++, x += step - length) {{
+            for (int32_t i = 0; i < length; i++, w++) {{
+                const int32_t v = *x++;
+                a += v * w[0];
+                b += v * w[size];
+                c += v * w[2 * size];
+                e += v * w[3 * size];
+            }}
+        }}
+        w += 3 * size;
+        *out++ = rudel_{form}(a, q, &d->output), q += skip;
+        *out++ = rudel_{form}(b, q, &d->output), q += skip;
+        *out++ = rudel_{form}(c, q, &d->output), q += skip;
+        *out++ = rudel_{form}(e, q, &d->output), q += skip;
+    }}
+    for (; left > 0; left--) {{
+        int32_t a = 0;
+        const int8_t *x = window;
+        for (int32_t row = 0; row < rows; row++, x += step - length) {{
+            for (int32_t i = 0; i < length; i++) a += *x++ * *w++;
+        }}
+        *out++ = rudel_{form}(a, q, &d->output), q += skip;
+    }}
+}}
+""",
+        (FORMS[form], DENSE),
+    )
+
+
+CONVOLUTION = Kernel(
+    "convolution_type",
+    """\
+typedef struct {
+    rudel_dense dense;
+    int32_t batch, height, width, channels, rows, columns;
+    int32_t window_height, window_width, stride_h, stride_w, dilation_h, dilation_w, top, left, groups, zero_point;
+} rudel_convolution;
+
+static void rudel_gather(const rudel_convolution *p, const int8_t *in, int32_t y, int32_t x, int32_t channels,
+                         int8_t *out)
+{
+    for (int32_t i = 0; i < p->window_height; i++) {
+        const int32_t row = y + i * p->dilation_h;
+        for (int32_t j = 0; j < p->window_width; j++) {
+            const int32_t column = x + j * p->dilation_w;
+            const int within = row >= 0 && row < p->height && column >= 0 && column < p->width;
+            const int8_t *from = within ? in + (row * p->width + column) * p->channels : in;
+            for (int32_t k = 0; k < channels; k++) *out++ = within ? from[k] : (int8_t)p->zero_point;
+        }
+    }
+}
+""",
+    (DENSE,),
+)
+
+
+def convolution_kernel(form: str) -> Kernel:
+    """Returns the kernel of CONV_2D for one form of requantisation."""
+    return Kernel(
+        f"convolution_{form}",
+        f"""\
+static void rudel_convolution_{form}(const rudel_convolution *p, const int8_t *in, int8_t *out, int8_t *scratch)
+{{
+    const int32_t high = (p->window_height - 1) * p->dilation_h + 1, wide = (p->window_width - 1) * p->dilation_w + 1;
+    const int32_t channels = p->channels / p->groups, length = p->window_width * channels;
+    const int32_t direct = p->groups == 1 && (p->dilation_w == 1 || p->window_width == 1);
+    rudel_dense dense = p->dense;
+    const int32_t row_length = {"3" if form != "table" else "1 + dense.output.high - dense.output.low"};
+    for (int32_t n = 0; n < p->batch; n++, in += p->height * p->width * p->channels) {{
+        for (int32_t row = 0; row < p->rows; row++) {{
+            const int32_t y = row * p->stride_h - p->top;
+            for (int32_t column = 0; column < p->columns; column++) {{
+                const int32_t x = column * p->stride_w - p->left;
+                if (direct && y >= 0 && x >= 0 && y + high <= p->height && x + wide <= p->width) {{
+                    const int32_t step = p->dilation_h * p->width * channels;
+                    rudel_dots_{form}(&dense, in + (y * p->width + x) * channels, p->window_height, length, step, out);
+                    out += dense.depth;
+                    continue;
+                }}
+                for (int32_t group = 0; group < p->groups; group++) {{
+                    rudel_gather(p, in + group * channels, y, x, channels, scratch);
+                    rudel_dots_{form}(&dense, scratch, 1, p->window_height * length, 0, out);
+                    out += dense.depth;
+                    dense.weights += dense.depth * p->window_height * length;
+                    dense.rows += dense.depth * row_length;
+                }}
+                dense = p->dense;
+            }}
+        }}
+    }}
+}}
+""",
+        (dots(form), CONVOLUTION),
+    )
+
+
+def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Step:
+    """Makes a step of a CONV_2D of int8."""
+    c = prepare_convolution(operator, graph, context)
+    form = c.requantisation.form
+    w = c.window
+    per_group = c.weights.shape[0] // c.groups
+    gathers = c.groups > 1 or (w.dilation_w > 1 and w.width > 1) or _reaches_out(c)
+    batch, height, width, channels = c.source
+    fields = (
+        f"{{{{$weights, $rows, {per_group}, {output_fields(c.requantisation)}}}, {batch}, {height}, {width}, "
+        f"{channels}, {c.output[1]}, {c.output[2]}, {w.height}, {w.width}, {w.stride_h}, {w.stride_w}, {w.dilation_h}, "
+        f"{w.dilation_w}, {w.top}, {w.left}, {c.groups}, {c.zero_point}}}"
+    )
+    return Step(
+        operator,
+        f"rudel_convolution_{form}(&$layer, $in0, $out0, $scratch);",
+        (convolution_kernel(form),),
+        {"weights": Constant(c.weights), "rows": Constant(c.requantisation.data)},
+        {"layer": f"static const rudel_convolution $name = {fields};"},
+        scratch=int(np.prod(c.weights.shape[1:])) if gathers else 0,
+        overlap={(0, 0): Overlap(lead=c.lead)},
+        macs=c.macs,
+    )
+
+
+def _reaches_out(c: Convolution) -> bool:
+    """Returns whether a window reaches beyond the input."""
+    w = c.window
+    end_h = (c.output[1] - 1) * w.stride_h - w.top + (w.height - 1) * w.dilation_h + 1
+    end_w = (c.output[2] - 1) * w.stride_w - w.left + (w.width - 1) * w.dilation_w + 1
+    return w.top > 0 or w.left > 0 or end_h > c.source[1] or end_w > c.source[2]
+
+
+def lower_dense(operator: Operator, graph: Graph, context: Context) -> Step:
+    """Makes a step of a FULLY_CONNECTED of int8."""
+    c = prepare_convolution(operator, graph, context)
+    form = c.requantisation.form
+    batch, length, depth = c.source[2], c.source[3], c.output[3]
+    fields = f"{{$weights, $rows, {depth}, {output_fields(c.requantisation)}}}"
+    call = f"rudel_dots_{form}(&$layer, $in0, 1, {length}, 0, $out0);"
+    if batch > 1:
+        call = (
+            f"for (int32_t i = 0; i < {batch}; i++) "
+            f"rudel_dots_{form}(&$layer, $in0 + i * {length}, 1, {length}, 0, $out0 + i * {depth});"
+        )
+    return Step(
+        operator,
+        call,
+        (dots(form),),
+        {"weights": Constant(c.weights), "rows": Constant(c.requantisation.data)},
+        {"layer": f"static const rudel_dense $name = {fields};"},
+        overlap={(0, 0): Overlap(lead=c.lead)},
+        macs=c.macs,
+    )

@@ -1,0 +1,188 @@
+"""DEPTHWISE_CONV_2D of int8 with one output channel for each input channel."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rudel.micro.emit import Constant, Context, Kernel, Overlap, Step
+from rudel.micro.graph import Graph, Operator
+from rudel.micro.operators.checks import arity, constant, quantised_int8, require
+from rudel.micro.operators.convolution import (
+    Window,
+    bias_of,
+    sums_reach,
+    weight_scales,
+    window_lead,
+    window_of,
+)
+from rudel.micro.operators.outputs import FORMS, OUTPUT, output_fields
+from rudel.micro.operators.scalings import convolution_scaling, output_limits
+from rudel.micro.requantisation import Requantisation, plan
+
+
+@dataclass(frozen=True)
+class Depthwise:
+    """A depthwise convolution that is ready to be written as C.
+
+    Attributes:
+        source: the input, (batch, height, width, channels).
+        output: the output, in the same form, with as many channels.
+        window: how the weights lie on the input.
+        weights: int8 (height, width, channels).
+        requantisation: one row for each channel; the biases in it count the input's zero point in: sums are those of
+            weights times raw inputs, padding being the zero point.
+        zero_point: of the input.
+        reach: the least and the greatest of these sums plus bias, int64 (channels) each.
+        bias: int64 (channels), with the zero point counted in.
+    """
+
+    source: tuple[int, int, int, int]
+    output: tuple[int, int, int, int]
+    window: Window
+    weights: np.ndarray
+    requantisation: Requantisation
+    zero_point: int
+    reach: tuple[np.ndarray, np.ndarray]
+    bias: np.ndarray
+
+    @property
+    def macs(self) -> int:
+        """Multiplications and additions, padding counted in."""
+        return int(np.prod(self.output)) * self.window.height * self.window.width
+
+    @property
+    def lead(self) -> int:
+        """The least lead of a kernel that makes output pixels one after the other (see `Overlap`)."""
+        return window_lead(self.source, self.output, self.window)
+
+
+def prepare_depthwise(operator: Operator, graph: Graph, context: Context) -> Depthwise:
+    """Checks a DEPTHWISE_CONV_2D of int8 and computes what its C needs.
+
+    Raises:
+        CompileError: shapes, types or options that do not fit.
+    """
+    arity(operator, 2, 3)
+    source, kernel, output = (graph[i] for i in (*operator.inputs[:2], operator.outputs[0]))
+    for tensor in (source, output):
+        quantised_int8(tensor, operator)
+        require(
+            len(tensor.shape) == 4, operator, f"the shape {list(tensor.shape)} is not batch, height, width, channels"
+        )
+    weights = constant(operator, graph, 1, "weights")
+    require(
+        weights.dtype == np.int8 and weights.ndim == 4 and weights.shape[0] == 1,
+        operator,
+        "its weights are not int8, 1hwc",
+    )
+    channels = source.shape[3]
+    require(
+        weights.shape[3] == channels == output.shape[3] and source.shape[0] == output.shape[0],
+        operator,
+        f"weights {list(weights.shape)} do not fit input {list(source.shape)} and output {list(output.shape)}",
+    )
+    window = window_of(operator, source.shape, output.shape, weights.shape[1:3])
+    scales = weight_scales(operator, kernel, channels, axis=3)
+    scaling = convolution_scaling(context.rounding, source.scale, scales, output.scale)
+    flat = weights.reshape(-1, channels).T.astype(np.int64)
+    bias = bias_of(operator, graph, 2, channels)
+    reach = sums_reach(flat, source.zero_point, bias, operator)
+    folded = bias - source.zero_point * flat.sum(axis=1)
+    limits = output_limits(operator, output)
+    requantisation = plan(scaling, folded, reach, output.zero_point, limits)
+    return Depthwise(
+        (source.shape[0], source.shape[1], source.shape[2], channels),
+        (output.shape[0], output.shape[1], output.shape[2], channels),
+        window,
+        weights[0],
+        requantisation,
+        source.zero_point,
+        reach,
+        folded,
+    )
+
+
+_TYPE = Kernel(
+    "depthwise_type",
+    """\
+typedef struct {
+    const int8_t *weights;
+    const int32_t *rows;
+    rudel_output output;
+    int32_t batch, height, width, channels, rows_out, columns_out;
+    int32_t window_height, window_width, stride_h, stride_w, dilation_h, dilation_w, top, left, zero_point;
+} rudel_depthwise;
+""",
+    (OUTPUT,),
+)
+
+
+def depthwise_kernel(form: str) -> Kernel:
+    """Returns the kernel for one form of requantisation."""
+    row_length = "3" if form != "table" else "1 + p->output.high - p->output.low"
+    return Kernel(
+        f"depthwise_{form}",
+        f"""\
+static void rudel_depthwise_{form}(const rudel_depthwise *p, const int8_t *in, int8_t *out)
+{{
+    const int32_t channels = p->channels, skip = {row_length};
+    const int32_t across = p->dilation_w * channels, down = p->dilation_h * p->width * channels;
+    for (int32_t n = 0; n < p->batch; n++, in += p->height * p->width * channels) {{
+        for (int32_t row = 0; row < p->rows_out; row++) {{
+            const int32_t y = row * p->stride_h - p->top;
+            for (int32_t column = 0; column < p->columns_out; column++) {{
+                const int32_t x = column * p->stride_w - p->left;
+                const int32_t *q = p->rows;
+                for (int32_t c = 0; c < channels; c += 4) {{
+                    const int32_t count = channels - c < 4 ? channels - c : 4;
+                    int32_t sums[4] = {{0, 0, 0, 0}};
+                    const int8_t *w = p->weights + c;
+                    const int32_t start = (y * p->width + x) * channels + c;
+                    for (int32_t i = 0, at_row = y; i < p->window_height; i++, at_row += p->dilation_h) {{
+                        const int out_of_rows = at_row < 0 || at_row >= p->height;
+                        for (int32_t j = 0, at = x; j < p->window_width; j++, at += p->dilation_w, w += channels) {{
+                            if (out_of_rows || at < 0 || at >= p->width) {{
+                                for (int32_t k = 0; k < count; k++) sums[k] += p->zero_point * w[k];
+                            }} else {{
+                                const int8_t *v = in + start + i * down + j * across;
+                                if (count == 4) {{
+                                    sums[0] += v[0] * w[0];
+                                    sums[1] += v[1] * w[1];
+                                    sums[2] += v[2] * w[2];
+                                    sums[3] += v[3] * w[3];
+                                }} else {{
+                                    for (int32_t k = 0; k < count; k++) sums[k] += v[k] * w[k];
+                                }}
+                            }}
+                        }}
+                    }}
+                    for (int32_t k = 0; k < count; k++, q += skip) *out++ = rudel_{form}(sums[k], q, &p->output);
+                }}
+            }}
+        }}
+    }}
+}}
+""",
+        (FORMS[form], _TYPE),
+    )
+
+
+def lower_depthwise(operator: Operator, graph: Graph, context: Context) -> Step:
+    """Makes a step of a DEPTHWISE_CONV_2D of int8."""
+    d = prepare_depthwise(operator, graph, context)
+    w, form = d.window, d.requantisation.form
+    batch, height, width, channels = d.source
+    fields = (
+        f"{{$weights, $rows, {output_fields(d.requantisation)}, {batch}, {height}, {width}, {channels}, {d.output[1]}, "
+        f"{d.output[2]}, {w.height}, {w.width}, {w.stride_h}, {w.stride_w}, {w.dilation_h}, {w.dilation_w}, {w.top}, "
+        f"{w.left}, {d.zero_point}}}"
+    )
+    return Step(
+        operator,
+        f"rudel_depthwise_{form}(&$layer, $in0, $out0);",
+        (depthwise_kernel(form),),
+        {"weights": Constant(d.weights), "rows": Constant(d.requantisation.data)},
+        {"layer": f"static const rudel_depthwise $name = {fields};"},
+        overlap={(0, 0): Overlap(lead=d.lead)},
+        macs=d.macs,
+    )

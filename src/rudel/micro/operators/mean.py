@@ -1,0 +1,134 @@
+"""MEAN of int8 over any dimensions."""
+
+import math
+
+import numpy as np
+
+from rudel.micro.arithmetic import Rounding, Scaling, multiply, quantise_multiplier, scaling_to_even
+from rudel.micro.emit import Constant, Context, Kernel, Step
+from rudel.micro.graph import Graph, Operator
+from rudel.micro.operators.checks import integers, quantised_int8, require
+from rudel.micro.operators.movement import strides
+from rudel.micro.operators.outputs import FORMS, output_fields
+from rudel.micro.requantisation import plan
+
+_RANK = 4
+
+
+def reduction(operator: Operator, graph: Graph) -> tuple[list[int], list[int], list[int], list[int], int]:
+    """Returns how a MEAN runs through its input.
+
+    Returns:
+        Sizes and strides of the dimensions that stay, sizes and strides of those that are summed, four each, and how
+        many elements make one mean.
+
+    Raises:
+        CompileError: axes or shapes that do not fit.
+    """
+    require(len(operator.inputs) == 2 and min(operator.inputs) >= 0, operator, f"it has {len(operator.inputs)} inputs")
+    source, output = graph[operator.inputs[0]], graph[operator.outputs[0]]
+    rank = len(source.shape)
+    axes = integers(operator, graph, 1, "axes")
+    require(all(-rank <= axis < rank for axis in axes) and axes != [], operator, f"its axes are {axes}")
+    summed = {axis % rank for axis in axes}
+    kept = math.prod(size for axis, size in enumerate(source.shape) if axis not in summed)
+    require(output.size == kept, operator, f"its output {list(output.shape)} does not fit input {list(source.shape)}")
+    parts = []
+    for chosen in (False, True):
+        merged: list[tuple[int, int]] = []
+        for axis, (size, stride) in enumerate(zip(source.shape, strides(source.shape), strict=True)):
+            if (axis in summed) != chosen or size == 1:
+                continue
+            if merged and merged[-1][1] == size * stride:
+                merged[-1] = (merged[-1][0] * size, stride)
+            else:
+                merged.append((size, stride))
+        require(len(merged) <= _RANK, operator, "it has too many dimensions")
+        merged = [(1, 0)] * (_RANK - len(merged)) + merged
+        parts += [[size for size, _ in merged], [stride for _, stride in merged]]
+    return (*parts, source.size // output.size)  # type: ignore[return-value]  # four lists
+
+
+def _scaling(rounding: Rounding, source: float, output: float, count: int) -> Scaling:
+    if rounding == "xnnpack":
+        factor = np.float32(source) / np.float32(output) / np.float32(count)
+        return scaling_to_even(np.array([factor]))
+    multiplier, exponent = quantise_multiplier(source / output)
+    shift = min(count.bit_length() - 1, 32, 31 + exponent)
+    scaled = np.array([(multiplier << shift) // count], np.int64)
+    exponents = np.array([exponent - shift], np.int64)
+
+    def apply(accumulators: np.ndarray) -> np.ndarray:
+        return multiply(accumulators, scaled[:, None], exponents[:, None])
+
+    return Scaling(np.array([source / output / count]), apply, (scaled, exponents))
+
+
+def mean_kernel(form: str) -> Kernel:
+    """Returns the kernel for one form of requantisation."""
+    return Kernel(
+        f"mean_{form}",
+        f"""\
+typedef struct {{
+    const int32_t *rows;
+    rudel_output output;
+    int32_t kept[4], between[4], summed[4], apart[4];
+}} rudel_mean_{form}_layer;
+
+static int32_t rudel_total_{form}(const rudel_mean_{form}_layer *p, const int8_t *in)
+{{
+    const int32_t *n = p->summed, *s = p->apart;
+    int32_t total = 0;
+    for (int32_t i = 0; i < n[0]; i++) {{
+        for (int32_t j = 0; j < n[1]; j++) {{
+            for (int32_t k = 0; k < n[2]; k++) {{
+                for (int32_t l = 0; l < n[3]; l++) total += in[i * s[0] + j * s[1] + k * s[2] + l * s[3]];
+            }}
+        }}
+    }}
+    return total;
+}}
+
+static void rudel_mean_{form}(const rudel_mean_{form}_layer *p, const int8_t *in, int8_t *out)
+{{
+    const int32_t *n = p->kept, *s = p->between;
+    for (int32_t i = 0; i < n[0]; i++) {{
+        for (int32_t j = 0; j < n[1]; j++) {{
+            for (int32_t k = 0; k < n[2]; k++) {{
+                for (int32_t l = 0; l < n[3]; l++) {{
+                    const int8_t *from = in + i * s[0] + j * s[1] + k * s[2] + l * s[3];
+                    *out++ = rudel_{form}(rudel_total_{form}(p, from), p->rows, &p->output);
+                }}
+            }}
+        }}
+    }}
+}}
+""",
+        (FORMS[form],),
+    )
+
+
+def lower_mean(operator: Operator, graph: Graph, context: Context) -> Step:
+    """Makes a step of a MEAN of int8."""
+    kept, between, summed, apart, count = reduction(operator, graph)
+    source, output = graph[operator.inputs[0]], graph[operator.outputs[0]]
+    quantised_int8(source, operator)
+    quantised_int8(output, operator)
+    require(count < 1 << 22, operator, f"it is the mean of {count:,} elements")
+    bias = np.array([-source.zero_point * count], np.int64)
+    reach = (np.array([-128 * count]) + bias, np.array([127 * count]) + bias)
+    scaling = _scaling(context.rounding, source.scale, output.scale, count)
+    requantisation = plan(scaling, bias, reach, output.zero_point, (-128, 127))
+    lists = ", ".join("{" + ", ".join(map(str, values)) + "}" for values in (kept, between, summed, apart))
+    kernel = mean_kernel(requantisation.form)
+    return Step(
+        operator,
+        f"rudel_{kernel.name}(&$layer, $in0, $out0);",
+        (kernel,),
+        {"rows": Constant(requantisation.data)},
+        {
+            "layer": f"static const rudel_{kernel.name}_layer $name = "
+            f"{{$rows, {output_fields(requantisation)}, {lists}}};"
+        },
+        macs=source.size,
+    )

@@ -1,0 +1,69 @@
+"""An Arduino library: the model, and a sketch that uses it.
+
+    NAME/library.properties
+    NAME/src/NAME.h, NAME.c
+    NAME/examples/NAME/NAME.ino
+
+The folder belongs into `libraries` of the sketchbook, or goes as a ZIP file through "Add .ZIP Library". The sketch then
+is found under File, Examples. Nothing in it is special to a board; the model is plain C99, so any Arduino does whose
+compiler has 32-bit integers and whose flash and RAM are large enough.
+
+Source of the layout: Arduino's library specification, revision 2.2.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rudel.errors import CompileError
+from rudel.micro.packages.folder import write_files
+from rudel.micro.packages.sketches import sine_sketch, timing_sketch
+
+if TYPE_CHECKING:
+    from rudel.micro.compiler import Compiled
+
+Example = Literal["timing", "sine"]
+"""Which sketch: one that times the model and prints its outputs, or one whose LED follows a sine."""
+
+
+def write_arduino(compiled: "Compiled", folder: Path, *, example: Example = "timing") -> list[Path]:
+    """Writes an Arduino library.
+
+    Args:
+        compiled: the model.
+        folder: the folder of the library, which is made if it is not there.
+        example: "sine" for a model of one number in and one out that has learned sin x on [0, 2 pi]; "timing" for any.
+
+    Returns:
+        The files.
+
+    Raises:
+        CompileError: the folder cannot be written, or the example does not fit the model.
+    """
+    name = compiled.name
+    if example not in ("timing", "sine"):
+        raise CompileError(f"There is no example {example!r} for Arduino: it can be timing or sine.")
+    sketch = sine_sketch(compiled) if example == "sine" else timing_sketch(compiled)
+    return write_files(
+        folder,
+        {
+            "library.properties": _properties(compiled),
+            f"src/{name}.h": compiled.header,
+            f"src/{name}.c": compiled.source,
+            f"examples/{name}/{name}.ino": sketch,
+        },
+    )
+
+
+def _properties(compiled: "Compiled") -> str:
+    name = compiled.name
+    return f"""name={name}
+version=1.0.0
+author=Rudel
+maintainer=Rudel
+sentence=The neural network {name} as plain C, without an interpreter.
+paragraph=Needs {compiled.weights_bytes:,} bytes of flash for its weights and {compiled.arena_bytes:,} bytes of RAM.
+category=Data Processing
+url=
+architectures=*
+includes={name}.h
+"""

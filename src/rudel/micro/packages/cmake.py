@@ -1,0 +1,47 @@
+"""A CMake project of one static library, for `add_subdirectory` or `FetchContent`.
+
+    NAME/CMakeLists.txt
+    NAME/include/NAME.h
+    NAME/src/NAME.c
+
+A program takes it by `add_subdirectory(NAME)` and `target_link_libraries(program PRIVATE NAME::NAME)`.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rudel.micro.packages.folder import write_files
+
+if TYPE_CHECKING:
+    from rudel.micro.compiler import Compiled
+
+
+def write_cmake(compiled: "Compiled", folder: Path) -> list[Path]:
+    """Writes a CMake project.
+
+    Args:
+        compiled: the model.
+        folder: the folder of the project, which is made if it is not there.
+
+    Returns:
+        The files.
+
+    Raises:
+        CompileError: the folder cannot be written.
+    """
+    name = compiled.name
+    return write_files(
+        folder,
+        {
+            "CMakeLists.txt": f"""cmake_minimum_required(VERSION 3.13)
+project({name} LANGUAGES C)
+
+add_library({name} STATIC src/{name}.c)
+add_library({name}::{name} ALIAS {name})
+target_include_directories({name} PUBLIC include)
+target_compile_features({name} PUBLIC c_std_99)
+""",
+            f"include/{name}.h": compiled.header,
+            f"src/{name}.c": compiled.source,
+        },
+    )

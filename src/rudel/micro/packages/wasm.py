@@ -1,0 +1,125 @@
+"""A WebAssembly module and an ES module that loads it, in browsers and in Node.
+
+    NAME.wasm
+    NAME.js        `import { load } from "./NAME.js"; const model = await load(); model.run([...])`
+    package.json   for `npm install FOLDER`
+
+The C is compiled by Zig's C compiler, which comes in the package `ziglang`: it needs no other toolchain. The module
+imports nothing. It uses SIMD instructions, which Node has from version 16.4 on, and browsers since 2023 (Safari 16.4
+was the last).
+"""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rudel.cache import cache_folder
+from rudel.errors import CompileError
+from rudel.micro.packages.folder import write_files
+from rudel.micro.packages.loader import loader
+from rudel.micro.packages.ports import ports, remembers
+
+if TYPE_CHECKING:
+    from rudel.micro.compiler import Compiled
+
+_STRING_H = """#include <stddef.h>
+void *memcpy(void *restrict to, const void *restrict from, size_t count);
+void *memmove(void *to, const void *from, size_t count);
+void *memset(void *to, int value, size_t count);
+"""
+_INTEGERS = ("-target", "wasm32-freestanding", "-isystem", ".")
+_WITH_MATHS = ("-target", "wasm32-wasi", "-mexec-model=reactor")
+"""What models in integers need is in Zig's own run-time library; for exp and tanh it first builds a C library, once."""
+
+_OPTIONS = ("-std=c99", "-O3", "-msimd128", "-s", "-Wl,--no-entry", "-Wl,-z,stack-size=65536")
+_SECONDS = 300
+
+
+def write_wasm(compiled: "Compiled", folder: Path) -> list[Path]:
+    """Compiles a model to WebAssembly.
+
+    Args:
+        compiled: the model, for a generic target.
+        folder: where the files go, which is made if it is not there.
+
+    Returns:
+        The files.
+
+    Raises:
+        CompileError: `ziglang` is not installed, it fails, or the folder cannot be written.
+    """
+    name = compiled.name
+    package = {
+        "name": re.sub("^[_.]+", "", name.lower()) or "model",
+        "version": "1.0.0",
+        "type": "module",
+        "exports": f"./{name}.js",
+        "files": [f"{name}.js", f"{name}.wasm"],
+    }
+    files = {
+        f"{name}.wasm": compile_to_wasm(compiled),
+        f"{name}.js": loader(compiled),
+        "package.json": json.dumps(package, indent=2) + "\n",
+    }
+    return write_files(folder, files)
+
+
+def compile_to_wasm(compiled: "Compiled") -> bytes:
+    """Compiles a model to a module.
+
+    It exports `memory`, `invoke()`, `reset()`, and the addresses `input0`, ..., `output0`, ...
+
+    Raises:
+        CompileError: `ziglang` is not installed, or it fails.
+    """
+    if importlib.util.find_spec("ziglang") is None:
+        raise CompileError("WebAssembly is compiled by Zig, which is not installed: pip install ziglang.")
+    arrays = [(f"{side}{i}", port) for side in ("input", "output") for i, port in enumerate(ports(compiled, side))]
+    wrapper = "\n".join(
+        [
+            f'#include "{compiled.name}.h"',
+            *(f"{port.type} {array}[{port.macro}_SIZE];" for array, port in arrays),
+            f"void invoke(void) {{ {compiled.name}_invoke({', '.join(array for array, _ in arrays)}); }}",
+            f"void reset(void) {{ {f'{compiled.name}_reset();' if remembers(compiled) else ''} }}",
+        ]
+    )
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        sources = {
+            f"{compiled.name}.h": compiled.header,
+            f"{compiled.name}.c": compiled.source,
+            "wasm_exports.c": wrapper + "\n",
+        }
+        target = _WITH_MATHS if "#include <math.h>" in compiled.source else _INTEGERS
+        if target is _INTEGERS:
+            sources["string.h"] = _STRING_H
+        write_files(folder, sources)
+        exported = [f"-Wl,--export={symbol}" for symbol in ("invoke", "reset", *(array for array, _ in arrays))]
+        _run_zig([*target, *_OPTIONS, *exported, *(n for n in sources if n.endswith(".c"))], folder)
+        return (folder / "model.wasm").read_bytes()
+
+
+def _run_zig(arguments: list[str], folder: Path) -> None:
+    environment = {"ZIG_GLOBAL_CACHE_DIR": str(cache_folder() / "zig"), "ZIG_LOCAL_CACHE_DIR": str(folder / "cache")}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "ziglang", "cc", *arguments, "-o", "model.wasm"],
+            cwd=folder,
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CompileError(f"Zig did not compile the model to WebAssembly within {_SECONDS} seconds.") from error
+    if done.returncode:
+        said = next((line for line in done.stderr.splitlines() if "error:" in line), done.stderr.strip()[-200:])
+        raise CompileError(f"Zig could not compile the model to WebAssembly ({said}).")

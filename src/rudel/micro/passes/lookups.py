@@ -1,0 +1,91 @@
+"""Activations that stand alone: made tables, joined with each other, and joined with what comes before them.
+
+An operator of one int8 is a table of 256 outputs. A table after a table is one table. A table that changes nothing
+but cuts off at the ends becomes the limits of the operator before it, and costs nothing.
+"""
+
+import numpy as np
+
+from rudel.micro.emit import Context
+from rudel.micro.graph import Graph, Operator
+from rudel.micro.operators.unary import unary_table
+
+_UNARY = ("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "HARD_SWISH", "LOGISTIC", "TANH", "QUANTIZE")
+_LIMITED = (
+    "ADD",
+    "AVERAGE_POOL_2D",
+    "CONV_2D",
+    "DEPTHWISE_CONV_2D",
+    "FULLY_CONNECTED",
+    "MAX_POOL_2D",
+    "MUL",
+    "SUB",
+    "TRANSPOSE_CONV",
+)
+_EVERY = np.arange(-128, 128)
+
+
+def tabulate(graph: Graph, context: Context) -> Graph:
+    """Returns a graph in which operators of one int8 are LOOKUPs with the option `table`, int8 (256)."""
+    operators = []
+    for operator in graph.operators:
+        if operator.kind in _UNARY and _is_int8(operator, graph):
+            table = unary_table(operator, graph, context.rounding)
+            options = {"table": table, "of": operator.kind}
+            operator = Operator(operator.index, "LOOKUP", operator.version, operator.inputs, operator.outputs, options)
+        operators.append(operator)
+    return graph.replace(operators=operators)
+
+
+def join_lookups(graph: Graph) -> Graph:
+    """Returns a graph in which no LOOKUP follows a LOOKUP that nothing else reads, and none is a mere clamp of its
+    input."""
+    while True:
+        joined = next((new for operator in graph.operators if (new := _joined(operator, graph)) is not None), None)
+        if joined is None:
+            return graph
+        graph = joined
+
+
+def _is_int8(operator: Operator, graph: Graph) -> bool:
+    tensors = [graph[index] for index in (*operator.inputs, *operator.outputs) if index >= 0]
+    return len(tensors) == 2 and all(tensor.dtype == "int8" for tensor in tensors)
+
+
+def _joined(operator: Operator, graph: Graph) -> Graph | None:
+    """Returns a graph with one LOOKUP less, or None."""
+    if operator.kind != "LOOKUP":
+        return None
+    source, output = operator.inputs[0], operator.outputs[0]
+    before = graph.producer(source)
+    if before is None or source in graph.outputs or len(graph.consumers(source)) != 1:
+        return None
+    table = operator.options["table"]
+    if before.kind == "LOOKUP":
+        both = table[before.options["table"].astype(np.int64) + 128]
+        new = Operator(
+            before.index, "LOOKUP", before.version, before.inputs, (output,), {**before.options, "table": both}
+        )
+    elif before.kind in _LIMITED and _same_quantisation(graph, source, output):
+        low, high = int(table.min()), int(table.max())
+        if low > high or not (table == np.clip(_EVERY, low, high)).all():
+            return None
+        known = before.options.get("limits", (-128, 127))
+        # A clamp of a clamp is a clamp with the limits clamped.
+        limits = (min(max(known[0], low), high), max(min(known[1], high), low))
+        new = Operator(
+            before.index, before.kind, before.version, before.inputs, (output,), {**before.options, "limits": limits}
+        )
+    else:
+        return None
+    return graph.replace(operators=[new if one is before else one for one in graph.operators if one is not operator])
+
+
+def _same_quantisation(graph: Graph, first: int, second: int) -> bool:
+    a, b = graph[first], graph[second]
+    return (
+        a.dtype == b.dtype == "int8"
+        and a.quantised
+        and b.quantised
+        and (a.scale, a.zero_point) == (b.scale, b.zero_point)
+    )

@@ -1,0 +1,63 @@
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from rudel.cli.main import app
+
+
+def _run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=True)
+
+
+@pytest.fixture(scope="module")
+def hello(shared_data: Path) -> Path:
+    return shared_data / "tflite" / "hello_world_int8.tflite"
+
+
+def test_compile_writes_a_header_and_a_source(hello, tmp_path):
+    result = _run("micro", "compile", hello, "--out", tmp_path / "c", "--name", "sine")
+    assert result.exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "c").iterdir()) == ["sine.c", "sine.h"]
+    assert "multiplications" in result.stdout
+
+
+def test_compile_prints_json(hello, tmp_path):
+    result = _run("micro", "compile", hello, "--out", tmp_path, "--json", "--rounding", "tflm", "--target", "cortex-m4")
+    document = json.loads(result.stdout)
+    assert document["name"] == "hello_world_int8"
+    assert document["rounding"] == "tflm"
+    assert document["arena_bytes"] <= 100
+
+
+def test_a_file_that_is_no_model_is_one_sentence_and_writes_nothing(tmp_path):
+    wrong = tmp_path / "wrong.tflite"
+    wrong.write_text("no model")
+    result = _run("micro", "compile", wrong, "--out", tmp_path / "c")
+    assert str(result.exception).startswith(f"`{wrong}`: This is not a .tflite model")
+    assert not (tmp_path / "c").exists()
+
+
+def test_explain_shows_layers_and_the_arena(hello, tmp_path):
+    result = _run("micro", "explain", hello, "--plot", tmp_path / "arena.svg")
+    assert result.exit_code == 0
+    assert result.stdout.count("FULLY_CONNECTED") == 3
+    assert "The arena" in result.stdout
+    assert (tmp_path / "arena.svg").read_text().startswith("<?xml")
+
+
+def test_explain_prints_json(shared_data):
+    model = shared_data / "tflite" / "person_detect_int8.tflite"
+    document = json.loads(_run("micro", "explain", model, "--json").stdout)
+    assert len(document["layers"]) == 31
+    assert sum(layer["macs"] for layer in document["layers"]) == document["macs"] == 7_160_192
+    assert max(layer["ram"] for layer in document["layers"]) == document["arena_bytes"]
+    assert sum(layer["flash"] for layer in document["layers"]) == document["weights_bytes"]
+
+
+def test_check_compares_with_the_interpreter(hello):
+    pytest.importorskip("ai_edge_litert", reason="pip install ai-edge-litert")
+    result = _run("micro", "check", hello, "-n", 20)
+    assert result.exit_code == 0
+    assert "the same bits on 20 random inputs" in result.stdout

@@ -1,0 +1,117 @@
+"""Models of one or a few layers, in all the shapes that the kernels tell apart."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from micro_support.models import Op, T, build
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution, a depthwise convolution or a dense layer.
+
+    Args:
+        kind: of the operator.
+        shape: of the input: (height, width, channels), or (length,).
+        depth: output channels; as many as there are input channels for a depthwise convolution.
+        size: of the window.
+        strides: down and across.
+        padding: SAME or VALID.
+        dilation: down and across.
+        activation: fused.
+        zero_points: of input and output.
+        gain: about how far outputs reach, in outputs; beyond 128 they saturate.
+        least: the least weight.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    depth: int
+    size: tuple[int, int] = (1, 1)
+    strides: tuple[int, int] = (1, 1)
+    padding: str = "SAME"
+    dilation: int = 1
+    activation: str = "RELU"
+    zero_points: tuple[int, int] = (3, -128)
+    gain: float = 150.0
+    least: int = -127
+
+
+def model(layer: Layer, seed: int = 0) -> bytes:
+    """A .tflite file with one layer, of random weights."""
+    random = np.random.default_rng(seed)
+    output: tuple[int, ...] = (1, layer.depth)
+    dense, depthwise = layer.kind == "FULLY_CONNECTED", layer.kind == "DEPTHWISE_CONV_2D"
+    if dense:
+        weights_shape: tuple[int, ...] = (layer.depth, layer.shape[0])
+    elif depthwise:
+        weights_shape = (1, *layer.size, layer.depth)
+    else:
+        weights_shape = (layer.depth, *layer.size, layer.shape[2])
+    if not dense:
+        sides = []
+        for length, size, stride in zip(layer.shape, layer.size, layer.strides, strict=False):
+            span = (size - 1) * layer.dilation + 1
+            sides.append(-(-length // stride) if layer.padding == "SAME" else (length - span) // stride + 1)
+        output = (1, *sides, layer.depth)
+    weights = random.integers(layer.least, 128, weights_shape)
+    axis = 3 if depthwise else 0
+    fan = weights.size // layer.depth
+    scales = random.uniform(0.002, 0.02, layer.depth).astype(np.float32)
+    bias = random.integers(-3000, 3000, layer.depth)
+    spread = 0.01 * 73 * 73 * np.sqrt(fan)
+    tensors = [
+        T((1, *layer.shape), scale=1.0, zero_point=layer.zero_points[0]),
+        T(weights_shape, scale=scales, zero_point=np.zeros(layer.depth, int), axis=axis, data=weights.astype(np.int8)),
+        T((layer.depth,), "int32", scale=scales, zero_point=np.zeros(layer.depth, int), data=bias.astype(np.int32)),
+        T(output, scale=float(np.float32(spread / layer.gain)), zero_point=layer.zero_points[1]),
+    ]
+    options: dict[str, Any] = {"activation": layer.activation}
+    if not dense:
+        options |= {"padding": layer.padding, "stride_h": layer.strides[0], "stride_w": layer.strides[1]}
+        options |= {"dilation_h": layer.dilation, "dilation_w": layer.dilation}
+    if depthwise:
+        options["depth_multiplier"] = 1
+    return build(tensors, [Op(layer.kind, (0, 1, 2), (3,), options)], [0], [3])
+
+
+C, D, F = "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"
+LINEAR = {"activation": "NONE", "zero_points": (-7, 5)}
+
+LAYERS = {
+    "pointwise": Layer(C, (4, 4, 16), 8),
+    "pointwise of an odd number of pixels": Layer(C, (5, 5, 12), 6),
+    "pointwise that grows": Layer(C, (6, 6, 4), 20),
+    "pointwise, linear": Layer(C, (3, 4, 8), 10, **LINEAR),
+    "one pixel": Layer(C, (1, 1, 24), 2, **LINEAR),
+    "3 x 3": Layer(C, (7, 6, 8), 6, (3, 3)),
+    "3 x 3, linear, strides": Layer(C, (9, 8, 4), 4, (3, 3), (2, 2), **LINEAR),
+    "few channels": Layer(C, (9, 9, 3), 8, (3, 3), (2, 2)),
+    "one channel, tall": Layer(C, (13, 5, 1), 4, (10, 4), (2, 2)),
+    "valid": Layer(C, (8, 7, 5), 4, (3, 2), padding="VALID"),
+    "dilated": Layer(C, (9, 9, 4), 4, (3, 3), dilation=2),
+    "dilated, odd channels": Layer(C, (9, 9, 3), 4, (3, 3), dilation=2),
+    "1-D": Layer(C, (1, 20, 6), 4, (1, 5)),
+    "weights of -128": Layer(C, (3, 3, 8), 4, least=-128),
+    "odd depth": Layer(C, (3, 3, 8), 5),
+    "relu6 that clamps": Layer(C, (3, 3, 8), 4, activation="RELU6", gain=4000.0),
+    "relu above the least": Layer(C, (3, 3, 8), 4, zero_points=(0, -20)),
+    "depthwise": Layer(D, (6, 6, 8), 8, (3, 3)),
+    "depthwise of odd width": Layer(D, (5, 7, 5), 5, (3, 3)),
+    "depthwise, stride 2": Layer(D, (8, 8, 4), 4, (3, 3), (2, 2)),
+    "depthwise, stride 2, odd": Layer(D, (9, 5, 3), 3, (3, 3), (2, 2)),
+    "depthwise, strides apart": Layer(D, (9, 8, 3), 3, (3, 3), (1, 2)),
+    "depthwise, valid": Layer(D, (6, 5, 4), 4, (3, 3), padding="VALID"),
+    "depthwise, valid, stride 2": Layer(D, (7, 8, 4), 4, (3, 3), (2, 2), padding="VALID"),
+    "depthwise, stride 3": Layer(D, (10, 7, 2), 2, (3, 3), (3, 2)),
+    "depthwise of one column": Layer(D, (5, 1, 4), 4, (3, 3)),
+    "depthwise of one row": Layer(D, (1, 6, 4), 4, (3, 3)),
+    "depthwise, linear": Layer(D, (4, 4, 4), 4, (3, 3), **LINEAR),
+    "depthwise 5 x 5": Layer(D, (6, 6, 4), 4, (5, 5)),
+    "dense": Layer(F, (64,), 12),
+    "dense, linear": Layer(F, (40,), 8, **LINEAR),
+    "dense of an odd length": Layer(F, (13,), 7),
+    "dense, one output": Layer(F, (16,), 1, **LINEAR),
+    "dense, one input": Layer(F, (1,), 16),
+}

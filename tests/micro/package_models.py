@@ -1,0 +1,78 @@
+"""Models for the tests of packages, and the programs that these tests need."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+from micro_support.models import Op, T, build
+
+
+def dense(inputs: int, outputs: int, seed: int = 0, *, integers: bool = True) -> bytes:
+    """A model of one fully connected layer, in int8 or float32."""
+    random = np.random.default_rng(seed)
+    weights = random.integers(-127, 128, (outputs, inputs))
+    bias = random.integers(-500, 500, outputs)
+    options: dict[str, Any] = {}
+    if integers:
+        tensors = [
+            T((1, inputs), "int8", 0.02, 3),
+            T((outputs, inputs), "int8", 0.01, 0, data=weights),
+            T((outputs,), "int32", 0.0002, 0, data=bias),
+            T((1, outputs), "int8", 0.05, -7),
+        ]
+    else:
+        tensors = [
+            T((1, inputs), "float32"),
+            T((outputs, inputs), "float32", data=weights / 100),
+            T((outputs,), "float32", data=bias / 100),
+            T((1, outputs), "float32"),
+        ]
+    return build(tensors, [Op("FULLY_CONNECTED", (0, 1, 2), (3,), options)], [0], [3])
+
+
+def softmax_of_floats(size: int) -> bytes:
+    """A model in float32 whose C needs `expf`."""
+    operators = [Op("SOFTMAX", (0,), (1,), {"beta": 1.0})]
+    return build([T((1, size), "float32"), T((1, size), "float32")], operators, [0], [1])
+
+
+def sum_of_two() -> bytes:
+    """A model of two inputs, whose outputs are their sum and the first of them times the second."""
+    tensors = [
+        T((1, 4), "int8", 0.02, 3),
+        T((1, 4), "int8", 0.03, -5),
+        T((1, 4), "int8", 0.05, 1),
+        T((1, 4), "int8", 0.04, 0),
+    ]
+    options: dict[str, Any] = {}
+    operators = [Op("ADD", (0, 1), (2,), options), Op("MUL", (0, 1), (3,), options)]
+    return build(tensors, operators, [0, 1], [2, 3])
+
+
+def tool(name: str, package: str) -> str:
+    """The path of a program; without it the test is skipped on a user's machine, and fails where `CI` is set."""
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which(name, path=os.pathsep.join([beside, os.environ["PATH"]]))
+    if not found:
+        missing(name, package)
+    return found
+
+
+def missing(name: str, package: str) -> NoReturn:
+    """Skips the test on a user's machine, and fails where `CI` is set."""
+    message = f"This test needs `{name}`: {package}"
+    if os.environ.get("CI", "").lower() in ("true", "1"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def run(*command: object, folder: Path | None = None) -> str:
+    """Runs a program that has to succeed, and returns what it said."""
+    done = subprocess.run([str(part) for part in command], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout

@@ -1,0 +1,172 @@
+"""The bench counts instructions exactly, tells a model's bytes from its own, and sees wrong bits."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from micro_board import needs_board
+from micro_layers import LAYERS, model
+
+from rudel.errors import RudelError
+from rudel.micro import compile_model
+from rudel.micro.bench import BenchError, bench, measure, random_inputs
+from rudel.micro.bench.boards import CORES, core
+from rudel.micro.bench.build import build, size
+from rudel.micro.bench.emulator import run
+from rudel.micro.bench.host import host_outputs
+
+PORTS = """
+#include "board.h"
+static int8_t in[4], out[4];
+const bench_port bench_inputs[] = {{in, 4}}, bench_outputs[] = {{out, 4}};
+const uint32_t bench_input_count = 1, bench_output_count = 1;
+void bench_reset_model(void) {}
+"""
+
+LOOP = """
+void bench_invoke(void) {
+    uint32_t n = 100000;
+    for (int i = 0; i < 4; i++) out[i] = (int8_t)(in[i] + 1);
+    __asm__ volatile("1: sub %0, #1\\n cmp %0, #0\\n bne 1b" : "+r"(n) : : "cc");
+}
+"""
+
+
+@pytest.mark.parametrize("target", CORES)
+def test_every_core_counts_exactly(target: str, tmp_path: Path) -> None:
+    needs_board()
+    place = core(target)
+    image = build(tmp_path, place, {"model.c": PORTS + LOOP})
+    outputs, records = run(image, place.board, [bytes(4), bytes([1, 2, 3, 127])])
+    assert outputs == [bytes([1, 1, 1, 1]), bytes([2, 3, 4, 128])]
+    for record in records:
+        assert 300_000 <= record.instructions <= 300_040
+        assert record.stack_bytes <= 16
+
+
+def test_stack_and_ram_are_seen(tmp_path: Path) -> None:
+    needs_board()
+    place = core("cortex-m4")
+    deep = (
+        "static volatile int8_t more[1000];"
+        "void bench_invoke(void) { volatile int8_t s[4000]; s[0] = 1; more[in[0]] = s[0]; }"
+    )
+    empty = "void bench_invoke(void) {}"
+    images = []
+    for name, text in (("deep", deep), ("empty", empty)):
+        (tmp_path / name).mkdir()
+        images.append(build(tmp_path / name, place, {"model.c": PORTS + text}))
+    assert 1000 <= (size(images[0]) - size(images[1])).ram <= 1008
+    (_, (record,)) = run(images[0], place.board, [bytes(4)])
+    assert 4000 <= record.stack_bytes <= 4032
+
+
+def test_a_fault_is_told(tmp_path: Path) -> None:
+    needs_board()
+    place = core("cortex-m4")
+    image = build(tmp_path, place, {"model.c": PORTS + 'void bench_invoke(void) { __asm__ volatile("udf #0"); }'})
+    with pytest.raises(BenchError, match="the processor stopped at a fault"):
+        run(image, place.board, [bytes(4)])
+
+
+def test_an_endless_model_is_given_up(tmp_path: Path) -> None:
+    needs_board()
+    place = core("cortex-m4")
+    image = build(tmp_path, place, {"model.c": PORTS + "void bench_invoke(void) { for (;;) {} }"})
+    with pytest.raises(BenchError, match="did not come to an end"):
+        run(image, place.board, [bytes(4)], timeout=1)
+
+
+def test_a_model_that_does_not_fit_is_told(tmp_path: Path) -> None:
+    needs_board()
+    text = PORTS + "int8_t huge[5 << 20]; void bench_invoke(void) { huge[in[0]] = 1; }"
+    with pytest.raises(BenchError, match=r"could not build the image for mps2-an386 .*RAM"):
+        build(tmp_path, core("cortex-m4"), {"model.c": text})
+
+
+@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m33"])
+def test_a_model_is_measured(target: str) -> None:
+    needs_board()
+    measured = bench(model(LAYERS["few channels"]), name="few", target=target)
+    assert measured.differing == 0
+    assert measured.inputs == 3
+    assert len(measured.layers) == 1
+    assert abs(measured.layers[0].instructions - measured.instructions) < 100
+    assert 9 * 9 * 3 <= measured.ram <= 9 * 9 * 3 + 5 * 5 * 8 + 500
+    assert 300 < measured.code < 3000
+    assert measured.parameters >= 3 * 3 * 3 * 8
+    assert 0 < measured.stack < 1000
+
+
+def test_wrong_bits_are_seen() -> None:
+    needs_board()
+    compiled = compile_model(model(LAYERS["dense"]), name="dense", target="cortex-m4")
+    inputs = random_inputs(compiled, 2)
+    good = host_outputs(compiled, inputs)
+    wrong = [good[0], bytes([good[1][0] ^ 1]) + good[1][1:]]
+    assert measure(compiled, inputs, wrong).differing == 1
+
+
+def test_a_target_without_a_board_is_one_sentence() -> None:
+    with pytest.raises(RudelError, match=r"^`generic` cannot be measured: there are boards for cortex-m0, .*\.$"):
+        bench(model(LAYERS["dense"]), target="generic")
+
+
+def test_a_missing_program_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BenchError, match=r"`arm-none-eabi-gcc` is needed .*: apt-get install gcc-arm-none-eabi"):
+        build(tmp_path, core("cortex-m4"), {})
+
+
+def test_inputs_and_expectations_have_to_fit() -> None:
+    compiled = compile_model(model(LAYERS["dense"]), name="dense", target="cortex-m4")
+    with pytest.raises(BenchError, match="There are 0 inputs and 0 expected outputs"):
+        measure(compiled, [], [])
+
+
+def test_the_benchmark_holds_its_claims_for_the_public_models(shared_data: Path, tmp_path: Path) -> None:
+    needs_board()
+    script = Path(__file__).parents[2] / "benchmarks" / "micro.py"
+    out = tmp_path / "numbers.json"
+    arguments = ["--models", shared_data / "tflite", "--only", "hello_world,micro_speech,person_detect", "--inputs", 2]
+    done = subprocess.run(
+        [sys.executable, str(script), *map(str, arguments), "--json", str(out)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "All claims hold." in done.stdout
+    document = json.loads(out.read_text())
+    for name, numbers in document["models"].items():
+        assert numbers["differing"] == 0
+        for what in ("instructions", "code", "ram"):
+            assert numbers[what] <= document["claims"][name][what] < document["tflm"][name][what]
+
+
+def test_a_twin_is_made_kept_and_measured(tmp_path: Path) -> None:
+    needs_board()
+    if importlib.util.find_spec("tensorflow") is None:
+        message = "TensorFlow is needed: pip install tensorflow"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    script = Path(__file__).parents[2] / "benchmarks" / "micro.py"
+    environment = {**os.environ, "RUDEL_CACHE": str(tmp_path), "COLUMNS": "200"}
+    command = [sys.executable, str(script), "--only", "ad", "--inputs", "1", "--layers"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "benchmarks" / "micro" / "ad.tflite").stat().st_size > 270_000
+    assert "All claims hold." in done.stdout
+    assert done.stdout.count("FULLY_CONNECTED") == 10
+
+
+def test_an_unknown_model_is_one_sentence() -> None:
+    script = Path(__file__).parents[2] / "benchmarks" / "micro.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--only", "abacus"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("There is no model abacus: there are hello_world, ")

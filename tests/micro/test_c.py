@@ -1,0 +1,184 @@
+"""The C that is written: nothing but what it may be, clean under sanitizers, several models in one program."""
+
+import re
+import subprocess
+
+import numpy as np
+import pytest
+from micro_support import host
+from micro_support.cases import KINDS
+from micro_support.models import Op, T, build
+
+from rudel.micro.check import random_inputs
+from rudel.micro.compiler import compile_model
+
+_MAIN = """\
+#include <stdio.h>
+#include "{name}.h"
+int main(void)
+{{
+    static const int8_t inputs[{count}][{size}] = {{{values}}};
+    int32_t sum = 0;
+    for (int i = 0; i < {count}; i++) {{
+        int8_t output[{outputs}];
+        {name}_invoke(inputs[i], output);
+        for (int k = 0; k < {outputs}; k++) sum = sum * 31 % 65521 + output[k];
+        for (int k = 0; k < {size}; k++) {upper}_INPUT[k] = inputs[i][k];
+        {name}_invoke({upper}_INPUT, {upper}_OUTPUT);
+        for (int k = 0; k < {outputs}; k++) sum = sum * 31 % 65521 + {upper}_OUTPUT[k];
+    }}
+    printf("%d\\n", (int)sum);
+    return 0;
+}}
+"""
+
+
+def _sanitized(tmp_path, compiled) -> None:
+    compiled.write(tmp_path)
+    runs = random_inputs(compiled.inputs, 6, seed=0)
+    values = ", ".join("{" + ", ".join(map(str, run[0].ravel().tolist())) + "}" for run in runs)
+    text = _MAIN.format(
+        name=compiled.name,
+        upper=compiled.name.upper(),
+        count=len(runs),
+        size=compiled.inputs[0].size,
+        outputs=compiled.outputs[0].size,
+        values=values,
+    )
+    (tmp_path / "main.c").write_text(text)
+    flags = [*host.STRICT, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    program = tmp_path / "program"
+    subprocess.run(
+        ["gcc", *flags, str(tmp_path / "main.c"), str(tmp_path / f"{compiled.name}.c"), "-o", str(program)], check=True
+    )
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.usefixtures("gcc")
+@pytest.mark.parametrize("rounding", ["litert", "xnnpack", "tflm"])
+def test_a_model_of_many_operators_is_clean_under_sanitizers(tmp_path, rounding):
+    _sanitized(tmp_path, compile_model(_of_many_operators(), name="many", rounding=rounding))
+
+
+@pytest.mark.usefixtures("gcc")
+@pytest.mark.parametrize(("name", "target"), [("micro_speech", "generic"), ("person_detect", "cortex-m4")])
+def test_public_models_are_clean_under_sanitizers(tmp_path, shared_data, name, target):
+    _sanitized(tmp_path, compile_model(shared_data / "tflite" / f"{name}_int8.tflite", target=target))
+
+
+def _of_many_operators() -> bytes:
+    generator = np.random.default_rng(0)
+
+    def weights(*shape: int, axis: int = 0) -> T:
+        scales = generator.uniform(0.005, 0.02, shape[axis])
+        return T(shape, scale=scales, data=generator.integers(-127, 128, shape).astype(np.int8), axis=axis)
+
+    def biases(count: int) -> T:
+        return T((count,), "int32", scale=0.001, data=generator.integers(-3000, 3000, count).astype(np.int32))
+
+    tensors = [
+        T((1, 9, 7, 3), scale=0.05, zero_point=3),
+        weights(6, 3, 3, 3),
+        biases(6),
+        T((1, 9, 7, 6), scale=0.3, zero_point=-5),
+        weights(1, 3, 3, 6, axis=3),
+        biases(6),
+        T((1, 9, 7, 6), scale=0.7, zero_point=9),
+        T((1, 9, 7, 6), scale=0.8, zero_point=2),
+        T((1, 5, 4, 6), scale=0.8, zero_point=2),
+        T((1, 5, 4, 6), scale=0.5, zero_point=-20),
+        T((2,), "int32", data=np.array([1, 2], np.int32)),
+        T((1, 6), scale=0.4, zero_point=1),
+        weights(5, 6),
+        T((1, 5), scale=0.3),
+        T((1, 5), scale=1 / 256, zero_point=-128),
+        T((1, 5), scale=1 / 256, zero_point=-128),
+    ]
+    window = {"padding": "SAME", "stride_h": 1, "stride_w": 1, "dilation_h": 1, "dilation_w": 1, "activation": "NONE"}
+    pool = {"padding": "SAME", "stride_h": 2, "stride_w": 2, "filter_h": 3, "filter_w": 3, "activation": "NONE"}
+    operators = [
+        Op("CONV_2D", (0, 1, 2), (3,), window),
+        Op("DEPTHWISE_CONV_2D", (3, 4, 5), (6,), {**window, "depth_multiplier": 1}),
+        Op("ADD", (3, 6), (7,), {"activation": "NONE"}),
+        Op("AVERAGE_POOL_2D", (7,), (8,), pool),
+        Op("LEAKY_RELU", (8,), (9,), {"alpha": 0.2}),
+        Op("MEAN", (9, 10), (11,), {"keep_dims": False}),
+        Op("FULLY_CONNECTED", (11, 12, -1), (13,), {"activation": "NONE"}),
+        Op("LOGISTIC", (13,), (14,)),
+        Op("SOFTMAX", (13,), (15,), {"beta": 1.0}),
+    ]
+    return build(tensors, operators, [0], [15])
+
+
+@pytest.mark.usefixtures("gcc")
+def test_models_live_side_by_side_in_one_program(tmp_path):
+    """Also with their sources in one: no name of one is a name of the other."""
+    first = compile_model(_of_many_operators(), name="first")
+    second = compile_model(_of_many_operators(), name="second", rounding="xnnpack")
+    library = host.build([first, second], tmp_path)
+    inputs = random_inputs(first.inputs, 1, seed=3)[0]
+    alone = host.invoke(library, first, inputs)
+    host.invoke(library, second, random_inputs(first.inputs, 2, seed=4)[1])
+    np.testing.assert_array_equal(host.invoke(library, first, inputs)[0], alone[0])
+
+
+def test_neither_heap_nor_floating_point_nor_libm(shared_data):
+    for name in ("micro_speech", "person_detect"):
+        source = compile_model(shared_data / "tflite" / f"{name}_int8.tflite").source
+        assert set(re.findall(r"#include (\S+)", source)) == {f'"{name}_int8.h"', "<string.h>"}
+        assert not re.search(r"\b(malloc|calloc|free|float|double|exp|alloca)\b", source)
+
+
+def test_every_name_that_others_see_begins_with_the_models(shared_data, tmp_path):
+    compiled = compile_model(shared_data / "tflite" / "person_detect_int8.tflite", name="sees")
+    names = re.findall(r"^(?:static |const |extern |typedef )*\w[\w ]*?[ *](\w+)(?:\(|\[|;| = )", compiled.source, re.M)
+    assert names
+    assert all(name.startswith("sees_") for name in names)
+
+
+def test_macros_tell_sizes_and_quantisation(shared_data):
+    header = compile_model(shared_data / "tflite" / "hello_world_int8.tflite", name="sine").header
+    for line in (
+        "#define SINE_INPUT_SIZE 1",
+        "#define SINE_INPUT_SCALE 0.024480116f",
+        "#define SINE_INPUT_ZERO_POINT (-128)",
+        "#define SINE_OUTPUT_ZERO_POINT (5)",
+        "void sine_invoke(const int8_t *input, int8_t *output);",
+    ):
+        assert line in header
+
+
+@pytest.mark.usefixtures("gcc")
+def test_several_inputs_and_outputs_are_parameters(tmp_path):
+    tensors = [T((2, 3), scale=0.1), T((2, 3), scale=0.2), T((2, 3), scale=0.3), T((2, 3), scale=0.3, zero_point=4)]
+    operators = [Op("ADD", (0, 1), (2,), {"activation": "NONE"}), Op("SUB", (0, 2), (3,), {"activation": "NONE"})]
+    compiled = compile_model(build(tensors, operators, [0, 1], [2, 3]), name="two")
+    assert "two_invoke(const int8_t *input0, const int8_t *input1, int8_t *output0, int8_t *output1)" in compiled.header
+    assert "TWO_OUTPUT1_ZERO_POINT (4)" in compiled.header
+    library = host.build([compiled], tmp_path)
+    ones = [np.full((2, 3), 30, np.int8), np.full((2, 3), 60, np.int8)]
+    total, rest = host.invoke(library, compiled, ones)
+    assert (total == 50).all()
+    assert (rest == 10 - 50 + 4).all()
+
+
+@pytest.mark.usefixtures("gcc")
+def test_outputs_that_are_inputs_or_constants_are_copied(tmp_path):
+    tensors = [T((4,), scale=0.1), T((4,), scale=0.1, data=np.array([1, 2, 3, 4], np.int8)), T((2, 2), scale=0.1)]
+    operators = [Op("RESHAPE", (0,), (2,), {"new_shape": (2, 2)})]
+    compiled = compile_model(build(tensors, operators, [0], [2, 1, 0]), name="copies")
+    library = host.build([compiled], tmp_path)
+    given = [np.array([5, 6, 7, 8], np.int8)]
+    for run in (host.invoke, host.invoke_inside):
+        shaped, constant, same = run(library, compiled, given)
+        assert shaped.tolist() == [[5, 6], [7, 8]]
+        assert constant.tolist() == [1, 2, 3, 4]
+        assert same.tolist() == [5, 6, 7, 8]
+
+
+def test_every_kind_of_the_documentation_is_tested():
+    from rudel.micro.lowering import GENERIC, MADE_UP
+
+    untested = set(GENERIC) - set(KINDS) - set(MADE_UP)
+    assert untested == {"DEQUANTIZE", "RELU_N1_TO_1"}

@@ -1,0 +1,268 @@
+"""Kernels with DSP instructions give the bits of the plain ones, in C on the host and in assembly on the board."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from micro_board import needs_board
+from micro_layers import LAYERS, Layer, model
+from micro_support import host
+
+from rudel.micro import compile_model
+from rudel.micro.arithmetic import ROUNDINGS, scaling_once, scaling_to_even, scaling_twice
+from rudel.micro.bench import measure, random_inputs
+from rudel.micro.bench.host import host_outputs
+from rudel.micro.compiler import Compiled
+from rudel.micro.dsp.columns import even_sums, packed, padded
+from rudel.micro.dsp.scaling import find_scaling, twice_rounded
+from rudel.micro.requantisation import evaluate, plan
+
+SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SHIFTS = (8, 12)
+
+
+def outputs_here(compiled: Compiled, count: int) -> list[bytes]:
+    return host_outputs(compiled, random_inputs(compiled, count))
+
+
+def uses_dsp(compiled: Compiled) -> bool:
+    """Whether the first layer is done by one of the kernels for DSP instructions."""
+    return "rudel_" not in compiled.source and any(
+        kernel.name.startswith(("pointwise", "windows", "depthwise3", "dense"))
+        for kernel in compiled.steps[0].kernels
+        if kernel.name != "dense_type"
+    )
+
+
+GENERIC = (
+    "weights of -128",
+    "odd depth",
+    "relu6 that clamps",
+    "relu above the least",
+    "depthwise 5 x 5",
+    "depthwise, linear",
+)
+"""Where the plain kernels do it."""
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_plain_form_of_the_kernels_gives_the_same_bits(name: str) -> None:
+    data = model(LAYERS[name])
+    for rounding in ("tflm", "litert"):
+        special = compile_model(data, name="special", rounding=rounding, target="cortex-m4")
+        plain = compile_model(data, name="plain", rounding=rounding)
+        assert uses_dsp(special) == (name not in GENERIC)
+        assert not uses_dsp(plain)
+        outputs = outputs_here(plain, 20)
+        assert outputs_here(special, 20) == outputs
+        assert len(set(outputs)) >= 5
+
+
+@given(
+    st.sampled_from(("CONV_2D", "DEPTHWISE_CONV_2D")),
+    st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)),
+    st.integers(1, 5),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.sampled_from(("SAME", "VALID")),
+    st.sampled_from(("NONE", "RELU", "RELU6")),
+    st.tuples(st.integers(-128, 127), st.integers(-128, 127)),
+    st.floats(2, 1000),
+    st.sampled_from(ROUNDINGS),
+    st.integers(0, 1 << 30),
+)
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_any_layer_gives_the_same_bits(
+    kind: str,
+    shape: tuple[int, int, int],
+    half_depth: int,
+    size: tuple[int, int],
+    strides: tuple[int, int],
+    padding: str,
+    activation: str,
+    zero_points: tuple[int, int],
+    gain: float,
+    rounding: str,
+    seed: int,
+) -> None:
+    if padding == "VALID":
+        size = (min(size[0], shape[0]), min(size[1], shape[1]))
+    if kind == "DEPTHWISE_CONV_2D":
+        size, depth = (3, 3) if min(shape[:2]) > 2 or padding == "SAME" else size, shape[2]
+    else:
+        depth = 2 * half_depth
+    layer = Layer(kind, shape, depth, size, strides, padding, 1, activation, zero_points, gain)
+    data = model(layer, seed)
+    special = compile_model(data, name="special", rounding=rounding, target="cortex-m4")  # type: ignore[arg-type]
+    plain = compile_model(data, name="plain", rounding=rounding)  # type: ignore[arg-type]
+    assert outputs_here(special, 5) == outputs_here(plain, 5)
+
+
+def test_the_plain_form_is_clean_under_the_sanitizers(tmp_path: Path) -> None:
+    """All layers in one program, which also shows that models do not get in each other's way."""
+    models = [
+        compile_model(model(layer), name=f"layer{i}", target="cortex-m4") for i, layer in enumerate(LAYERS.values())
+    ]
+    lines = [
+        "#include <stdint.h>",
+        "#include <stdlib.h>",
+        *(f'#include "{m.name}.h"' for m in models),
+        "int main(void) {",
+    ]
+    for m in models:
+        upper = m.name.upper()
+        m.write(tmp_path)
+        lines += [
+            "    for (int run = 0; run < 3; run++) {",
+            f"        int8_t *in = malloc({upper}_INPUT_SIZE), *out = malloc({upper}_OUTPUT_SIZE);",
+            f"        for (int i = 0; i < {upper}_INPUT_SIZE; i++) in[i] = (int8_t)(i * 37 * (run + 1) + 11);",
+            f"        {m.name}_invoke(in, out); free(in); free(out); }}",
+        ]
+    (tmp_path / "main.c").write_text("\n".join([*lines, "    return 0;", "}", ""]))
+    program = tmp_path / "program"
+    sources = [str(path) for path in sorted(tmp_path.glob("*.c"))]
+    built = subprocess.run(
+        ["gcc", *host.STRICT, *SANITIZED, *sources, "-o", str(program)], capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr[:2000]
+    ran = subprocess.run([str(program)], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr[:2000]) == (0, "")
+
+
+ON_BOARD = (
+    "pointwise of an odd number of pixels",
+    "pointwise, linear",
+    "3 x 3, linear, strides",
+    "few channels",
+    "depthwise of odd width",
+    "depthwise, stride 2, odd",
+    "depthwise, strides apart",
+    "dense of an odd length",
+    "dense, linear",
+)
+
+
+@pytest.mark.parametrize("name", ON_BOARD)
+def test_the_assembly_gives_the_same_bits(name: str) -> None:
+    needs_board()
+    data = model(LAYERS[name], seed=7)
+    special = compile_model(data, name="special", rounding="tflm", target="cortex-m4")
+    plain = compile_model(data, name="plain", rounding="tflm")
+    inputs = random_inputs(plain, 20)
+    measured = measure(special, inputs, host_outputs(plain, inputs))
+    assert measured.differing == 0
+    assert uses_dsp(special)
+    assert "smmla" in special.source or "smmulr" in special.source
+
+
+@given(st.integers(0, 1 << 30), st.sampled_from(("relu", "linear", "to even")), st.sampled_from(SHIFTS))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_a_scaling_has_the_bits_for_every_sum(seed: int, outputs: str, shift: int) -> None:
+    random = np.random.default_rng(seed)
+    channels = 4
+    factors = 2.0 ** -random.uniform(6, 12, channels)
+    bias = random.integers(-5000, 5000, channels)
+    least, most = -random.integers(1, 1 << 17, channels), random.integers(1, 1 << 17, channels)
+    zero_point = -128 if outputs == "relu" else int(random.integers(-60, 60))
+    scaling = {"relu": scaling_twice, "linear": scaling_once, "to even": scaling_to_even}[outputs](factors)
+    wanted = plan(scaling, bias, (least + bias, most + bias), zero_point, (-128, 127))
+    found = find_scaling(wanted, (least, most), shift)
+    if found is None:
+        return
+    for channel in range(channels):
+        sums = np.arange(least[channel], most[channel] + 1)[None].repeat(channels, axis=0)
+        sums = np.clip(sums, least[:, None], most[:, None])
+        assert (found.apply(sums) == evaluate(wanted, sums)).all()
+
+
+def test_most_scalings_are_found() -> None:
+    random = np.random.default_rng(1)
+    found = 0
+    for _ in range(20):
+        factors = 2.0 ** -random.uniform(7, 10, 16)
+        reach = (np.full(16, -(1 << 16)), np.full(16, 1 << 16))
+        wanted = plan(scaling_twice(factors), np.zeros(16, np.int64), reach, -128, (-128, 127))
+        found += any(find_scaling(wanted, reach, shift) is not None for shift in SHIFTS)
+    assert found >= 19
+
+
+def test_outputs_on_both_sides_of_zero_are_rounded_twice() -> None:
+    random = np.random.default_rng(2)
+    factors = 2.0 ** -random.uniform(5, 12, 8)
+    reach = (np.full(8, -(1 << 16)), np.full(8, 1 << 16))
+    bias = random.integers(-900, 900, 8)
+    wanted = plan(scaling_twice(factors), bias, (reach[0] + bias, reach[1] + bias), 11, (-128, 127))
+    assert wanted.form == "twice"
+    found = twice_rounded(wanted, reach)
+    assert found is not None
+    sums = np.arange(-(1 << 16), (1 << 16) + 1)[None].repeat(8, axis=0)
+    assert (found.apply(sums) == evaluate(wanted, sums)).all()
+
+
+@given(st.lists(st.tuples(st.integers(-127, 127), st.integers(-128, 127)), min_size=1, max_size=40))
+@settings(derandomize=True)
+def test_packed_weights_and_spread_inputs_give_the_sum(pairs: list[tuple[int, int]]) -> None:
+    weights, inputs = (padded(np.array(side, np.int8)[None], 4)[0] for side in zip(*pairs, strict=True))
+    words = packed(weights).astype(np.int64)
+
+    def halves(word: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return (word & 0xFFFF).astype(np.uint16).view(np.int16), (word >> 16).astype(np.uint16).view(np.int16)
+
+    low, high = halves(words)
+    x = inputs.astype(np.int64).reshape(-1, 4)
+    even = 256 * x[:, ::2] - x[:, 1::2] + 127
+    assert even.min() >= -(1 << 15)
+    assert even.max() < 1 << 15
+    spread = words.astype(np.uint32).view(np.uint8).reshape(-1, 4)[:, ::2].view(np.int8).astype(np.int64)
+    total = (low * x[:, 1] + high * x[:, 3]).sum() + (spread * even).sum()
+    assert total == 256 * (weights.astype(np.int64) * inputs).sum() + 127 * even_sums(weights)
+
+
+def test_depthwise_outputs_lie_where_the_inputs_lie() -> None:
+    compiled = compile_model(model(LAYERS["depthwise"]), name="special", target="cortex-m4")
+    (source,), (result,) = compiled.graph.inputs, compiled.graph.outputs
+    assert compiled.memory.offsets[source] == compiled.memory.offsets[result]
+
+
+def test_a_convolution_that_grows_writes_over_its_input() -> None:
+    compiled = compile_model(model(LAYERS["pointwise that grows"]), name="special", target="cortex-m4")
+    scratch = compiled.steps[0].scratch
+    assert compiled.arena_bytes <= 6 * 6 * 20 + scratch
+
+
+STRICT = ("-std=c99", "-mthumb", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-c")
+BUILDS = (
+    ("cortex-m4", ("-mcpu=cortex-m4", "-O0")),
+    ("cortex-m4", ("-mcpu=cortex-m4", "-Os", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")),
+    ("cortex-m4", ("-mcpu=cortex-m4", "-O2", "-fno-omit-frame-pointer", "-flto")),
+    ("cortex-m7", ("-mcpu=cortex-m7", "-O3", "-mfloat-abi=hard", "-mfpu=fpv5-d16")),
+    ("cortex-m33", ("-mcpu=cortex-m33", "-O2", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16")),
+    ("cortex-m4", ("-mcpu=cortex-m3", "-O2")),
+    ("cortex-m0plus", ("-mcpu=cortex-m0plus", "-Os")),
+)
+
+
+@pytest.mark.parametrize(("target", "options"), BUILDS)
+def test_all_builds_for_boards_are_without_a_warning(target: str, options: tuple[str, ...], tmp_path: Path) -> None:
+    needs_board()
+    for number, layer in enumerate(LAYERS.values()):
+        compile_model(model(layer), name=f"layer{number}", rounding="tflm", target=target).write(tmp_path)
+    sources = [path.name for path in sorted(tmp_path.glob("*.c"))]
+    done = subprocess.run(
+        ["arm-none-eabi-gcc", *STRICT, *options, *sources], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr[:2000]) == (0, "")
+
+
+@pytest.mark.parametrize("target", ["cortex-m7", "cortex-m33"])
+def test_other_cores_run_the_assembly_too(target: str) -> None:
+    needs_board()
+    for name in ("3 x 3, linear, strides", "depthwise of odd width", "dense, linear"):
+        data = model(LAYERS[name], seed=3)
+        special = compile_model(data, name="special", rounding="tflm", target=target)
+        plain = compile_model(data, name="plain", rounding="tflm")
+        inputs = random_inputs(plain, 5)
+        assert measure(special, inputs, host_outputs(plain, inputs)).differing == 0

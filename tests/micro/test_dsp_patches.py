@@ -1,0 +1,134 @@
+"""Layers computed in bands: the same bits in less memory, or one sentence."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from micro_board import needs_board
+from micro_support.models import Op, T, build
+
+from rudel.errors import CompileError
+from rudel.micro import Compiled, compile_model
+from rudel.micro.bench import bench, random_inputs
+from rudel.micro.bench.host import host_outputs
+
+TARGETS = ("cortex-m4", "generic")
+
+
+def picture_net(seed: int = 0, size: int = 40, *, pool: bool = False) -> bytes:
+    """A net whose first tensors are its largest: 3 x 3, depthwise, 1 x 1 that grows, depthwise by 2, 1 x 1, dense."""
+    random = np.random.default_rng(seed)
+    tensors = [T((1, size, size, 1), scale=1.0, zero_point=-3)]
+    operators: list[Op] = []
+
+    def add(kind: str, weights: tuple[int, ...], shape: tuple[int, ...], stride: int = 1) -> None:
+        depth = shape[-1]
+        axis = 3 if kind == "DEPTHWISE_CONV_2D" else 0
+        scales = random.uniform(0.002, 0.01, depth).astype(np.float32)
+        source, first = len(tensors) - 1, len(tensors)
+        data = random.integers(-127, 128, weights).astype(np.int8)
+        bias = random.integers(-900, 900, depth).astype(np.int32)
+        zeros = np.zeros(depth, int)
+        tensors.append(T(weights, scale=scales, zero_point=zeros, axis=axis, data=data))
+        tensors.append(T((depth,), "int32", scale=scales, zero_point=zeros, data=bias))
+        tensors.append(T(shape, scale=float(2 * np.sqrt(data.size / depth) / 6), zero_point=-128))
+        options: dict[str, Any] = {"activation": "RELU"}
+        if kind != "FULLY_CONNECTED":
+            options |= {"padding": "SAME", "stride_h": stride, "stride_w": stride, "dilation_h": 1, "dilation_w": 1}
+        if kind == "DEPTHWISE_CONV_2D":
+            options["depth_multiplier"] = 1
+        operators.append(Op(kind, (source, first, first + 1), (first + 2,), options))
+
+    half = (size + 1) // 2
+    quarter = (half + 1) // 2
+    add("CONV_2D", (8, 3, 3, 1), (1, half, half, 8), 2)
+    add("DEPTHWISE_CONV_2D", (1, 3, 3, 8), (1, half, half, 8))
+    add("CONV_2D", (16, 1, 1, 8), (1, half, half, 16))
+    if pool:
+        tensors.append(T((1, quarter, quarter, 16), scale=tensors[-1].scale, zero_point=-128))
+        options = {"padding": "SAME", "stride_h": 2, "stride_w": 2, "filter_h": 3, "filter_w": 3, "activation": "NONE"}
+        operators.append(Op("MAX_POOL_2D", (len(tensors) - 2,), (len(tensors) - 1,), options))
+    else:
+        add("DEPTHWISE_CONV_2D", (1, 3, 3, 16), (1, quarter, quarter, 16), 2)
+    add("CONV_2D", (8, 1, 1, 16), (1, quarter, quarter, 8))
+    add("FULLY_CONNECTED", (4, quarter * quarter * 8), (1, 4))
+    return build(tensors, operators, [0], [len(tensors) - 1])
+
+
+def outputs(compiled: Compiled) -> list[bytes]:
+    return host_outputs(compiled, random_inputs(compiled, 8))
+
+
+def kinds(compiled: Compiled) -> list[str]:
+    return [step.operator.kind for step in compiled.steps]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("pool", [False, True])
+def test_bands_give_the_same_bits_in_less_memory(target: str, pool: bool) -> None:
+    data = picture_net(pool=pool)
+    whole = compile_model(data, name="net", target=target)
+    wanted = outputs(whole)
+    assert len(set(wanted)) > 4
+    assert "PATCHES" not in kinds(whole)
+    seen = []
+    for share in (0.8, 0.6):
+        limit = int(whole.arena_bytes * share)
+        banded = compile_model(data, name="net", target=target, ram=limit)
+        assert banded.arena_bytes <= limit
+        assert "PATCHES" in kinds(banded)
+        assert banded.macs >= whole.macs
+        assert outputs(banded) == wanted
+        seen.append(banded.macs)
+    assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("size", [7, 12, 17, 26])
+def test_every_number_of_bands_gives_the_same_bits(target: str, size: int) -> None:
+    from rudel.micro.compiler import _lowered
+    from rudel.micro.emit import Context
+    from rudel.micro.passes import patches
+    from rudel.micro.passes.pipeline import optimised
+    from rudel.micro.reader import read_model
+    from rudel.micro.targets import target_named
+    from rudel.micro.write import header_text, source_text
+
+    data = picture_net(size=size)
+    whole = compile_model(data, name="net", target=target)
+    wanted = outputs(whole)
+    context = Context("litert", target_named(target))
+    graph = optimised(read_model(data), context)
+    parts = patches._chain(graph, context)
+    assert len(parts) == 5
+    for rows in range(1, parts[-1].output[0] + 1):
+        operator = patches._operator(parts, rows)
+        operators = (operator, *graph.operators[len(parts) :])
+        banded = graph.replace(operators=operators)
+        steps, memory = _lowered(banded, context)
+        text, _ = source_text("net", banded, steps, memory, "bands")
+        header = header_text("net", banded, memory, "bands")
+        made = replace(whole, header=header, source=text, graph=banded, steps=steps, memory=memory)
+        assert outputs(made) == wanted
+
+
+def test_what_cannot_fit_is_one_sentence() -> None:
+    with pytest.raises(CompileError, match=r"^The model needs [\d,]+ bytes of RAM .* may have 500: [\d,]+ too few\.$"):
+        compile_model(picture_net(), name="net", target="cortex-m4", ram=500)
+
+
+def test_what_fits_is_left_as_it_is() -> None:
+    data = picture_net()
+    whole = compile_model(data, name="net", target="cortex-m4")
+    again = compile_model(data, name="net", target="cortex-m4", ram=whole.arena_bytes)
+    assert again.source == whole.source
+
+
+def test_person_detect_runs_in_20_kilobytes(shared_data: Path) -> None:
+    needs_board()
+    measured = bench(shared_data / "tflite" / "person_detect_int8.tflite", rounding="tflm", ram=20_000, count=2)
+    assert measured.differing == 0
+    assert measured.ram <= 20_000
+    assert measured.instructions < 11_000_000

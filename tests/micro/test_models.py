@@ -1,0 +1,66 @@
+"""The public models: bits, size, and how long compiling takes."""
+
+import time
+
+import numpy as np
+import pytest
+
+from rudel.micro.arithmetic import ROUNDINGS
+from rudel.micro.check import check
+from rudel.micro.compiler import compile_model
+
+_COUNTS = {"hello_world": 1000, "micro_speech": 1000, "person_detect": 150}
+_ARENAS = {"hello_world": 32, "micro_speech": 4248, "person_detect": 36_888}
+
+
+@pytest.mark.usefixtures("gcc", "interpreters")
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("name", sorted(_COUNTS))
+def test_same_bits_as_the_interpreter(shared_data, name, rounding):
+    path = shared_data / "tflite" / f"{name}_int8.tflite"
+    compiled = compile_model(path, rounding=rounding)
+    result = check(compiled, path.read_bytes(), count=_COUNTS[name])
+    assert result.passed
+    assert result.elements[0] == 0
+    assert result.random == _COUNTS[name]
+
+
+@pytest.mark.usefixtures("gcc", "interpreters")
+def test_real_inputs_are_checked_too(shared_data):
+    path = shared_data / "tflite" / "hello_world_int8.tflite"
+    angles = np.linspace(0, 6.28, 50, dtype=np.float32)[:, None]
+    result = check(compile_model(path), path.read_bytes(), count=0, real=[angles])
+    assert (result.random, result.real, result.passed) == (0, 50, True)
+
+
+@pytest.mark.usefixtures("gcc", "interpreters")
+def test_a_check_finds_what_is_wrong(shared_data):
+    path = shared_data / "tflite" / "hello_world_int8.tflite"
+    other = bytearray(path.read_bytes())
+    weights = compile_model(path).graph
+    first = next(tensor.data for tensor in weights.tensors if tensor.data is not None and tensor.data.size == 256)
+    place = bytes(other).index(first.tobytes())
+    other[place : place + 40] = bytes(40)
+    result = check(compile_model(path), bytes(other), count=100)
+    assert not result.passed
+    assert result.different > 10
+
+
+@pytest.mark.parametrize("target", ["generic", "cortex-m4"])
+@pytest.mark.parametrize("name", sorted(_COUNTS))
+def test_compiling_takes_less_than_two_seconds(shared_data, name, target):
+    path = shared_data / "tflite" / f"{name}_int8.tflite"
+    begun = time.process_time()
+    compile_model(path, target=target)
+    assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize("name", sorted(_ARENAS))
+def test_arenas_are_small(shared_data, name):
+    assert compile_model(shared_data / "tflite" / f"{name}_int8.tflite").arena_bytes <= _ARENAS[name]
+
+
+def test_compiling_twice_gives_the_same_text(shared_data):
+    path = shared_data / "tflite" / "micro_speech_int8.tflite"
+    first, second = compile_model(path), compile_model(path)
+    assert (first.header, first.source) == (second.header, second.source)

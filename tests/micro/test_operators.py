@@ -1,0 +1,55 @@
+"""Every operator, in every corner that hypothesis finds, against the three interpreters, bit by bit."""
+
+import ctypes
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from micro_support import host
+from micro_support.cases import KINDS
+from micro_support.oracles import runner
+
+from rudel.micro.arithmetic import ROUNDINGS, Rounding
+from rudel.micro.check import random_inputs
+from rudel.micro.compiler import Compiled, compile_model
+
+_MODELS_AT_ONCE = 8
+_WITH_OWN_KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+
+
+@pytest.mark.usefixtures("gcc", "interpreters")
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@settings(
+    max_examples=2,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)
+@given(st.data())
+def test_bits_are_those_of_the_interpreters(kind: str, data: st.DataObject) -> None:
+    models = [KINDS[kind](data.draw, kind) for _ in range(_MODELS_AT_ONCE)]
+    targets = ("generic", "cortex-m4") if kind in _WITH_OWN_KERNELS else ("generic",)
+    compiled = [
+        (model, compile_model(model, name=f"m{number}_{rounding}_{place}", rounding=rounding, target=target))
+        for number, model in enumerate(models)
+        for rounding in ROUNDINGS
+        for place, target in enumerate(targets)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        library = host.build([model for _, model in compiled], Path(folder))
+        for source, model in compiled:
+            _check_same(library, source, model, model.rounding)
+
+
+def _check_same(library: ctypes.CDLL, source: bytes, model: Compiled, rounding: Rounding) -> None:
+    oracle = runner(source, rounding)
+    for inputs in random_inputs(model.inputs, 8, seed=1):
+        for run in (host.invoke, host.invoke_inside):
+            for ours, theirs in zip(run(library, model, inputs), oracle(inputs), strict=True):
+                where = f"{rounding}, {model.target.name}, {run.__name__}"
+                np.testing.assert_array_equal(ours, theirs.reshape(ours.shape), err_msg=where)

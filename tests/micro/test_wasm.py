@@ -1,0 +1,132 @@
+"""The WebAssembly module, in Node."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from micro_support.oracles import runner
+from package_models import dense, run, softmax_of_floats, sum_of_two, tool
+
+from rudel.errors import CompileError
+from rudel.micro import compile_model
+from rudel.micro.packages import write_wasm
+
+# Loads a model as its reader would, runs `code` on it with the arrays in `given`, and prints what that returns.
+SCRIPT = """
+import {{ readFileSync }} from "node:fs";
+import {{ inputs, load, outputs }} from "./{name}.js";
+const model = await load();
+const given = JSON.parse(readFileSync("given.json"));
+const listed = (value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
+const plain = (value) => (Array.isArray(listed(value)) ? listed(value).map(plain) : value);
+console.log(JSON.stringify(plain(await (async () => {{ {code} }})())));
+"""
+
+
+def in_node(folder: Path, name: str, code: str, given: Any = None) -> Any:
+    """What JavaScript returns that is run beside the model."""
+    (folder / "given.json").write_text(json.dumps(given))
+    (folder / "script.mjs").write_text(SCRIPT.format(name=name, code=code))
+    return json.loads(run(tool("node", "apt-get install nodejs"), "script.mjs", folder=folder))
+
+
+@pytest.fixture
+def sine(shared_data: Path, tmp_path: Path) -> Path:
+    """The folder of a sine that somebody else has trained."""
+    write_wasm(compile_model(shared_data / "tflite/hello_world_int8.tflite", name="sine"), tmp_path)
+    return tmp_path
+
+
+def test_the_module_is_small_and_imports_nothing(sine: Path) -> None:
+    assert sorted(path.name for path in sine.iterdir()) == ["package.json", "sine.js", "sine.wasm"]
+    assert (sine / "sine.wasm").stat().st_size < 4_000
+    code = """
+    const module = new WebAssembly.Module(readFileSync("sine.wasm"));
+    return [WebAssembly.Module.imports(module), WebAssembly.Module.exports(module).map((one) => one.name).sort()]"""
+    assert in_node(sine, "sine", code) == [[], ["input0", "invoke", "memory", "output0", "reset"]]
+
+
+def test_all_its_answers_are_those_of_litert(sine: Path, shared_data: Path) -> None:
+    told = in_node(sine, "sine", "return given.map((number) => model.invoke([number])[0])", list(range(-128, 128)))
+    reference = runner((shared_data / "tflite/hello_world_int8.tflite").read_bytes(), "litert")
+    right = [int(reference([np.array([[number]], np.int8)])[0][0, 0]) for number in range(-128, 128)]
+    assert told == right
+
+
+def test_it_takes_and_gives_real_numbers(sine: Path) -> None:
+    x = np.linspace(0, 6, 61)
+    told = np.array(in_node(sine, "sine", "return given.map((x) => model.run([x])[0])", x.tolist()))
+    assert np.abs(told - np.sin(x)).max() < 0.12
+    assert in_node(sine, "sine", "return [inputs[0].shape, outputs[0].scale]") == [[1, 1], 0.008290956728160381]
+    beyond = in_node(sine, "sine", "return [model.run([1e9])[0], model.run([-1e9])[0], model.run([NaN]).length]")
+    assert np.isfinite(beyond).all()
+
+
+def test_halves_are_rounded_away_from_zero(tmp_path: Path) -> None:
+    """0.02 a number: 0.01 and -0.01 lie between two."""
+    write_wasm(compile_model(dense(5, 3), name="layer"), tmp_path)
+    scale = compile_model(dense(5, 3), name="layer").inputs[0].scale
+    assert scale is not None
+    real, numbers = [scale / 2, -scale / 2, scale * 1.49, 1000, -1000], [4, 2, 4, 127, -128]
+    assert in_node(tmp_path, "layer", "return [model.run(given[0]), model.run(given[1])]", [real, real]) == in_node(
+        tmp_path, "layer", "const r = model.invoke(given).length && model.run; "
+        "const o = Float32Array.from(model.invoke(given), (v) => (v - outputs[0].zeroPoint) * outputs[0].scale); "
+        "return [o, o]", numbers,
+    )  # fmt: skip
+
+
+def test_it_is_loaded_from_bytes_and_addresses_too(sine: Path) -> None:
+    code = """
+    const bytes = readFileSync("sine.wasm");
+    const address = "data:application/wasm;base64," + bytes.toString("base64");
+    const sources = [bytes, address, new Response(bytes), new URL("./sine.wasm", import.meta.url)];
+    return Promise.all(sources.map(async (source) => (await load(source)).invoke([5])[0]))"""
+    assert len(set(in_node(sine, "sine", code))) == 1
+
+
+def test_wrong_numbers_of_numbers_are_refused(sine: Path) -> None:
+    code = """
+    const say = (call) => { try { call() } catch (error) { return error.message } };
+    return [say(() => model.run([1, 2])), say(() => model.run())]"""
+    assert in_node(sine, "sine", code) == ["Input 0 of sine has 1 numbers, not 2.", "sine takes 1 input(s), not 0."]
+
+
+def test_a_model_with_several_inputs_and_outputs(tmp_path: Path) -> None:
+    write_wasm(compile_model(sum_of_two(), name="two"), tmp_path)
+    a, b = np.array([[1, -2, 100, 127]], np.int8), np.array([[5, 6, -7, 127]], np.int8)
+    told = in_node(tmp_path, "two", "return model.invoke(...given)", [a.ravel().tolist(), b.ravel().tolist()])
+    assert told == [out.ravel().tolist() for out in runner(sum_of_two(), "litert")([a, b])]
+
+
+def test_a_model_in_floats_that_needs_a_c_library(tmp_path: Path) -> None:
+    write_wasm(compile_model(softmax_of_floats(4), name="shares"), tmp_path)
+    x = np.array([0.5, -1, 2, 0])
+    told = in_node(tmp_path, "shares", "return model.run(given)", x.tolist())
+    assert told == pytest.approx((np.exp(x) / np.exp(x).sum()).tolist(), rel=1e-5)
+    assert (
+        in_node(
+            tmp_path, "shares", "return WebAssembly.Module.imports(new WebAssembly.Module(readFileSync('shares.wasm')))"
+        )
+        == []
+    )
+
+
+def test_it_is_a_package_for_npm(sine: Path) -> None:
+    package = json.loads((sine / "package.json").read_text())
+    assert package["type"] == "module"
+    (sine / "user/node_modules").mkdir(parents=True)
+    (sine / "user/node_modules/sine").symlink_to(sine)
+    (sine / "user/main.mjs").write_text(
+        f'import {{ load }} from "{package["name"]}";\nconsole.log((await load()).run([0]).length);\n'
+    )
+    assert run(tool("node", "apt-get install nodejs"), "main.mjs", folder=sine / "user") == "1\n"
+
+
+def test_without_zig_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(CompileError, match="pip install ziglang"):
+        write_wasm(compile_model(dense(5, 3), name="layer"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
