@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rudel.lab import Lab
+from rudel.lab import Lab, arm64
 
 
 def main() -> None:
@@ -29,6 +29,7 @@ def main() -> None:
             state=Path(folder, "lab"),
         )  # fmt: skip
         with lab:
+            look_at(lab)
             hosts = ",".join(lab.hosts)
             environment = os.environ | {"RUDEL_SSH_CONFIG": str(lab.ssh_config)}
             for command in (
@@ -41,6 +42,32 @@ def main() -> None:
     last = json.loads([line for line in rounds if '"round"' in line][-1])
     for name, did in last["hosts"].items():
         print(f"{name}: {did['steps']} steps in {did['seconds']:.2f} s in the last of {last['round']} rounds")
+
+
+def look_at(lab: Lab) -> None:
+    """Makes sure that the second node is what it should be, for users and after a crash.
+
+    Raises:
+        SystemExit: it is not.
+    """
+    arm = lab.hosts[1]
+    by_ssh = [
+        "ssh",
+        "-F",
+        str(lab.ssh_config),
+        arm,
+        "uname -m; whoami; python3 -c 'import platform; print(platform.machine())'",
+    ]
+    told = subprocess.run(by_ssh, capture_output=True, text=True, check=True).stdout.split()
+    lab.run(arm, "sh", "-c", "echo kept > /home/pi/note; echo lost > /etc/note", root=True)
+    lab.crash(arm)
+    kept, lost = (lab.run(arm, "cat", path) for path in ("/home/pi/note", "/etc/note"))
+    seen = (told, kept.stdout, lost.returncode != 0, (arm64.ROOT / "etc/note").exists())
+    if seen != (["aarch64", "pi", "aarch64"], "kept\n", True, False):
+        sys.exit(f"{arm} is not what it should be: {seen}")
+    print(
+        f"{arm} is aarch64, for a user who comes by SSH too; a crash leaves its home and forgets the rest\n", flush=True
+    )
 
 
 def _run(arguments: Sequence[str], environment: dict[str, str]) -> None:

@@ -1,4 +1,9 @@
-"""SOFTMAX of int8 in fixed point: exponentials from a table, one division for each row."""
+"""SOFTMAX of int8: exponentials from a table, one division for each row.
+
+LiteRT's reference kernel and TFLM compute in fixed point. XNNPACK does not take the operator, and LiteRT's own
+optimised kernel computes in single precision then: the exponentials are added one after the other in the order of the
+row, and what is rounded, half away from zero, is their product with 1 / (sum * scale of the output).
+"""
 
 import numpy as np
 
@@ -7,6 +12,7 @@ from rudel.micro.emit import FORWARD, Constant, Context, Kernel, Step
 from rudel.micro.fixed_point import exp_of_negative
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.operators.checks import arity, quantised_int8, require, same_shape
+from rudel.micro.operators.floats import literal
 
 _INTEGER_BITS = 5
 _SUM_INTEGER_BITS = 12
@@ -54,13 +60,52 @@ static void rudel_softmax(const int32_t *exponentials, int32_t known, const int8
 )
 
 
-def exponentials(scale: float, beta: float, single_rounding: bool = False) -> np.ndarray:
+# Rounding doubles first, and takes no difference, so that no compiler can fuse it with the product.
+_SOFTMAX_SINGLE = Kernel(
+    "softmax_single",
+    """\
+static void rudel_softmax_single(const float *exponentials, int32_t known, float scale, const int8_t *in, int8_t *out,
+                                 int32_t rows, int32_t depth)
+{
+    for (; rows > 0; rows--, in += depth, out += depth) {
+        int32_t most = -128;
+        float sum = 0.0f, factor;
+        for (int32_t i = 0; i < depth; i++) most = in[i] > most ? in[i] : most;
+        for (int32_t i = 0; i < depth; i++) {
+            const int32_t below = most - in[i];
+            if (below < known) sum += exponentials[below];
+        }
+        factor = 1.0f / (sum * scale);
+        for (int32_t i = 0; i < depth; i++) {
+            const int32_t below = most - in[i];
+            const int32_t halves = below < known ? (int32_t)(exponentials[below] * factor * 2.0f) : 0;
+            const int32_t value = (halves + 1) >> 1;
+            out[i] = (int8_t)(value > 255 ? 127 : value - 128);
+        }
+    }
+}
+""",
+)
+
+
+def exponentials(scale: float, beta: float) -> np.ndarray:
     """Returns exp(-n * scale * beta) without integer bits for n = 0, 1, ..., int64, as far as it is not taken for 0."""
     real = min(float(np.float32(beta)) * float(np.float32(scale)) * (1 << (31 - _INTEGER_BITS)), (1 << 31) - 1.0)
     multiplier, exponent = quantise_multiplier(real)
     radius = int(((1 << _INTEGER_BITS) - 1) * (1 << (31 - _INTEGER_BITS)) / (1 << exponent))
     below = np.arange(min(radius, 255) + 1, dtype=np.int64)
     return exp_of_negative(multiply(-below, multiplier, exponent), _INTEGER_BITS)
+
+
+def single_exponentials(scale: float, beta: float) -> np.ndarray:
+    """Returns exp(-n * scale * beta) for n = 0, 1, ..., float32, as far as it is not 0; exponents are float32 too.
+
+    They are rounded to nearest. The interpreter's come from the C library of the computer that it runs on: of glibc's,
+    about one in 1,500 has another last bit.
+    """
+    exponents = -np.float32(scale) * np.float32(beta) * np.arange(256, dtype=np.float32)
+    table = np.exp(exponents.astype(np.float64)).astype(np.float32)
+    return table[: int(np.count_nonzero(table))]
 
 
 def lower_softmax(operator: Operator, graph: Graph, context: Context) -> Step:
@@ -76,6 +121,17 @@ def lower_softmax(operator: Operator, graph: Graph, context: Context) -> Step:
         f"its output has scale {output.scale:.6g} and zero point {output.zero_point}, not 1/256 and -128",
     )
     depth = source.shape[-1] if source.shape else 1
+    if context.rounding == "xnnpack":
+        single = single_exponentials(source.scale, operator.options["beta"])
+        size = f"{source.size // depth}, {depth}"
+        return Step(
+            operator,
+            f"rudel_softmax_single($table, {len(single)}, {literal(output.scale)}, $in0, $out0, {size});",
+            (_SOFTMAX_SINGLE,),
+            {"table": Constant(single)},
+            overlap={(0, 0): FORWARD},
+            macs=0,
+        )
     table = exponentials(source.scale, operator.options["beta"])
     # An exponential that vanishes in the sum is below 2**-20 and vanishes in outputs of 8 bits as well.
     table = table[: int(np.count_nonzero(divide_by_power(table, 12)))]

@@ -124,7 +124,7 @@ def _codec(name: str, form_of: Callable[[tuple[int, ...]], Form], kept: float = 
         parts, left = [], []
         for number, (delta, residual) in enumerate(zip(deltas, residuals, strict=True)):
             total = np.add(delta, residual if kept == 1 else residual * np.float32(kept), dtype=np.float32)
-            if not np.max(np.abs(total), initial=0) <= _MOST:
+            if not (np.max(total, initial=0) <= _MOST and np.min(total, initial=0) >= -_MOST):
                 raise NonFiniteError(
                     f"The change of weight array {number} in a round is NaN, infinite or above {_MOST:g}: "
                     "lower the learning rate."

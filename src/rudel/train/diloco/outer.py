@@ -129,8 +129,10 @@ def _with_memory(kind: str, lr: float, momentum: float, ahead: bool) -> Outer:
         for d, m, w in zip(delta, state, weights, strict=True):
             new = m * kept
             new += d
-            step = new * kept + d if ahead else new
-            step = step * rate
+            step = new * (kept if ahead else rate)
+            if ahead:
+                step += d
+                step *= rate
             step += w
             memory.append(new)
             moved.append(step)

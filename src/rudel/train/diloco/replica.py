@@ -336,7 +336,7 @@ class Replica:
             except NonFiniteError:
                 bad_step = plan.steps - 1
         self._awaited = self._round
-        metrics, logs = jax.device_get((self._parts[3], self._parts[4]))
+        metrics, logs = ([np.asarray(value) for value in part] for part in self._parts[3:])
         return Answer(
             delta=message,
             statistics=wire.pack(statistics),

@@ -47,7 +47,7 @@ _SLOTS_SECONDS = 15.0
 """Time between two askings for a replica's optimizer slots."""
 
 _CHECKPOINT_SECONDS = 15.0
-_CHECKPOINT_SHARE, _CHECKPOINT_SHARE_WITHOUT_JOURNAL = 0.05, 0.5
+_CHECKPOINT_SHARE, _CHECKPOINT_SHARE_WITHOUT_JOURNAL = 0.05, 0.2
 """The most that checkpoints take of the time."""
 
 _SHOW_SECONDS = 0.2
