@@ -88,6 +88,8 @@ class Fleet:
         if caller is None:
             caller = rpc(address, timeout=5, connection_args=self._client.security.get_connection_args("client"))
             self._callers[address] = caller
+        if caller.comms and all(comm.closed() for comm in caller.comms):  # Dask would try for seconds to connect anew
+            raise ConnectionResetError(f"the connection to {address} broke off")
         return await getattr(caller, operation)(**message)
 
     def forget(self, address: str) -> None:
