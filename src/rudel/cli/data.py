@@ -1,17 +1,23 @@
-"""`rudel data`: data sets, fetched before they are needed."""
+"""`rudel data`: data sets, fetched, converted and looked at."""
 
 from typing import Annotated
 
 import typer
 
+from rudel.cli.data_images import images
+from rudel.cli.data_inspect import inspect
 from rudel.cli.output import download_display
 
-app = typer.Typer(no_args_is_help=True, help="Fetch and look at data sets.")
+app = typer.Typer(no_args_is_help=True, help="Fetch, convert and look at data sets.")
+
+
+app.command()(images)
+app.command()(inspect)
 
 
 @app.callback()
 def _group() -> None:
-    """Fetch and look at data sets."""
+    """Fetch, convert and look at data sets."""
 
 
 @app.command()

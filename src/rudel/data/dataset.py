@@ -2,14 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from rudel.errors import DataError
 
+if TYPE_CHECKING:
+    from rudel.data.stream import Stream
+
 Arrays = Any
 """A NumPy array, or a dict, list or tuple of them (a model with several inputs); all with the examples along axis 0."""
+
+Part = Any
+"""`Examples`, or a stream of them (`rudel.data.stream`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +71,7 @@ class Dataset:
     """What a recipe trains on.
 
     Args:
-        train: the examples to learn from.
+        train: the examples to learn from, in memory or as a stream (see `rudel.data.stream`).
         validation: held-out examples, looked at after every epoch; None for none.
         test: examples that are looked at once, at the end; None for none.
         class_names: what the integer labels mean; empty where the targets are no classes.
@@ -75,20 +81,24 @@ class Dataset:
             `rudel.data.augmentation`. None to train on the examples as they are.
     """
 
-    train: Examples
-    validation: Examples | None = None
-    test: Examples | None = None
+    train: Part
+    validation: Part | None = None
+    test: Part | None = None
     class_names: Sequence[str] = ()
     attribution: str = ""
     notes: Sequence[str] = ()
     augment: Callable[[Any, Any], Any] | None = None
 
 
-def split(examples: Examples, fraction: float, seed: int = 0) -> tuple[Examples, Examples]:
+Some = TypeVar("Some", "Examples", "Stream")
+"""Examples in memory, or a stream of them."""
+
+
+def split(examples: Some, fraction: float, seed: int = 0) -> tuple[Some, Some]:
     """Shuffles and cuts examples in two: (the rest, `fraction` of them).
 
     Args:
-        examples: to be cut.
+        examples: to be cut; a stream is not read for it.
         fraction: share of the second part, between 0 and 1.
         seed: of the choice.
 
@@ -108,7 +118,8 @@ def split(examples: Examples, fraction: float, seed: int = 0) -> tuple[Examples,
             f"A part of {fraction} of {len(examples)} examples leaves one side empty; give another fraction."
         )
     order = np.random.default_rng(seed).permutation(len(examples))
-    return examples.take(order[count:]), examples.take(order[:count])
+    part: Any = examples.take if isinstance(examples, Examples) else examples.subset
+    return part(order[count:]), part(order[:count])
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

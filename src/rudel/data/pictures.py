@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rudel.data.photographs import decode
 from rudel.errors import DataError
 
 _INK = 48
@@ -19,8 +20,8 @@ def read_input(path: Path, shape: tuple[int, ...], read_image: Callable[[Any], A
     Args:
         path: an `.npy` file with one input (`shape`) or several (N, *shape), flattened ones too; or a picture.
         shape: of one input.
-        read_image: turns a Pillow image into one input; by default it is converted to the channels and scaled to the
-            size that the model takes, 0 to 255.
+        read_image: turns a Pillow image into one input; by default it is decoded as photographs are in training, to
+            pixels of 0 to 255 (`rudel.data.photographs`).
 
     Returns:
         Inputs (N, *shape).
@@ -32,9 +33,19 @@ def read_input(path: Path, shape: tuple[int, ...], read_image: Callable[[Any], A
         raise DataError(f"There is no file {path}.")
     if path.suffix == ".npy":
         return _rows(_load_array(path), shape, path)
-    picture = _load_picture(path)
-    array = np.asarray(read_image(picture) if read_image else _fitted(picture, shape, path))
-    return _rows(array, shape, path)
+    if read_image is None:
+        return _photograph(path, shape)
+    return _rows(np.asarray(read_image(_load_picture(path))), shape, path)
+
+
+def sides_of(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """Height, width and channels of an input that is a picture; None for other inputs.
+
+    >>> sides_of((28, 28)), sides_of((64, 48, 3)), sides_of((10, 4))
+    ((28, 28, 1), (64, 48, 3), (10, 4, 1))
+    """
+    channels = 1 if len(shape) == 2 else shape[-1] if len(shape) == 3 else 0
+    return (shape[0], shape[1], channels) if channels in (1, 3) else None
 
 
 def ink_on_a_square(picture: Any, side: int, margin: float) -> np.ndarray:
@@ -86,14 +97,15 @@ def _load_picture(path: Path) -> Any:
     return picture
 
 
-def _fitted(picture: Any, shape: tuple[int, ...], path: Path) -> np.ndarray:
-    from PIL import Image, ImageOps
-
-    channels = 1 if len(shape) == 2 else shape[-1] if len(shape) == 3 else 0
-    if channels not in (1, 3):
+def _photograph(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+    sides = sides_of(shape)
+    if sides is None:
         raise DataError(f"{path} is a picture, and the model takes inputs of shape {shape}: give an .npy file.")
-    upright = ImageOps.exif_transpose(picture).convert("L" if channels == 1 else "RGB")
-    return np.asarray(upright.resize((shape[1], shape[0]), Image.Resampling.BILINEAR))
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}).") from error
+    return decode(content, *sides, name=str(path)).reshape(1, *shape)
 
 
 def _rows(array: np.ndarray, shape: tuple[int, ...], path: Path) -> np.ndarray:

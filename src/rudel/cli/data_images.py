@@ -1,0 +1,169 @@
+"""`rudel data images`: photographs become records."""
+
+import contextlib
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rudel.cli.output import interrupts_told, print_json, print_table
+from rudel.cli.use import JsonOption
+
+_NAMED = 5
+
+
+def images(
+    folder: Annotated[
+        str,
+        typer.Argument(metavar="FOLDER|FILE.csv|URL", help="Folders of classes; or a table of paths and labels."),
+    ],
+    out: Annotated[str, typer.Option(metavar="DIR", help="The folder for the records.")],
+    labels: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A table of file names and labels, for a folder without folders of classes."),
+    ] = None,
+    classes: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Names of the classes, one a line, in the order of their labels.")
+    ] = None,
+    validation: Annotated[float, typer.Option(help="Share that is held out, by the hash of the file's name.")] = 0.1,
+    max_side: Annotated[
+        int | None, typer.Option(metavar="PIXELS", help="Make pictures smaller that have a longer side.")
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option(help="Files for the training.  \\[default: as many as make them about 128 MB]")
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(metavar="HOST,...|FILE", help="Hosts that help, over SSH, or a file with one a line.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers help.")
+    ] = None,
+    min_hosts: Annotated[int | None, typer.Option(help="Begin with this many of the hosts.  \\[default: all]")] = None,
+    ssh_config: Annotated[Path | None, typer.Option(metavar="FILE", help="In the place of ~/.ssh/config.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Convert photographs into TFRecord shards for training; goes on where it was broken off."""
+    from rudel.data.images.convert import convert
+
+    began = time.monotonic()
+    with interrupts_told(), _helpers(on, scheduler, ssh_config, min_hosts) as spread, _display() as progress:
+        converted = convert(
+            folder,
+            out,
+            labels=labels,
+            classes=classes,
+            validation=validation,
+            max_side=max_side,
+            shards=shards,
+            spread=spread,
+            progress=progress,
+        )
+    seconds = time.monotonic() - began
+    if json:
+        print_json(_as_document(converted, seconds))
+        return
+    _tell(converted, seconds)
+
+
+def _helpers(on: str | None, scheduler: str | None, ssh_config: Path | None, min_hosts: int | None) -> Any:
+    if on is None and scheduler is None:
+        return contextlib.nullcontext()
+    from rudel.cluster.pictures import picture_workers
+
+    return picture_workers(on, scheduler, ssh_config, min_hosts)
+
+
+def _as_document(converted: Any, seconds: float) -> dict[str, Any]:
+    return {
+        "path": str(converted.path),
+        "seconds": seconds,
+        "classes": list(converted.classes),
+        "splits": {split: dict(zip(converted.classes, converted.counts(split), strict=True)) for split in _SPLITS},
+        "shards": [{"file": shard.file, "records": shard.records, "bytes": shard.bytes} for shard in converted.shards],
+        "shards_made": converted.made,
+        "changes": converted.changes,
+        "left_out": [{"name": one.name, "reason": one.reason, "detail": one.detail} for one in converted.left_out],
+    }
+
+
+_SPLITS = ("train", "validation")
+
+
+def _tell(converted: Any, seconds: float) -> None:
+    from rudel.report.words import plural, size
+
+    rows = []
+    for split in _SPLITS:
+        shards = [shard for shard in converted.shards if shard.split == split]
+        count, amount = sum(shard.records for shard in shards), sum(shard.bytes for shard in shards)
+        rows.append([split, f"{count:,}", size(amount), plural(len(shards), "shard")])
+    print_table(["", "pictures", "size", "in"], rows, right=(1, 2, 3))
+    typer.echo(f"classes   {len(converted.classes):,}")
+    for change, count in converted.changes.items():
+        typer.echo(f"changed   {plural(count, 'picture')}: {change}")
+    _tell_left_out(converted)
+    _tell_shards(converted, seconds)
+    typer.echo(f"records   {converted.path}")
+    for note in _notes(converted):
+        typer.echo(f"note      {note}", err=True)
+
+
+def _tell_left_out(converted: Any) -> None:
+    from rudel.report.words import plural
+
+    left_out = converted.left_out
+    for reason, count in Counter(one.reason for one in left_out).most_common():
+        names = [one.name for one in left_out if one.reason == reason][:_NAMED]
+        more = ", ..." if count > len(names) else ""
+        typer.echo(f"left out  {plural(count, 'file')}: {reason}: {', '.join(names)}{more}")
+
+
+def _tell_shards(converted: Any, seconds: float) -> None:
+    from rudel.report.words import plural
+
+    kept = len(converted.shards) - converted.made
+    pictures = converted.records + sum(len(shard.left_out) for shard in converted.shards)
+    if converted.made == 0:
+        typer.echo("time      nothing to do: all is converted already")
+    elif kept:
+        typer.echo(f"time      {seconds:.2g} s for {plural(converted.made, 'shard')}; {kept:,} were there already")
+    else:
+        typer.echo(f"time      {seconds:.2g} s, {pictures / max(seconds, 1e-9):,.0f} pictures/s")
+
+
+def _notes(converted: Any) -> Iterator[str]:
+    if len(converted.left_out) > _NAMED:
+        yield f"All files that were left out are named in {converted.path / 'left-out.txt'}."
+    counts = list(zip(converted.classes, *map(converted.counts, _SPLITS), strict=True))
+    if unseen := [name for name, train, _ in counts if not train]:
+        yield f"No picture is for training of {_classes(unseen)}."
+    if not any(held_out for _, _, held_out in counts):
+        yield "No picture is held out for validation."
+    elif untested := [name for name, train, held_out in counts if train and not held_out]:
+        yield f"No picture is held out of {_classes(untested)}."
+
+
+def _classes(names: list[str]) -> str:
+    listed = ", ".join(f"`{name}`" for name in names[:_NAMED])
+    if len(names) == 1:
+        return f"the class {listed}"
+    return f"{len(names):,} classes: {listed}{', ...' if len(names) > _NAMED else ''}"
+
+
+@contextlib.contextmanager
+def _display() -> Iterator[Callable[[int, int], None]]:
+    """Yields a callback `progress(done, total)` that draws a bar on a terminal, and nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("converting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,207 @@
+"""One picture on its way into a record: looked at, decoded, and made anew only where it has to be.
+
+What is a whole, upright JPEG or PNG passes with the very bytes it has. Made anew are: pictures that an EXIF tag turns,
+CMYK, forms that not every reader of records decodes (WebP, GIF, BMP, uncommon JPEGs), and those larger than asked for.
+What was coded without loss becomes PNG, the rest JPEG with quality 95 and colours as fine as they were, without
+metadata.
+
+Everything here is pure, runs in threads, and on other computers, which need Pillow and nothing else.
+"""
+
+import functools
+import io
+from dataclasses import dataclass
+from typing import Any
+
+from rudel.data.exif import orientation
+from rudel.data.images.jpeg import Frame, check_scans, frame
+from rudel.data.photographs import FORMATS, MOST_PIXELS
+
+QUALITY = 95
+"""Of JPEGs that are made here."""
+
+NO_PICTURE, UNREADABLE, ANIMATED, TOO_LARGE = "not a picture", "unreadable", "animated", "decompression bomb"
+"""Why pictures are left out."""
+
+UPRIGHT, FROM_CMYK, SHRUNK, RECODED = "turned upright", "CMYK to RGB", "made smaller", "written as JPEG or PNG"
+"""What is done to pictures."""
+
+_LOSSLESS = ("PNG", "GIF", "BMP")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture as it goes into a record.
+
+    Args:
+        height, width: in pixels.
+        content: a JPEG or PNG file; None for the very bytes that were looked at.
+        changes: what was done to it.
+    """
+
+    height: int
+    width: int
+    content: bytes | None = None
+    changes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A file that does not become a record.
+
+    Args:
+        reason: one of a few, to be counted by.
+        detail: more of it, or nothing.
+    """
+
+    reason: str
+    detail: str = ""
+
+
+def examine(content: bytes, max_side: int | None = None) -> Picture | Refused:
+    """Decodes a file to its end, and makes it anew if it must be.
+
+    Args:
+        content: of the file.
+        max_side: pictures with a longer side are made smaller; None for those of any size.
+
+    >>> examine(b"a text")
+    Refused(reason='not a picture', detail='')
+    """
+    try:
+        if content.startswith(b"\xff\xd8"):
+            return _examine_jpeg(content, max_side)
+        return _examine_other(content, max_side)
+    except (ImportError, MemoryError):
+        raise
+    except Exception as error:  # a decoder of hostile bytes may raise whatever it likes
+        return Refused(UNREADABLE, " ".join(str(error).split()).rstrip(".") or type(error).__name__)
+
+
+def examine_all(contents: list[bytes], max_side: int | None = None) -> list[Picture | Refused]:
+    """Examines several files; what is sent to other computers."""
+    return [examine(content, max_side) for content in contents]
+
+
+def _examine_jpeg(content: bytes, max_side: int | None) -> Picture | Refused:
+    found = frame(content)
+    if found.height * found.width > MOST_PIXELS:
+        return _bomb(found.width, found.height)
+    turned = orientation(content)
+    small = max_side is None or max(found.height, found.width) <= max_side
+    if found.common and found.channels in (1, 3) and turned <= 1 and small:
+        check_scans(content, found)
+        return Picture(found.height, found.width)
+    return _jpeg_anew(content, found, turned, max_side)
+
+
+def _jpeg_anew(content: bytes, found: Frame, turned: int, max_side: int | None) -> Picture:
+    from PIL import Image
+
+    picture = Image.open(io.BytesIO(content), formats=("JPEG",))
+    if max_side is not None:
+        shrink = max(found.height, found.width) // (2 * max_side)
+        factor = next((factor for factor in (8, 4, 2) if factor <= shrink), 1)
+        picture.draft(None, (found.width // factor, found.height // factor))
+    picture.load()
+    size = _fitting(found.width, found.height, max_side)
+    changes = [FROM_CMYK] if picture.mode == "CMYK" else []
+    changes += [UPRIGHT] if turned > 1 else []
+    changes += [SHRUNK] if size != (found.width, found.height) else []
+    return _anew(picture, size, turned, "JPEG", tuple(changes) or (RECODED,))
+
+
+def _examine_other(content: bytes, max_side: int | None) -> Picture | Refused:
+    Image = _pillow()  # noqa: N806
+    try:
+        picture = Image.open(io.BytesIO(content), formats=FORMATS)
+    except Image.UnidentifiedImageError:
+        return Refused(UNREADABLE, "cut short or damaged") if content.startswith(b"\x89PNG") else Refused(NO_PICTURE)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        return Refused(TOO_LARGE, str(error).partition(",")[0])
+    if picture.width * picture.height > MOST_PIXELS:
+        return _bomb(*picture.size)
+    if (frames := getattr(picture, "n_frames", 1)) > 1:
+        return Refused(ANIMATED, f"{frames} pictures in one {picture.format} file")
+    picture.load()
+    turned = orientation(content)
+    size = _fitting(picture.width, picture.height, max_side)
+    changes = [UPRIGHT] if turned > 1 else []
+    changes += [SHRUNK] if size != picture.size else []
+    if picture.format == "PNG" and not changes:
+        return Picture(picture.height, picture.width)
+    changes += [] if picture.format == "PNG" else [RECODED]
+    changes += [FROM_CMYK] if picture.mode == "CMYK" else []
+    lossless = picture.format in _LOSSLESS or b"VP8L" in content[:64] or picture.has_transparency_data
+    return _anew(picture, size, turned, "PNG" if lossless else "JPEG", tuple(changes))
+
+
+def _anew(picture: Any, size: tuple[int, int], turned: int, form: str, changes: tuple[str, ...]) -> Picture:
+    from PIL import Image
+
+    sampling = _colour_sampling(picture)
+    picture = _plain(picture)
+    if picture.size != size:
+        picture = picture.resize(size, Image.Resampling.LANCZOS)
+    if turned > 1:
+        picture = picture.transpose(Image.Transpose(_TURNS[turned]))
+    file = io.BytesIO()
+    if form == "JPEG":
+        picture.save(file, "JPEG", quality=QUALITY, subsampling=sampling)
+    else:
+        picture.save(file, "PNG")
+    return Picture(picture.height, picture.width, file.getvalue(), changes)
+
+
+def _colour_sampling(picture: Any) -> str:
+    """How finely colours are kept: as they were where they were halved in both directions, else in full."""
+    from PIL import JpegImagePlugin
+
+    halved = picture.format in ("JPEG", "MPO") and JpegImagePlugin.get_sampling(picture) == 2
+    return "4:2:0" if halved else "4:4:4"
+
+
+def _plain(picture: Any) -> Any:
+    """The picture in grey or RGB, of 8 bits, with transparency where it has some."""
+    if picture.mode.startswith("I"):
+        picture = _upper_bits(picture)
+    mode = "RGBA" if picture.has_transparency_data else "L" if picture.mode in ("1", "L") else "RGB"
+    plain = picture if picture.mode == mode else picture.convert(mode)
+    plain.info.clear()
+    return plain
+
+
+def _upper_bits(picture: Any) -> Any:
+    """Of grey levels with 16 bits the upper 8."""
+    import numpy as np
+    from PIL import Image
+
+    grey = np.asarray(picture)
+    wide = grey.dtype.itemsize == 2 or grey.max(initial=0) > 255
+    return Image.fromarray((grey >> 8 if wide else grey).clip(0, 255).astype(np.uint8))
+
+
+_TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
+"""By EXIF orientation, Pillow's `Transpose` that puts a picture upright."""
+
+
+@functools.cache
+def _pillow() -> Any:
+    import warnings
+
+    from PIL import Image
+
+    # as an error, once and for all: `warnings.catch_warnings` is not safe in threads
+    warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
+    return Image
+
+
+def _fitting(width: int, height: int, max_side: int | None) -> tuple[int, int]:
+    longest = max(width, height)
+    if max_side is None or longest <= max_side:
+        return width, height
+    return max(1, round(width * max_side / longest)), max(1, round(height * max_side / longest))
+
+
+def _bomb(width: int, height: int) -> Refused:
+    return Refused(TOO_LARGE, f"{width:,} x {height:,} pixels, more than {MOST_PIXELS:,}")

@@ -1,0 +1,249 @@
+"""Which pictures there are, and what each of them shows: from folders of classes, or from a table."""
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from rudel.data.images.stores import File, Store, is_remote, open_store, parent_and_name
+from rudel.data.images.table import Row, read_names, read_table
+from rudel.errors import DataError
+
+TABLES = (".csv", ".tsv")
+LABELS_FILES = ("labels.csv", "labels.tsv", "labels.txt")
+"""A table beside the pictures of a flat folder."""
+
+NO_LABEL, MISSING = "without a label", "not there"
+"""Why files are left out before anyone has looked at them."""
+
+_SPLIT_ALREADY = {"train", "training", "val", "valid", "validation", "test", "testing", "eval"}
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A file and its class.
+
+    Args:
+        file: in the store.
+        label: position of its class among the classes.
+    """
+
+    file: File
+    label: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """Pictures with their labels.
+
+    Args:
+        address: as a reader would write it.
+        store: what reads them.
+        classes: their names; a label is a position in it.
+        pictures: at least one, in the order of their names.
+        passed_over: names of files that are left out unseen, with the reason.
+    """
+
+    address: str
+    store: Store
+    classes: tuple[str, ...]
+    pictures: tuple[Labelled, ...]
+    passed_over: tuple[tuple[str, str], ...]
+
+
+def find_pictures(address: str, labels: str | None = None, classes: str | None = None) -> Source:
+    """Finds pictures and their labels.
+
+    Args:
+        address: a folder with a folder for each class; a CSV file of paths, relative to it, and labels; or a folder
+            with pictures, for which `labels`, or a `labels.csv` or `labels.txt` in it, has the labels.
+        labels: a table of file names and labels.
+        classes: a file with the names of the classes, one a line, in the order of their labels; by default the names
+            that there are, sorted, numbers by their value.
+
+    Raises:
+        DataError: there are no pictures, or fewer than two classes, or labels and classes do not go together.
+    """
+    known = read_names(_read(classes), classes) if classes is not None else None
+    is_table = address.lower().endswith(TABLES)
+    if is_table and labels is not None:
+        raise DataError(f"{address} has the labels already: leave out `labels`, or give the folder of the pictures.")
+    if is_table:
+        folder, _ = parent_and_name(address)
+        rows = read_table(_read(address), address)
+        store = open_store(folder)
+        found = store.look_up(row.path for row in rows)
+        source = _from_rows(address, store, rows, found, known, address)
+    else:
+        source = _from_folder(address, labels, known)
+    _check_classes(source)
+    return source
+
+
+def _from_folder(address: str, labels: str | None, known: tuple[str, ...] | None) -> Source:
+    if not is_remote(address) and not Path(address).expanduser().is_dir():
+        is_file = Path(address).expanduser().is_file()
+        why = f"{address} is a file: give a folder, or a table whose name ends in .csv." if is_file else ""
+        raise DataError(why or f"There is no folder {address}.")
+    store = open_store(address)
+    files = store.files()
+    if not files:
+        raise DataError(f"{address} is empty: give a folder that has a folder of pictures for each class.")
+    names = {file.name for file in files}
+    if labels is None:
+        beside = next((name for name in LABELS_FILES if name in names), None)
+        if beside is None:
+            return _from_folders(address, store, files, known)
+        table, content = f"{address.rstrip('/')}/{beside}", store.read(beside)
+    else:
+        table, content = labels, _read(labels)
+        beside = _inside(labels, store.address)
+    rows = read_table(content, table)
+    by_name = {file.name: file for file in files if file.name != beside}
+    by_stem: dict[str, list[File]] = {}
+    for file in by_name.values():
+        by_stem.setdefault(str(PurePosixPath(file.name).with_suffix("")), []).append(file)
+    found = {}
+    for row in rows:
+        file = by_name.get(row.path)
+        if file is None and len(same := by_stem.get(row.path, [])) == 1:
+            file = same[0]
+        if file is not None:
+            found[row.path] = file
+    labelled = {file.name for file in found.values()}
+    unlabelled = [(name, NO_LABEL) for name in by_name if name not in labelled]
+    return _from_rows(address, store, rows, found, known, table, unlabelled)
+
+
+def _from_folders(address: str, store: Store, files: Sequence[File], known: tuple[str, ...] | None) -> Source:
+    inside = [file for file in files if "/" in file.name]
+    if not inside:
+        raise DataError(
+            f"{address} has files but no folders of classes: put the pictures of each class into a folder of their "
+            "own, or say with `--labels FILE` what each of them shows."
+        )
+    folders = {file.name.partition("/")[0] for file in inside}
+    if len(folders) > 1 and {name.lower() for name in folders} <= _SPLIT_ALREADY:
+        raise DataError(
+            f"{address} seems to be split already, into {_listed(sorted(folders))}: convert each by itself, into "
+            "folders of their own, with `--validation 0`."
+        )
+    for name in folders:
+        _check_name(name, f"the folder `{_printable(name)}` in {address}")
+    _check_alike(folders, address)
+    by_class = {unicodedata.normalize("NFC", name): name for name in folders}
+    classes = known or tuple(_sorted(by_class))
+    unknown = sorted(set(by_class) - set(classes))
+    if unknown:
+        raise DataError(
+            f"The folder `{unknown[0]}` in {address} is none of the {len(classes):,} classes: add it to them, or move "
+            "it elsewhere."
+        )
+    label = {by_class[name]: number for number, name in enumerate(classes) if name in by_class}
+    pictures = tuple(Labelled(file, label[file.name.partition("/")[0]]) for file in inside)
+    loose = tuple((file.name, NO_LABEL) for file in files if "/" not in file.name)
+    return Source(address, store, classes, pictures, loose)
+
+
+def _from_rows(
+    address: str,
+    store: Store,
+    rows: Sequence[Row],
+    found: Mapping[str, File],
+    known: tuple[str, ...] | None,
+    table: str,
+    unlabelled: Sequence[tuple[str, str]] = (),
+) -> Source:
+    for row in rows:
+        _check_name(row.label, f"line {row.line} of {table}")
+    if known is None:
+        _check_alike({row.label for row in rows}, table)
+    classes = known or tuple(_sorted({unicodedata.normalize("NFC", row.label) for row in rows}))
+    positions = {name: number for number, name in enumerate(classes)}
+    pictures = [Labelled(found[row.path], _label(row, positions, table)) for row in rows if row.path in found]
+    missing = [(row.path, MISSING) for row in rows if row.path not in found]
+    if not pictures:
+        raise DataError(f"None of the {len(rows):,} pictures that {table} names is there: the first is {rows[0].path}.")
+    pictures.sort(key=lambda one: one.file.name)
+    return Source(address, store, classes, tuple(pictures), (*missing, *unlabelled))
+
+
+def _label(row: Row, positions: Mapping[str, int], table: str) -> int:
+    name = unicodedata.normalize("NFC", row.label)
+    if name in positions:
+        return positions[name]
+    if name.lstrip("-").isdecimal():
+        number = int(name)
+        if 0 <= number < len(positions):
+            return number
+        raise DataError(
+            f"Label {number} in line {row.line} of {table} is out of range: there are {len(positions):,} classes, and "
+            f"labels go from 0 to {len(positions) - 1:,}."
+        )
+    raise DataError(f"`{row.label}` in line {row.line} of {table} is none of the {len(positions):,} classes.")
+
+
+def _check_classes(source: Source) -> None:
+    used = {picture.label for picture in source.pictures}
+    if len(used) == 1:
+        only = source.classes[next(iter(used))]
+        raise DataError(f"{source.address} has pictures of one class only, `{only}`: a classifier needs two or more.")
+
+
+def _check_name(name: str, where: str) -> None:
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"The name of a class is not UTF-8, in {where}: rename it.") from error
+    if name != name.strip() or not name.isprintable():
+        raise DataError(
+            f"{where[0].upper()}{where[1:]} cannot name a class, as it has blanks at its ends, or marks that cannot be "
+            "printed: rename it."
+        )
+
+
+def _check_alike(names: Iterable[str], where: str) -> None:
+    """Refuses two names that are written with the same letters in two ways: nobody could tell them apart."""
+    seen: dict[str, str] = {}
+    for name in sorted(names):
+        before = seen.setdefault(unicodedata.normalize("NFC", name), name)
+        if before != name:
+            raise DataError(
+                f"Two classes of {where} are called `{name}`, in two encodings of the same letters: rename one."
+            )
+
+
+def _sorted(names: Iterable[str]) -> list[str]:
+    """Names in order; numbers by value if all are.
+
+    >>> _sorted({"10", "9", "0"}), _sorted({"b", "10", "9"})
+    (['0', '9', '10'], ['10', '9', 'b'])
+    """
+    names = list(names)
+    if all(name.isdecimal() for name in names):
+        return sorted(names, key=lambda name: (int(name), name))
+    return sorted(names)
+
+
+def _read(address: str) -> bytes:
+    folder, name = parent_and_name(address)
+    try:
+        return open_store(folder).read(name)
+    except OSError as error:
+        raise DataError(f"{address} cannot be read: {error.strerror or error}.") from error
+
+
+def _inside(file: str, root: str) -> str | None:
+    """The name of a file in a store, if it is there."""
+    if is_remote(file) or is_remote(root):
+        return file.removeprefix(f"{root}/") if file.startswith(f"{root}/") else None
+    path = Path(file).expanduser().absolute()
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else None
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+def _printable(name: str) -> str:
+    return name.encode("utf-8", "backslashreplace").decode()

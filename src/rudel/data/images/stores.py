@@ -1,0 +1,206 @@
+"""Where pictures lie: a local folder, or any address that fsspec knows.
+
+Local files are read without fsspec, several times as fast.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+from rudel.data.records.packages import filesystem
+from rudel.errors import DataError
+
+_FIRST_BYTES, _MOST_BYTES = 1 << 17, 1 << 24
+_VERSIONS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated", "created")
+
+
+@dataclass(frozen=True)
+class File:
+    """A file in a store.
+
+    Args:
+        name: its path from the root of the store, with slashes.
+        size: in bytes.
+        version: another text when it was written anew; empty where the store does not tell.
+    """
+
+    name: str
+    size: int
+    version: str
+
+
+class Store(Protocol):
+    """Files under one root."""
+
+    address: str
+    threads: int
+    """How many threads are well used to read from it, beyond those that decode."""
+
+    def files(self) -> list[File]:
+        """All files in all folders, but not hidden ones, sorted by name.
+
+        Raises:
+            DataError: the root cannot be read.
+        """
+        ...
+
+    def look_up(self, names: Iterable[str]) -> dict[str, File]:
+        """Those of the named files that are there."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """The content of a file.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        ...
+
+
+def open_store(address: str) -> Store:
+    """The store at a local path or an address such as `s3://bucket/folder`.
+
+    Raises:
+        DataError: there is no such kind of address, or its package is not installed.
+    """
+    if not is_remote(address):
+        return LocalStore(Path(address).expanduser())
+    kind = address.partition("://")[0]
+    if kind == "file":
+        return LocalStore(Path(address.removeprefix("file://")))
+    system, root = filesystem(address)
+    return RemoteStore(address.rstrip("/"), system, root.rstrip("/"))
+
+
+def is_remote(address: str) -> bool:
+    """Whether this is an address rather than a path.
+
+    >>> is_remote("gs://bucket/photographs"), is_remote("photographs"), is_remote("C:/photographs")
+    (True, False, False)
+    """
+    return re.match(r"[a-z][a-z0-9+.-]+(?:://|::)", address) is not None
+
+
+def parent_and_name(address: str) -> tuple[str, str]:
+    """The folder of a file, and its name.
+
+    >>> parent_and_name("s3://bucket/folder/labels.csv")
+    ('s3://bucket/folder', 'labels.csv')
+    """
+    if is_remote(address):
+        folder, _, name = address.rpartition("/")
+        return folder, name
+    path = Path(address).expanduser()
+    return str(path.parent), path.name
+
+
+class LocalStore:
+    """A folder of this computer; links are followed."""
+
+    threads = 0
+
+    def __init__(self, root: Path) -> None:
+        self.address = str(root.absolute())
+        self._root = self.address
+
+    def files(self) -> list[File]:
+        """See `Store`."""
+        try:
+            return sorted(self._walk(self._root, "", ()), key=lambda file: file.name)
+        except OSError as error:
+            raise DataError(f"The folder {self.address} cannot be read: {error.strerror}.") from error
+
+    def _walk(self, folder: str, prefix: str, above: tuple[tuple[int, int], ...]) -> list[File]:
+        about = Path(folder).stat()
+        here = (about.st_dev, about.st_ino)
+        if here in above:  # a link to a folder that it is in
+            return []
+        found = []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir():
+                    found += self._walk(entry.path, f"{prefix}{entry.name}/", (*above, here))
+                else:
+                    found += _local_file(prefix + entry.name, entry)
+        return found
+
+    def look_up(self, names: Iterable[str]) -> dict[str, File]:
+        """See `Store`."""
+        found = (file for name in names for file in _local_file(name, Path(self._root, name)))
+        return {file.name: file for file in found}
+
+    def read(self, name: str) -> bytes:
+        """See `Store`."""
+        # every call gives Python's lock away, and may get it back late when other threads are busy: so few calls
+        file = os.open(f"{self._root}/{name}" if name[0] != "/" else name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            parts = []
+            while part := os.read(file, _MOST_BYTES if parts else _FIRST_BYTES):
+                parts.append(part)
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        finally:
+            os.close(file)
+
+
+def _local_file(name: str, entry: Any) -> list[File]:
+    try:
+        about = entry.stat()
+    except (OSError, ValueError):
+        return [File(name, 0, "")] if isinstance(entry, os.DirEntry) else []  # a dangling link is an unreadable file
+    return [File(name, about.st_size, str(about.st_mtime_ns))]
+
+
+class RemoteStore:
+    """A folder in a file system of fsspec."""
+
+    threads = 16
+
+    def __init__(self, address: str, system: Any, root: str) -> None:
+        self.address = address
+        self._system, self._root = system, root
+
+    def files(self) -> list[File]:
+        """See `Store`."""
+        try:
+            found = self._system.find(self._root, detail=True)
+        except Exception as error:  # each file system has errors of its own
+            raise DataError(f"{self.address} cannot be read: {_reason(error)}.") from error
+        files = [_remote_file(self._relative(path), about) for path, about in found.items()]
+        shown = [file for file in files if not any(part.startswith(".") for part in PurePosixPath(file.name).parts)]
+        return sorted(shown, key=lambda file: file.name)
+
+    def look_up(self, names: Iterable[str]) -> dict[str, File]:
+        """See `Store`."""
+        found = {}
+        for name in names:
+            try:
+                found[name] = _remote_file(name, self._system.info(f"{self._root}/{name}"))
+            except Exception:  # each file system has errors of its own; what is not found will be told by name
+                continue
+        return found
+
+    def read(self, name: str) -> bytes:
+        """See `Store`."""
+        try:
+            return self._system.cat_file(f"{self._root}/{name}")
+        except OSError:
+            raise
+        except Exception as error:  # each file system has errors of its own
+            raise OSError(_reason(error)) from error
+
+    def _relative(self, path: str) -> str:
+        return path.removeprefix(self._root).lstrip("/") if path.startswith(self._root) else path
+
+
+def _remote_file(name: str, about: dict[str, Any]) -> File:
+    version = next((str(about[key]) for key in _VERSIONS if about.get(key) is not None), "")
+    return File(name, int(about.get("size") or 0), version)
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

@@ -1,0 +1,173 @@
+"""The one way in which the bytes of a photograph become an input of a model: in training, prediction and serving.
+
+What happens to a picture, in this order:
+
+1. It is decoded; of several frames the first. A JPEG that is much larger than it has to be is decoded at 1/2, 1/4 or
+   1/8 of its size, as long as what is left is at least twice as large as asked for (`shrinking`).
+2. It becomes RGB, or grey by ITU-R 601; what is transparent is laid on white, and of 16 bits the upper 8 are kept.
+3. The largest part in its middle that has the proportions asked for is taken (`middle`): shapes stay as they are, and
+   what is cut off lies at the edges.
+4. That is scaled by a triangle filter that reaches as far as the pixels of the result are apart, on both sides: across,
+   then down, with coefficients of 22 bits and results of 8, as Pillow does it.
+5. It is turned and mirrored as its EXIF orientation says.
+
+Every step can be computed in a TensorFlow graph to the same bit (`rudel.export.converter.photographs` does), except for
+the conversion of CMYK, which differs by a grey level.
+
+Decoding and scaling release the GIL: threads decode at the same time.
+"""
+
+import functools
+import io
+import struct
+from typing import Any
+
+import numpy as np
+
+from rudel.data.exif import orientation
+from rudel.data.images.jpeg import Frame, frame
+from rudel.errors import DataError
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
+"""What is read, by Pillow's names."""
+
+MOST_PIXELS = 89_478_485
+"""Larger pictures are refused, as a small file can hold one that fills all memory; Pillow's own limit for a warning."""
+
+_JPEG = b"\xff\xd8"
+
+
+def decode(content: bytes, height: int, width: int, channels: int = 3, name: str = "The picture") -> np.ndarray:
+    """Turns an encoded photograph into pixels.
+
+    Args:
+        content: a JPEG, PNG, WebP, GIF or BMP file.
+        height, width: of the result, in pixels.
+        channels: 3 for RGB, 1 for grey.
+        name: what to call it in an error.
+
+    Returns:
+        uint8 (height, width, channels).
+
+    Raises:
+        DataError: it is no picture, is cut short or damaged, or has more than `MOST_PIXELS` pixels.
+
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (40, 30), "teal").save(file, "PNG")
+    >>> decode(file.getvalue(), 2, 2)[0, 0].tolist()
+    [0, 128, 128]
+    """
+    if channels not in (1, 3) or min(height, width) < 1:
+        raise DataError(f"A picture cannot become an input of shape ({height}, {width}, {channels}).")
+    turned = orientation(content)
+    across, down = (height, width) if turned > 4 else (width, height)
+    image = _pillow()
+    try:
+        picture = _opened(content, across, down)
+        flat = _opaque(picture, "RGB" if channels == 3 else "L")
+        left, top, right, bottom = middle(flat.width, flat.height, across, down)
+        # one direction at a time, since which of them Pillow takes first depends on its version and on the picture
+        narrow = flat.resize((across, flat.height), image.Resampling.BILINEAR, box=(left, 0, right, flat.height))
+        scaled = narrow.resize((across, down), image.Resampling.BILINEAR, box=(0, top, across, bottom))
+    except (image.DecompressionBombError, image.DecompressionBombWarning):
+        raise DataError(f"{name} has more than {MOST_PIXELS:,} pixels: make it smaller, or leave it out.") from None
+    except image.UnidentifiedImageError:
+        raise DataError(f"{name} is not a picture that can be read: give JPEG, PNG, WebP, GIF or BMP.") from None
+    except (OSError, ValueError, SyntaxError, IndexError, OverflowError, EOFError) as error:
+        raise DataError(f"{name} is damaged or cut short ({str(error).rstrip('.')}).") from error
+    pixels = np.asarray(scaled).reshape(down, across, channels)
+    return oriented(pixels, turned) if turned > 1 else pixels
+
+
+def shrinking(width: int, height: int, across: int, down: int) -> int:
+    """By how much a JPEG is made smaller while it is decoded: 1, 2, 4 or 8.
+
+    Args:
+        width, height: of the whole picture.
+        across, down: what its middle is scaled to.
+
+    >>> shrinking(3024, 3024, 64, 64), shrinking(1024, 200, 64, 64), shrinking(100, 100, 64, 64)
+    (8, 1, 1)
+    """
+    left, top, right, bottom = middle(width, height, across, down)
+    spare = min((right - left) // (2 * across), (bottom - top) // (2 * down))
+    return next((shrink for shrink in (8, 4, 2) if shrink <= spare), 1)
+
+
+def middle(width: int, height: int, across: int, down: int) -> tuple[int, int, int, int]:
+    """The largest part in the middle of a picture with the proportions `across` to `down`: left, top, right, bottom.
+
+    >>> middle(100, 100, 64, 64), middle(160, 120, 64, 64), middle(120, 161, 64, 64)
+    ((0, 0, 100, 100), (20, 0, 140, 120), (0, 20, 120, 140))
+    """
+    part_across = min(width, max(1, (2 * height * across + down) // (2 * down)))
+    part_down = min(height, max(1, (2 * width * down + across) // (2 * across)))
+    left, top = (width - part_across) // 2, (height - part_down) // 2
+    return left, top, left + part_across, top + part_down
+
+
+def oriented(pixels: np.ndarray, orientation: int) -> np.ndarray:
+    """Turns and mirrors pixels (height, width, channels) as the EXIF orientation, 1 to 8, says."""
+    if orientation > 4:
+        pixels = pixels.swapaxes(0, 1)
+    # for the orientations 1 to 8: whether the result is upside down, and whether left and right are exchanged
+    upside_down, exchanged = orientation in (3, 4, 7, 8), orientation in (2, 3, 6, 7)
+    return np.ascontiguousarray(pixels[:: -1 if upside_down else 1, :: -1 if exchanged else 1])
+
+
+def _opened(content: bytes, across: int, down: int) -> Any:
+    """A Pillow image with its pixels; JPEGs no larger than they have to be."""
+    is_jpeg = content.startswith(_JPEG)
+    if is_jpeg and (found := _usual_frame(content)):
+        _check_size(found.width, found.height)
+        shrink = shrinking(found.width, found.height, across, down)
+        mode, size = "L" if found.channels == 1 else "RGB", (-(-found.width // shrink), -(-found.height // shrink))
+        return _pillow().frombytes(mode, size, content, "jpeg", (mode, "", shrink, 0))
+    picture = _pillow().open(io.BytesIO(content), formats=FORMATS)
+    _check_size(picture.width, picture.height)
+    shrink = shrinking(picture.width, picture.height, across, down) if is_jpeg else 1
+    if shrink > 1:
+        picture.draft(None, (picture.width // shrink, picture.height // shrink))
+    picture.load()
+    return picture
+
+
+def _usual_frame(jpeg: bytes) -> Frame | None:
+    """The header of a JPEG that can go to the decoder as it is, without Pillow's reading all that cameras write."""
+    try:
+        found = frame(jpeg)
+    except (ValueError, IndexError, struct.error):
+        return None
+    return found if found.common and found.channels in (1, 3) and min(found.height, found.width) else None
+
+
+def _check_size(width: int, height: int) -> None:
+    if width * height > MOST_PIXELS:
+        raise _pillow().DecompressionBombError
+
+
+def _opaque(picture: Any, mode: str) -> Any:
+    """The picture in RGB or grey, without transparency."""
+    if picture.mode == mode and "transparency" not in picture.info:
+        return picture
+    if picture.mode.startswith("I"):  # grey in 16 bits
+        picture = _pillow().fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+    if picture.has_transparency_data:
+        layer = picture.convert("RGBA")
+        picture = _pillow().new("RGB", layer.size, "white")
+        picture.paste(layer, mask=layer.getchannel("A"))
+    if mode == "L" and picture.mode not in ("L", "1", "RGB"):
+        picture = picture.convert("RGB")
+    return picture.convert(mode)
+
+
+@functools.cache
+def _pillow() -> Any:
+    import warnings
+
+    from PIL import Image
+
+    # as an error, once and for all: `warnings.catch_warnings` is not safe in threads
+    warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
+    return Image

@@ -1,0 +1,1 @@
+"""TFRecord files of `tf.train.Example`s, written and read without TensorFlow."""

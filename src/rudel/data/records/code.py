@@ -1,0 +1,109 @@
+"""A fingerprint of a function: of its code, of the values that it was made with, and of the functions that it calls."""
+
+import functools
+import hashlib
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def code_fingerprint(function: Callable[..., Any]) -> str:
+    """A short text that is another one if the function does something else.
+
+    Looked at are its bytecode and constants, default arguments, values it closes over, and the functions and plain
+    values of its own module that it names. What lies in other modules counts by name alone, objects by their type and
+    attributes. So a change in a library is not noticed, and another version of Python may give another fingerprint.
+
+    >>> code_fingerprint(lambda x: x + 1) == code_fingerprint(lambda x: x + 1)
+    True
+    >>> code_fingerprint(lambda x: x + 1) == code_fingerprint(lambda x: x + 2)
+    False
+    """
+    digest = hashlib.sha256()
+    _Visit(digest.update).value(function)
+    return digest.hexdigest()[:32]
+
+
+class _Visit:
+    """Tells `told` all that a function depends on, each thing once."""
+
+    def __init__(self, told: Callable[[bytes], object]) -> None:
+        self._told = told
+        self._seen: dict[int, Any] = {}
+
+    def value(self, value: Any) -> None:
+        if isinstance(value, str | bytes | int | float | complex | bool | None | types.EllipsisType | range | slice):
+            self._tell(type(value).__name__, repr(value))
+        elif id(value) in self._seen:
+            self._tell("again")
+        else:
+            self._seen[id(value)] = value
+            self._compound(value)
+
+    def _compound(self, value: Any) -> None:
+        self._tell(type(value).__module__, type(value).__qualname__)
+        if isinstance(value, np.ndarray | np.generic):
+            array = np.ascontiguousarray(value)
+            self._tell(str(array.dtype), str(array.shape))
+            self._told(repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes())
+        elif isinstance(value, types.CodeType):
+            self._code(value)
+        elif isinstance(value, types.FunctionType):
+            self._function(value)
+        elif isinstance(value, types.MethodType):
+            self.value(value.__func__)
+            self.value(value.__self__)
+        elif isinstance(value, functools.partial):
+            self.value((value.func, value.args, value.keywords))
+        elif isinstance(value, dict):
+            for key, part in value.items():
+                self.value(key)
+                self.value(part)
+        elif isinstance(value, set | frozenset):
+            self._tell(*sorted(map(repr, value)))
+        elif isinstance(value, list | tuple):
+            self._tell(str(len(value)))
+            for part in value:
+                self.value(part)
+        elif isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
+            self._tell(getattr(value, "__module__", None) or "", getattr(value, "__qualname__", value.__name__))
+        else:
+            self.value(vars(value) if hasattr(value, "__dict__") else ())
+            self.value(next((vars(kind)["__call__"] for kind in type(value).__mro__ if "__call__" in vars(kind)), None))
+
+    def _function(self, function: types.FunctionType) -> None:
+        self._code(function.__code__)
+        self.value((function.__defaults__, function.__kwdefaults__))
+        for cell in function.__closure__ or ():
+            try:
+                self.value(cell.cell_contents)
+            except ValueError:
+                self._tell("not yet bound")
+        for name in _names(function.__code__):
+            named = function.__globals__.get(name)
+            is_own = getattr(named, "__module__", None) == function.__module__
+            if isinstance(named, str | bytes | int | float | tuple | np.ndarray) or (
+                isinstance(named, types.FunctionType) and is_own
+            ):
+                self._tell(name)
+                self.value(named)
+
+    def _code(self, code: types.CodeType) -> None:
+        self._told(code.co_code)
+        self._tell(*code.co_names, *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+        for constant in code.co_consts:
+            self.value(constant)
+
+    def _tell(self, *texts: str) -> None:
+        self._told("\0".join((*texts, "")).encode("utf-8", "surrogateescape"))
+
+
+def _names(code: types.CodeType) -> list[str]:
+    """The global names that some code may look up, also in functions inside it, sorted."""
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names.update(_names(constant))
+    return sorted(names)

@@ -1,0 +1,177 @@
+"""Parts of files, on this computer or wherever fsspec reaches (`s3://`, `gs://`, `https://`, ...).
+
+Local files are read by `pread`: what was read once is not held, and a file that becomes shorter meanwhile is an error
+rather than a bus error. Only short records of one length are taken from mapped files (`rudel.data.records.uniform`).
+"""
+
+import hashlib
+import mmap
+import os
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from rudel.data.records.packages import filesystem
+from rudel.errors import DataError
+
+Result = TypeVar("Result")
+
+_AT_ONCE = 1 << 30
+_PAUSES = (0.5, 2.0)
+
+
+class Source(Protocol):
+    """A file that can be read in parts, by several threads at once; what is pickled of it is its name.
+
+    `name` is what messages call it, `size` its bytes, `state` a text that is another one when the file is another one,
+    `window` how many bytes are worth reading where only a few of them are needed, and `gap` how many that are not
+    needed are worth reading to spare a request.
+    """
+
+    name: str
+    size: int
+    state: str
+    window: int
+    gap: int
+
+    def read(self, begin: int, length: int) -> bytes:
+        """A part of the file, shorter where the file ends.
+
+        Raises:
+            DataError: it cannot be read.
+        """
+        ...
+
+
+def is_address(path: str) -> bool:
+    """Whether it is something for fsspec, and not a path.
+
+    >>> is_address("s3://bucket/train"), is_address("/data/train")
+    (True, False)
+    """
+    return "://" in path
+
+
+def open_source(path: str) -> Source:
+    """Opens a file.
+
+    Raises:
+        DataError: it cannot be read, or a package is missing for it.
+    """
+    return RemoteSource(path) if is_address(path) else LocalSource(path)
+
+
+class LocalSource:
+    """A file on this computer."""
+
+    window = 1 << 16
+    gap = 1 << 11
+
+    def __init__(self, path: str) -> None:
+        self.name = path
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._descriptor)
+            about = os.fstat(self._descriptor)
+        except OSError as error:
+            raise DataError(f"{path} cannot be read ({error.strerror}).") from error
+        self.size = about.st_size
+        self.state = f"{Path(path).absolute()} {about.st_size} {about.st_mtime_ns}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LocalSource, (self.name,)
+
+    def mapped(self) -> mmap.mmap:
+        """The file, mapped into memory; to touch it where it became shorter would kill the process."""
+        return mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+
+    def check_size(self) -> None:
+        """Makes sure that the file is as long as it was.
+
+        Raises:
+            DataError: it is not.
+        """
+        if os.fstat(self._descriptor).st_size != self.size:
+            raise DataError(f"{self.name} has changed its size while it is in use: start again when it is complete.")
+
+    def read(self, begin: int, length: int) -> bytes:
+        """See `Source`."""
+        try:
+            part = os.pread(self._descriptor, min(length, _AT_ONCE), begin)
+            if len(part) == length or not part:
+                return part
+            parts = [part]
+            while part := os.pread(
+                self._descriptor, min(length := length - len(part), _AT_ONCE), begin := begin + len(part)
+            ):
+                parts.append(part)
+            return b"".join(parts)
+        except OSError as error:
+            raise DataError(f"{self.name} cannot be read at byte {begin:,} ({error.strerror}).") from error
+
+
+class RemoteSource:
+    """A file that fsspec reads. What fails is tried again, twice."""
+
+    window = 1 << 22
+    gap = 1 << 17
+
+    def __init__(self, address: str) -> None:
+        self.name = address
+        self.files, self._path = filesystem(address)
+        about = self._told(lambda: self.files.info(self._path))
+        if about.get("size") is None:
+            raise DataError(f"{address} does not tell its size: copy it to this computer.")
+        self.size = int(about["size"])
+        known = sorted((key, str(value)) for key, value in about.items())
+        self.state = f"{address} {hashlib.sha256(repr(known).encode()).hexdigest()}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RemoteSource, (self.name,)
+
+    def read(self, begin: int, length: int) -> bytes:
+        """See `Source`."""
+        end = min(begin + length, self.size)
+        return self._told(lambda: self.files.cat_file(self._path, begin, end)) if begin < end else b""
+
+    def read_together(self, blocks: Sequence["tuple[RemoteSource, int, int]"]) -> list[bytes]:
+        """Parts, from begin to end, of this and other files of its file system, at the same time."""
+        paths, begins, ends = zip(*((source._path, begin, end) for source, begin, end in blocks), strict=True)
+        return self._told(lambda: self.files.cat_ranges([*paths], [*begins], [*ends], on_error="raise"))
+
+    def _told(self, ask: Callable[[], Result]) -> Result:
+        """What fsspec answers. It passes on the exceptions of whatever package it uses, so all of them count."""
+        for pause in (*_PAUSES, None):
+            try:
+                return ask()
+            except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
+                raise DataError(f"{self.name} cannot be read ({type(error).__name__}): check the address.") from error
+            except Exception as error:
+                if pause is None:
+                    told = str(error).strip().partition("\n")[0] or type(error).__name__
+                    raise DataError(f"{self.name} cannot be read ({told}).") from error
+                time.sleep(pause)
+        raise AssertionError
+
+
+def read_blocks(blocks: Sequence[tuple[Source, int, int]]) -> list[bytes]:
+    """Parts of files, from begin to end each; those of remote files at the same time.
+
+    Raises:
+        DataError: one cannot be read.
+    """
+    remote: dict[int, list[int]] = {}
+    parts = []
+    for place, (source, begin, end) in enumerate(blocks):
+        if isinstance(source, RemoteSource):
+            remote.setdefault(id(source.files), []).append(place)
+            parts.append(b"")
+        else:
+            parts.append(source.read(begin, end - begin))
+    for places in remote.values():
+        chosen: list[Any] = [blocks[place] for place in places]
+        for place, part in zip(places, chosen[0][0].read_together(chosen), strict=True):
+            parts[place] = part
+    return parts

@@ -1,0 +1,26 @@
+"""Well-known nets as Keras builds them, without their heads, so that weights which others have trained fit them.
+
+Both take pictures between -1 and 1. ResNet50V2: K. He et al., "Identity Mappings in Deep Residual Networks" (2016).
+MobileNetV2: M. Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks" (2018).
+"""
+
+from typing import Any
+
+
+def resnet(pictures: Any) -> Any:
+    """ResNet50V2, 23.6 million weights: pictures (N, H, W, 3), sides of at least 32, to features (N, 2048)."""
+    import keras
+
+    return _features(keras.applications.ResNet50V2, pictures)
+
+
+def mobilenet(pictures: Any) -> Any:
+    """MobileNetV2, 2.3 million weights: pictures (N, H, W, 3), sides of at least 32, to features (N, 1280)."""
+    import keras
+
+    return _features(keras.applications.MobileNetV2, pictures)
+
+
+def _features(application: Any, pictures: Any) -> Any:
+    built = application(include_top=False, weights=None, input_tensor=pictures, pooling="avg")
+    return built.output

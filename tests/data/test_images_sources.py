@@ -1,0 +1,243 @@
+"""Which pictures there are and what they show; and every way to get that wrong."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rudel.data.images.plan import TRAIN, VALIDATION, Options, plan_shards, split_of
+from rudel.data.images.sources import MISSING, NO_LABEL, Source, find_pictures
+from rudel.data.images.stores import open_store
+from rudel.errors import DataError
+
+
+@pytest.fixture
+def lay_out(tmp_path: Path) -> Callable[..., Path]:
+    """Makes files in a folder; what is in them does not matter here."""
+
+    def make(*names: str, **contents: str) -> Path:
+        root = tmp_path / "pictures"
+        root.mkdir()
+        for name in names:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(b"x")
+        for name, content in contents.items():
+            (root / name.replace("__", ".")).write_text(content, encoding="utf-8")
+        return root
+
+    return make
+
+
+def shown(source: Source) -> dict[str, str]:
+    """What each picture shows, by its name."""
+    return {one.file.name: source.classes[one.label] for one in source.pictures}
+
+
+def test_each_folder_is_a_class(lay_out: Callable[..., Path]) -> None:
+    root = lay_out("cat/1.jpg", "cat/more/2.png", "dog/1.jpg", "dog/.hidden", ".git/x", "read.me", "dog/é.webp")
+    (root / "empty").mkdir()
+    source = find_pictures(str(root))
+    assert source.classes == ("cat", "dog")
+    assert shown(source) == {"cat/1.jpg": "cat", "cat/more/2.png": "cat", "dog/1.jpg": "dog", "dog/é.webp": "dog"}
+    assert source.passed_over == (("read.me", NO_LABEL),)
+
+
+def test_classes_that_are_numbers_are_in_the_order_of_their_values(lay_out: Callable[..., Path]) -> None:
+    assert find_pictures(str(lay_out("10/a", "9/a", "0/a"))).classes == ("0", "9", "10")
+
+
+def test_links_are_followed_but_not_in_circles(lay_out: Callable[..., Path], tmp_path: Path) -> None:
+    root = lay_out("cat/1.jpg", "dog/1.jpg")
+    (root / "cow").symlink_to(root / "dog", target_is_directory=True)
+    (root / "dog" / "again").symlink_to(root, target_is_directory=True)
+    assert "cow/1.jpg" in shown(find_pictures(str(root)))
+
+
+def test_names_of_classes_can_be_given(lay_out: Callable[..., Path]) -> None:
+    root = lay_out("cat/1.jpg", "dog/1.jpg")
+    names = root.parent / "names"
+    names.write_text("dog\nemu\ncat\n\n")
+    source = find_pictures(str(root), classes=str(names))
+    assert source.classes == ("dog", "emu", "cat")
+    assert [one.label for one in source.pictures] == [2, 0]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "1.jpg,cat\nsub/2.jpg,dog\n",
+        "path,label\n1.jpg,cat\nsub/2.jpg,dog",
+        "\ufeffwidth,Label,Filename\r\n100,cat,1.jpg\r\n\r\n100,dog,sub/2.jpg\r\n",
+        '"1.jpg","cat"\n"sub/2.jpg","dog"\n',
+        "1.jpg;cat\nsub/2.jpg;dog\n",
+    ],
+)
+def test_a_table_names_pictures_relative_to_itself(lay_out: Callable[..., Path], table: str) -> None:
+    root = lay_out("1.jpg", "sub/2.jpg", "sub/3.jpg", table__csv=table)
+    assert shown(find_pictures(str(root / "table.csv"))) == {"1.jpg": "cat", "sub/2.jpg": "dog"}
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("labels.csv", "id,breed\n1,cat\n2,big dog\n"),
+        ("labels.csv", "1.jpg,cat\n2.jpg,big dog\n"),
+        ("labels.txt", "1.jpg\tcat\n2.jpg\tbig dog\n"),
+        ("labels.txt", '1.jpg  cat\n2.jpg  "big dog"\n'),
+    ],
+)
+def test_a_flat_folder_with_a_labels_file(lay_out: Callable[..., Path], name: str, table: str) -> None:
+    root = lay_out("1.jpg", "2.jpg", "3.jpg")
+    (root / name).write_text(table)
+    source = find_pictures(str(root))
+    assert shown(source) == {"1.jpg": "cat", "2.jpg": "big dog"}
+    assert source.passed_over == (("3.jpg", NO_LABEL),)
+    elsewhere = root.parent / "elsewhere.list"
+    (root / name).rename(elsewhere)
+    assert shown(find_pictures(str(root), labels=str(elsewhere))) == shown(source)
+
+
+def test_pictures_of_a_table_that_are_not_there_are_named(lay_out: Callable[..., Path]) -> None:
+    root = lay_out("1.jpg", "2.jpg", t__csv="1.jpg,a\n2.jpg,b\n3.jpg,b\n")
+    source = find_pictures(str(root / "t.csv"))
+    assert source.passed_over == (("3.jpg", MISSING),)
+    assert len(source.pictures) == 2
+
+
+def test_labels_can_be_numbers_of_classes(lay_out: Callable[..., Path]) -> None:
+    root = lay_out("1.jpg", "2.jpg", labels__txt="1.jpg 1\n2.jpg 0\n", names="cat\ndog\n")
+    assert shown(find_pictures(str(root), classes=str(root / "names"))) == {"1.jpg": "dog", "2.jpg": "cat"}
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("", "t.csv is empty"),
+        ("1.jpg\n", "has 1 field in line 1, not 2"),
+        ("1.jpg,a\n2.jpg,b,c\n", "has 3 fields in line 2, not 2"),
+        ("1.jpg,a\n2.jpg,\n", "has no label in line 2"),
+        ("path,label\n,a\n", "has no path in line 2"),
+        ("1.jpg,a\n2.jpg,b\n1.jpg,b\n", "names 1.jpg in line 1 and in line 3"),
+        ('1.jpg,a\n"2.jpg,b\n', "cannot be read in line 2"),
+        ("1.jpg,a\n2.jpg,a\n", "pictures of one class only, `a`"),
+        ("8.jpg,a\n9.jpg,b\n", "None of the 2 pictures that"),
+        ("1.jpg,a\n2.jpg,caf\u0065\u0301\n3.jpg,caf\u00e9\n", "in two encodings of the same letters"),
+    ],
+)
+def test_tables_that_cannot_be_read(lay_out: Callable[..., Path], table: str, words: str) -> None:
+    root = lay_out("1.jpg", "2.jpg", "3.jpg", t__csv=table)
+    with pytest.raises(DataError, match=words):
+        find_pictures(str(root / "t.csv"))
+
+
+def test_a_table_that_is_not_utf8(lay_out: Callable[..., Path]) -> None:
+    root = lay_out("1.jpg")
+    (root / "t.csv").write_bytes(b"1.jpg,a\n2.jpg,caf\xe9\n")
+    with pytest.raises(DataError, match="not UTF-8 in line 2"):
+        find_pictures(str(root / "t.csv"))
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("2", "Label 2 in line 2 of .* is out of range: there are 2 classes, and labels go from 0 to 1"),
+        ("-1", "Label -1 in line 2"),
+        ("emu", "`emu` in line 2 of .* is none of the 2 classes"),
+    ],
+)
+def test_labels_that_are_none(lay_out: Callable[..., Path], label: str, words: str) -> None:
+    root = lay_out("1.jpg", "2.jpg", t__csv=f"1.jpg,cat\n2.jpg,{label}\n", names="cat\ndog\n")
+    with pytest.raises(DataError, match=words):
+        find_pictures(str(root / "t.csv"), classes=str(root / "names"))
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ("cat\n", "names 1 class: two are the least"),
+        ("cat\ndog\ncat\n", "the class `cat` in line 1 and in line 3"),
+        ("cat\n\ndog\n", "nothing in line 2"),
+        ("cat\nemu\n", "`dog` in .* is none of the 2 classes"),
+    ],
+)
+def test_names_that_do_not_do(lay_out: Callable[..., Path], names: str, words: str) -> None:
+    root = lay_out("cat/1.jpg", "dog/1.jpg")
+    (root.parent / "names").write_text(names)
+    with pytest.raises(DataError, match=words):
+        find_pictures(str(root), classes=str(root.parent / "names"))
+
+
+def test_folders_that_do_not_do(lay_out: Callable[..., Path]) -> None:
+    root = lay_out()
+    with pytest.raises(DataError, match="is empty"):
+        find_pictures(str(root))
+    (root / "1.jpg").write_bytes(b"")
+    with pytest.raises(DataError, match="no folders of classes"):
+        find_pictures(str(root))
+    with pytest.raises(DataError, match=r"is a file: give a folder, or a table whose name ends in .csv"):
+        find_pictures(str(root / "1.jpg"))
+    with pytest.raises(DataError, match="There is no folder"):
+        find_pictures(str(root / "2"))
+    with pytest.raises(DataError, match=r"labels.txt cannot be read: No such file"):
+        find_pictures(str(root), labels=str(root / "labels.txt"))
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("cat/1.jpg", "cat/2.jpg"), "one class only, `cat`"),
+        (("train/cat/1.jpg", "train/dog/1.jpg", "test/cat/1.jpg"), "split already, into test and train"),
+        (("cat /1.jpg", "dog/1.jpg"), "the folder `cat ` in .* cannot name a class|The folder `cat `"),
+        (("c\nat/1.jpg", "dog/1.jpg"), "cannot name a class"),
+        (("c\udcffat/1.jpg", "dog/1.jpg"), "is not UTF-8"),
+        (("caf\u00e9/1.jpg", "cafe\u0301/1.jpg"), "in two encodings of the same letters"),
+    ],
+    ids=ascii,
+)
+def test_folders_of_classes_that_do_not_do(lay_out: Callable[..., Path], names: tuple[str, ...], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        find_pictures(str(lay_out(*names)))
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("nothing://bucket/folder", "nothing that reads nothing://"),
+        ("memory://not/there", "is empty|cannot be read"),
+    ],
+)
+def test_addresses_that_do_not_do(address: str, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        find_pictures(address)
+
+
+def test_an_address_without_its_package() -> None:
+    pytest.importorskip("fsspec")
+    try:
+        import gcsfs  # noqa: F401  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        with pytest.raises(DataError, match="pip install gcsfs"):
+            open_store("gs://bucket/folder")
+
+
+def test_a_picture_stays_in_its_split_when_others_come() -> None:
+    names = [f"cat/{number}.jpg" for number in range(2000)]
+    held_out = {name for name in names if split_of(name, 0.1) == VALIDATION}
+    assert 150 < len(held_out) < 250
+    assert held_out < {name for name in names if split_of(name, 0.2) == VALIDATION}
+    assert split_of("caf\u00e9/1.jpg", 0.5) == split_of("cafe\u0301/1.jpg", 0.5)
+    assert {split_of(name, 0.0) for name in names} == {TRAIN}
+
+
+def test_shards_have_every_picture_once_and_all_classes(lay_out: Callable[..., Path]) -> None:
+    source = find_pictures(str(lay_out(*(f"{label}/{number}" for label in "abc" for number in range(60)))))
+    shards = plan_shards(source.pictures, source.classes, Options(validation=0.25, shards=3))
+    assert [shard.file for shard in shards] == [
+        *(f"train-0000{number}-of-00003.tfrecord" for number in range(3)),
+        "validation-00000-of-00001.tfrecord",
+    ]
+    names = [one.file.name for shard in shards for one in shard.pictures]
+    assert sorted(names) == [one.file.name for one in source.pictures]
+    assert all({one.label for one in shard.pictures} == {0, 1, 2} for shard in shards)
+    assert max(len(shard.pictures) for shard in shards[:3]) - min(len(shard.pictures) for shard in shards[:3]) <= 1
+    assert len({shard.made_of for shard in shards}) == 4
