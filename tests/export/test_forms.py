@@ -105,6 +105,8 @@ def test_a_saved_model_serves_batches_as_keras_expects(digits: Path, tmp_path: P
     assert made.largest_difference < 1e-5
     assert made.metrics == pytest.approx(made.model_metrics)
     assert made.inputs[0]["shape"] == [None, 8, 8]
+    assert "by `read_image`" in made.notes[0]
+    assert made.from_files is None
     assert made.bytes == sum(map(len, content(made.path).values()))
     assert content(rudel.export(digits, "savedmodel", tmp_path / "again").path) == content(made.path)
     x = np.random.default_rng(0).integers(0, 256, (3, 8, 8)).astype("uint8")
@@ -114,6 +116,13 @@ def test_a_saved_model_serves_batches_as_keras_expects(digits: Path, tmp_path: P
         "layer = keras.layers.TFSMLayer('model', call_endpoint='serve')\n"
         "(told,) = layer(np.load('x.npy').astype('float32')).values()\n"
         "np.save('told.npy', told)\n"
+        "import tensorflow as tf\n"
+        "made = tf.saved_model.load('model').signatures\n"
+        "assert {*made} == {'serving_default', 'serving_arrays'}\n"
+        "for signature in made.values():\n"
+        "    (name,) = signature.structured_input_signature[1]\n"
+        "    (again,) = signature(**{name: tf.constant(np.load('x.npy').astype('float32'))}).values()\n"
+        "    assert np.allclose(again, told, atol=1e-6)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path, env=ON_TENSORFLOW, capture_output=True)
     assert np.load(tmp_path / "told.npy") == pytest.approx(rudel.predict(rudel.load(digits), x), abs=1e-5)

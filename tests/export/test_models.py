@@ -110,7 +110,15 @@ def test_regression_in_mixed_precision(fitted: Callable[..., Path], tmp_path: Pa
     made = rudel.export(run, "litert", tmp_path / "net.tflite", data=(x, x[:, ::-1]))
     assert made.metrics["mae"] == pytest.approx(made.model_metrics["mae"], rel=0.02)
     assert made.largest_difference < 0.05  # bfloat16 has 8 bits
+    assert made.notes == ["It computes in float32, and the model of the run in bfloat16."]
     assert {tensor.dtype for tensor in read_model(made.path.read_bytes()).tensors} == {"float32"}
+
+
+def test_weights_of_16_bits_are_refused(fitted: Callable[..., Path], tmp_path: Path) -> None:
+    x = np.zeros((64, 2), "float32")
+    run = fitted(keras.Sequential([keras.Input((2,)), layers.Dense(2, dtype="bfloat16")]), x, x)
+    with pytest.raises(ExportError, match=r"are bfloat16, .* with the policy mixed_bfloat16"):
+        rudel.export(run, "litert", tmp_path / "net.tflite", data=(x, x))
 
 
 def test_words_stay_integers(fitted: Callable[..., Path], tmp_path: Path) -> None:

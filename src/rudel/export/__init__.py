@@ -34,7 +34,7 @@ def export(
         to: "litert" (float32), "litert-f16" (weights in half precision), "litert-dynamic" (weights in int8),
             "litert-int8" (all in int8), "savedmodel", "onnx", "c-array" (the int8 model as an array in C++, for
             TensorFlow Lite Micro), "c" (the int8 model compiled to C), or that as an "arduino" library, a "cmake"
-            project, a "zephyr" module or a "wasm" (WebAssembly) module.
+            project, a "zephyr" module or a "wasm" (WebAssembly) module, or a web "page" to draw on.
         out: the file or folder to make, which must not be there yet; by default one in the current folder, named after
             the run. The names in C come from it.
         data: where the run's recipe cannot give data, or other data is meant: a `rudel.Dataset`, a `rudel.Examples`, a
@@ -53,7 +53,7 @@ def export(
         DataError: the data does not fit the model.
         CompileError: the model converted to int8 cannot be compiled to C.
 
-    Example:
+    Examples:
         >>> import rudel
         >>> rudel.export("nowhere", "litert")
         Traceback (most recent call last):

@@ -1,17 +1,18 @@
 """`rudel.export`: convert, run what came out, compare, and put it in its place."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rudel.export import process
+from rudel.export import page, process
 from rudel.export.comparison import Comparison, compare
 from rudel.export.forms import Form, check_needs, find_form
 from rudel.export.inputs import Inputs, inputs_of
 from rudel.export.materials import Materials, gather
+from rudel.export.photographs import FromFiles, Serving, compare_answers, serving_of, write_files
 from rudel.export.place import check_free, identifier, put, size_of, workshop
 from rudel.micro.compiler import checked_name
 from rudel.train import run_directory
@@ -39,6 +40,7 @@ class Exported:
         outputs: the same.
         versions: of what converted.
         notes: what else a user should know, a sentence each.
+        from_files: how near answers to JPEG and PNG files are; None for what takes no files.
     """
 
     path: Path
@@ -56,6 +58,7 @@ class Exported:
     outputs: list[dict[str, Any]]
     versions: dict[str, str]
     notes: list[str] = field(default_factory=list)
+    from_files: FromFiles | None = None
 
 
 def export_run(
@@ -85,28 +88,40 @@ def export_run(
     check_free(out)
     tell("reading the run")
     materials = gather(directory, data, calibration if form.integers else None, seed)
+    if form.name == "page":
+        page.check(materials)
     inputs = inputs_of(materials.model, materials.comparison.x)
     with workshop(out) as folder:
         made = folder / "made" / (out.name or name)
         made.parent.mkdir()
         converted = folder / "model.tflite" if form.name != form.converter else made
-        tell(f"converting to {form.converter}")
-        versions = _convert(form, materials, inputs, folder, converted)
-        tell("running the result")
         told = predict(materials.model, materials.comparison.x)
-        answers, about = _run(form, materials, inputs, folder, converted)
+        serving = serving_of(materials, inputs, told) if form.name == "savedmodel" else None
+        tell(f"converting to {form.converter}")
+        versions = _convert(form, materials, inputs, serving, folder, converted)
+        tell("running the result")
+        decoded = write_files(materials, serving, folder) if isinstance(serving, Serving) else None
+        answers, about = _run(form, materials, inputs, 0 if decoded is None else len(decoded), folder, converted)
         comparison = compare(materials.model, materials.comparison, told, answers)
-        notes: list[str] = []
+        notes = [serving] if isinstance(serving, str) else []
+        if materials.half:
+            notes.append(f"It computes in float32, and the model of the run in {materials.half}.")
+        from_files = None
+        if isinstance(serving, Serving) and decoded is not None:
+            from_files = compare_answers(materials, serving, decoded, folder / "answers.npz")
         if converted != made:
             tell(f"making {form.name}")
-            size, notes = _derive(form, name, materials, converted, made, about, folder)
+            size, more = _derive(form, name, materials, converted, made, about, folder)
+            notes += more
         else:
             size = size_of(made)
         put(made, out)
-    return _exported(form, out, size, materials, comparison, about, versions, notes)
+    return _exported(form, out, size, materials, comparison, about, versions, notes, from_files)
 
 
-def _convert(form: Form, materials: Materials, inputs: Inputs, folder: Path, made: Path) -> dict[str, str]:
+def _convert(
+    form: Form, materials: Materials, inputs: Inputs, serving: Serving | str | None, folder: Path, made: Path
+) -> dict[str, str]:
     calibration = None
     if materials.calibration is not None:
         calibration = folder / "calibration.npz"
@@ -120,13 +135,14 @@ def _convert(form: Form, materials: Materials, inputs: Inputs, folder: Path, mad
         "inputs": [{"name": leaf.name, "shape": leaf.shape, "dtype": leaf.dtype} for leaf in inputs.leaves],
         "structure": inputs.structure,
         "calibration": calibration and str(calibration),
+        "photographs": asdict(serving) if isinstance(serving, Serving) else None,
         "made": str(made),
     }
     return process.run("rudel.export.converter", job, folder, f"the conversion to {form.converter}")
 
 
 def _run(
-    form: Form, materials: Materials, inputs: Inputs, folder: Path, made: Path
+    form: Form, materials: Materials, inputs: Inputs, files: int, folder: Path, made: Path
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Runs an exported model; returns its outputs by name, and what it says of itself."""
     examples, outputs = folder / "examples.npz", folder / "outputs.npz"
@@ -137,6 +153,7 @@ def _run(
         "inputs": [leaf.name for leaf in inputs.leaves],
         "examples": str(examples),
         "outputs": str(outputs),
+        "files": files,
         "raw": str(folder / "raw.npz") if form.name != form.converter else None,
     }
     about = process.run("rudel.export.runner", job, folder, "running the exported model")
@@ -158,6 +175,8 @@ def _derive(
         from rudel.export import c_array
 
         return c_array.write(name, converted, about, made, folder)
+    if form.name == "page":
+        return page.write(name, converted, materials, made, folder / "raw.npz", folder)
     from rudel.export import compiled
 
     return compiled.write(form.name, name, converted, materials.recipe, made, folder / "raw.npz", folder)
@@ -172,6 +191,7 @@ def _exported(
     about: dict[str, Any],
     versions: dict[str, str],
     notes: list[str],
+    from_files: FromFiles | None,
 ) -> Exported:
     return Exported(
         path=out,
@@ -189,4 +209,5 @@ def _exported(
         outputs=about["outputs"],
         versions=versions,
         notes=notes,
+        from_files=from_files,
     )

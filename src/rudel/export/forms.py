@@ -51,6 +51,7 @@ FORMS = {
         Form("cmake", "-cmake", "litert-int8", _LITERT, "that as a CMake project", folder=True),
         Form("zephyr", "-zephyr", "litert-int8", _LITERT, "that as a Zephyr module", folder=True),
         Form("wasm", "-wasm", "litert-int8", (*_LITERT, "ziglang"), "that as a WebAssembly module", folder=True),
+        Form("page", "-page", "litert-int8", (*_LITERT, "ziglang"), "a page to draw on, with that in it", folder=True),
     )
 }
 

@@ -12,8 +12,9 @@ import numpy as np
 from rudel.backend import keras_on_jax
 from rudel.data.arrays_file import read_arrays
 from rudel.data.dataset import Dataset, Examples
-from rudel.errors import DataError
-from rudel.train.checks import as_examples, check_examples
+from rudel.data.stream import Stream
+from rudel.errors import DataError, ExportError
+from rudel.train.checks import as_part, check_examples
 from rudel.train.load import dataset_of, load, recipe_of
 from rudel.train.run_directory import RunDirectory
 
@@ -38,6 +39,23 @@ class Materials:
     calibration: Examples | None
     comparison: Examples
     compared_on: str
+
+    @property
+    def class_names(self) -> list[str]:
+        """What the classes are called; empty where nobody said."""
+        return list(self.run.read_config().get("class_names") or ())
+
+    @property
+    def half(self) -> str:
+        """The floats of 16 bits that its layers compute in; "" for none."""
+        kinds = {layer.compute_dtype for layer in self.model._flatten_layers()}
+        return next((kind for kind in ("bfloat16", "float16") if kind in kinds), "")
+
+    @property
+    def reads_pictures_itself(self) -> bool:
+        """Whether the recipe has a way of its own to make inputs of pictures."""
+        found = recipe_of(self.run)
+        return found is not None and found.read_image is not None
 
     @property
     def recipe(self) -> str:
@@ -72,8 +90,10 @@ def gather(run: RunDirectory, data: Any, calibration: int | None, seed: int) -> 
     Raises:
         RunError: the model cannot be read, or there is no data.
         DataError: the data does not fit the model.
+        ExportError: its weights are floats of 16 bits.
     """
     model = load(run.path)
+    _refuse_half_weights(model)
     parts = _parts(run, model, data)
     if isinstance(parts, Dataset):
         train = parts.train
@@ -83,8 +103,9 @@ def gather(run: RunDirectory, data: Any, calibration: int | None, seed: int) -> 
     else:
         order = np.random.default_rng(seed).permutation(len(parts))
         kept = min(calibration or 0, len(parts) // 2)
-        chosen = parts.take(np.sort(order[:kept])) if kept else parts if calibration else None
-        comparison, compared_on = parts.take(np.sort(order[kept:])), "given"
+        chosen = parts.take(np.sort(order[:kept])) if kept else _some(parts, 1, seed) if calibration else None
+        rest = np.sort(order[kept:])
+        comparison, compared_on = parts.take(rest[_choice(len(rest), MOST_COMPARED, seed)]), "given"
     comparison = _some(comparison, MOST_COMPARED, seed)
     if chosen is not None:
         check_examples(chosen, model, "calibration")
@@ -92,21 +113,35 @@ def gather(run: RunDirectory, data: Any, calibration: int | None, seed: int) -> 
     return Materials(run, model, chosen, comparison, compared_on)
 
 
-def _parts(run: RunDirectory, model: Any, data: Any) -> Dataset | Examples:
+def _refuse_half_weights(model: Any) -> None:
+    halves = sorted({variable.dtype for variable in model.variables if variable.dtype.endswith("float16")})
+    if halves:
+        raise ExportError(
+            f"Weights of the model are {halves[0]}, and no converter takes these: train it with the policy "
+            f"mixed_{halves[0]}, which computes in {halves[0]} too, and keeps its weights in float32."
+        )
+
+
+def _parts(run: RunDirectory, model: Any, data: Any) -> Dataset | Examples | Stream:
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str | Path):
         return _read(Path(data), run, model) if str(data).endswith(".npz") else dataset_of(run, str(data))
     if data is not None:
-        return as_examples(data, "given")
+        return as_part(data, "given")
     return dataset_of(run)
 
 
-def _some(examples: Examples, count: int, seed: int) -> Examples:
-    """So many of the examples, chosen at random and in their order; all where there are no more."""
+def _some(examples: Examples | Stream, count: int, seed: int) -> Examples:
+    """So many of the examples, chosen at random and in their order; all where there are no more; of a stream, read."""
     if len(examples) <= count:
-        return examples
-    return examples.take(np.sort(np.random.default_rng(seed).permutation(len(examples))[:count]))
+        return examples if isinstance(examples, Examples) else examples.in_memory()
+    return examples.take(_choice(len(examples), count, seed))
+
+
+def _choice(size: int, count: int, seed: int) -> np.ndarray:
+    """So many numbers below `size`, chosen at random and in their order; all where there are no more."""
+    return np.sort(np.random.default_rng(seed).permutation(size)[:count])
 
 
 def _read(path: Path, run: RunDirectory, model: Any) -> Examples:

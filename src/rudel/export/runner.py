@@ -7,6 +7,8 @@ A job has:
     inputs       names of its inputs
     examples     path of an .npz file with arrays "0", "1", ... of examples for each input
     outputs      path of the .npz file to write: the outputs by name, as float32 where they were quantised
+    files        how many pictures there are in the folder, as N.picture, to be given to the signature of a savedmodel
+                 that takes files; its answers go to answers.npz there
     raw          path of another for litert, or none: `input0`, ..., `output0`, ... in the order of the file and as the
                  integers that they are; LiteRT's reference kernels are then used
 
@@ -43,6 +45,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             outputs, about = _litert(path, names, columns, job.get("raw"))
         else:
             outputs, about = (_savedmodel if job["kind"] == "savedmodel" else _onnx)(path, names, columns)
+        if job["files"]:
+            _give_files(path, Path(job["folder"]), job["files"])
     except Exception as error:
         text = str(error).strip().splitlines()
         raise ExportError(f"The exported model does not run: {text[0].rstrip('.') if text else error!r}.") from error
@@ -129,7 +133,7 @@ def _described(name: str, detail: dict[str, Any]) -> dict[str, Any]:
 def _savedmodel(path: Path, names: Sequence[str], columns: Sequence[np.ndarray]) -> Told:
     import tensorflow as tf
 
-    function: Any = tf.saved_model.load(str(path)).signatures["serving_default"]  # type: ignore[attr-defined]
+    function: Any = tf.saved_model.load(str(path)).signatures["serving_arrays"]  # type: ignore[attr-defined]
     specs = function.structured_input_signature[1]
     parts = []
     for start in range(0, len(columns[0]), _BATCH):
@@ -144,6 +148,16 @@ def _savedmodel(path: Path, names: Sequence[str], columns: Sequence[np.ndarray])
         "outputs": [_specified(name, spec) for name, spec in function.structured_outputs.items()],
     }
     return results, about
+
+
+def _give_files(path: Path, folder: Path, count: int) -> None:
+    import tensorflow as tf
+
+    model: Any = tf.saved_model.load(str(path))
+    files = tf.constant([(folder / f"{number}.picture").read_bytes() for number in range(count)])
+    answers = {name: tensor.numpy() for name, tensor in model.signatures["serving_default"](image_bytes=files).items()}
+    arrays: dict[str, Any] = answers | {"class": np.array([name.decode() for name in answers["class"]])}
+    np.savez(folder / "answers.npz", **arrays)
 
 
 def _specified(name: str, spec: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ A job has:
     inputs       for each input: name, shape (of one example), dtype
     structure    how the model takes them: the number of one, or a list or dict of numbers
     calibration  path of an .npz file with arrays "0", "1", ... of examples for each input; for litert-int8
+    photographs  for savedmodel: what `rudel.export.photographs.Serving` says, or null
     made         where to write the result
 """
 
@@ -34,7 +35,7 @@ def convert(job: dict[str, Any]) -> dict[str, Any]:
     made, form = Path(job["made"]), job["form"]
     versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
     if form == "savedmodel":
-        savedmodel.write(Forward(model, job["inputs"], job["structure"], batch=None), made)
+        savedmodel.write(Forward(model, job["inputs"], job["structure"], batch=None), job["photographs"], made)
         return versions
     if form == "litert-int8":
         unroll(model)

@@ -1,4 +1,4 @@
-"""The model, as this process sees it: on TensorFlow, in float32."""
+"""The model, as this process sees it: on TensorFlow, and computing in float32, whatever it was trained in."""
 
 import contextlib
 import importlib

@@ -1,0 +1,60 @@
+"""`rudel play`."""
+
+import contextlib
+import signal
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def play(
+    run: Annotated[
+        Path | None,
+        typer.Argument(metavar="[RUN]", help="The directory of a run.  \\[default: the newest in runs that guesses]"),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets the whole network play.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 for any that is free.")] = 8480,
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+) -> None:
+    """Draw in the browser, and let a run guess what it is."""
+    from rudel.backend import keras_on_jax
+
+    keras_on_jax(light=True)
+    from rudel.cli.output import interrupts_told
+    from rudel.play.module import PageModule, missing_packages
+    from rudel.play.player import newest_player, open_player
+    from rudel.play.server import PlayServer
+
+    with interrupts_told():
+        player = open_player(run) if run else newest_player() or open_player(_trained())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    module = PageModule(player.run / "model.keras", lambda out: _export(player.run, out))
+    with contextlib.closing(module), PlayServer(player, host, port, module) as server:
+        typer.echo(f"Play with {player.run} at {server.address}  (Ctrl-C ends it)")
+        if missing := missing_packages():
+            typer.echo(
+                f"This process guesses: to let the page do it, install {' and '.join(missing)} by "
+                "`pip install 'rudel[export,micro]'`.",
+                err=True,
+            )
+        player.guess(bytes(player.drawing.side**2))
+        if browser:
+            webbrowser.open(server.address)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever(poll_interval=0.1)
+
+
+def _trained() -> Path:
+    """Trains `digits`, as there is no run to play with."""
+    from rudel.train.from_recipe import train_recipe
+
+    typer.echo("There is no run in ./runs that guesses drawings: training `digits` first.", err=True)
+    return train_recipe("digits").path
+
+
+def _export(run: Path, out: Path) -> list[str]:
+    script = "from rudel.cli.main import run; run()"
+    return [sys.executable, "-c", script, "export", str(run), "--to", "page", "--out", str(out)]

@@ -1,0 +1,141 @@
+"""Whether a SavedModel can take photographs as files, and how it does with some.
+
+A signature for files is made where `rudel predict` reads them as photographs (`rudel.data.photographs`): the model
+classifies, its one input is a picture, and it learned from pixels of 0 to 255. A recipe that reads pictures in a way of
+its own, by `read_image`, gets none, since that way is Python.
+"""
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from rudel.data.photographs import decode
+from rudel.data.pictures import sides_of
+from rudel.errors import ExportError
+from rudel.export.inputs import Inputs
+from rudel.export.materials import Materials
+from rudel.train.classification import as_probabilities, gives_logits
+from rudel.train.evaluation import predict
+
+MOST_FILES = 64
+_LEAST_AGREEMENT = 0.9
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What a signature for files has to know.
+
+    Attributes:
+        height, width, channels: of the pictures that the model takes.
+        classes: what its classes are called.
+        squash: what makes probabilities of its outputs.
+        pairs: whether it has one output for two classes.
+    """
+
+    height: int
+    width: int
+    channels: int
+    classes: list[str]
+    squash: Literal["", "softmax", "sigmoid"]
+    pairs: bool
+
+
+@dataclass(frozen=True)
+class FromFiles:
+    """How near the exported model's answers to files are to those of Rudel.
+
+    Attributes:
+        files: how many JPEG and PNG files were made of examples, and given to both.
+        largest_difference: between two probabilities.
+        agreement: share of the files for which both name the same class.
+    """
+
+    files: int
+    largest_difference: float
+    agreement: float
+
+
+def serving_of(materials: Materials, inputs: Inputs, told: Any) -> Serving | str:
+    """How the model of a run takes photographs, or a sentence that says why it does not.
+
+    Args:
+        materials: the run.
+        inputs: of its model.
+        told: its outputs, for any examples.
+    """
+    probabilities = as_probabilities(materials.model, told) if isinstance(told, np.ndarray) else None
+    sides = sides_of(inputs.leaves[0].shape) if inputs.structure == 0 else None
+    pixels = inputs.columns(materials.comparison.x)[0]
+    if materials.reads_pictures_itself:
+        return "It takes arrays alone: the recipe makes inputs of pictures in a way of its own, by `read_image`."
+    if sides is None or probabilities is None:
+        return "It takes arrays alone: it does not classify pictures."
+    if pixels.dtype != np.uint8:
+        return f"It takes arrays alone: it learned from {pixels.dtype} numbers, not from pixels of 0 to 255 (uint8)."
+    pairs = probabilities.shape[1] == 1
+    count = 2 if pairs else probabilities.shape[1]
+    names = materials.class_names
+    squash = ("sigmoid" if pairs else "softmax") if gives_logits(materials.model) else ""
+    return Serving(*sides, names if len(names) == count else [str(i) for i in range(count)], squash, pairs)
+
+
+def write_files(materials: Materials, serving: Serving, folder: Path) -> np.ndarray:
+    """Writes some examples as JPEG and PNG files: `0.picture`, `1.picture` and so on in a folder.
+
+    Returns:
+        What Rudel decodes of them, as inputs of the model (N, ...).
+    """
+    x = np.asarray(materials.comparison.x)[:MOST_FILES]
+    sides = serving.height, serving.width, serving.channels
+    files = [_file(picture, number) for number, picture in enumerate(x.reshape(-1, *sides))]
+    for number, file in enumerate(files):
+        (folder / f"{number}.picture").write_bytes(file)
+    return np.stack([decode(file, *sides) for file in files]).reshape(x.shape)
+
+
+def compare_answers(materials: Materials, serving: Serving, inputs: np.ndarray, answers: Path) -> FromFiles:
+    """Compares what the exported model says of files with what Rudel does.
+
+    Args:
+        materials: the run.
+        serving: how the exported model takes files.
+        inputs: what Rudel decodes of them.
+        answers: an `.npz` file with `class`, `class_id` and `probabilities`.
+
+    Raises:
+        ExportError: the answers are others.
+    """
+    probabilities = as_probabilities(materials.model, predict(materials.model, inputs))
+    assert probabilities is not None
+    if serving.pairs:
+        probabilities = np.concatenate([1 - probabilities, probabilities], axis=1)
+    with np.load(answers) as stored:
+        found, ids, classes = stored["probabilities"], stored["class_id"], stored["class"]
+    same = (ids == probabilities.argmax(1)) & (classes == np.array(serving.classes)[ids])
+    if same.mean() < _LEAST_AGREEMENT:
+        raise ExportError(
+            f"The exported model names another class for {len(same) - same.sum()} of {len(same)} files: "
+            "this is a mistake in Rudel."
+        )
+    return FromFiles(len(inputs), float(np.abs(found - probabilities).max()), float(same.mean()))
+
+
+def _file(pixels: np.ndarray, number: int) -> bytes:
+    """An example as it might come from a camera: PNG or JPEG, in various sizes and proportions, turned or not."""
+    from PIL import Image
+
+    picture = Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[..., 0])
+    if number % 4:
+        larger = 1 + number % 7
+        picture = picture.resize((larger * picture.width + 3, larger * picture.height + number % 5))
+    exif = Image.Exif()
+    exif[0x0112] = 1 + number % 8
+    content = io.BytesIO()
+    if number % 2:
+        picture.save(content, "JPEG", quality=90, exif=exif)
+    else:
+        picture.save(content, "PNG", exif=exif)
+    return content.getvalue()

@@ -1,0 +1,69 @@
+"""The model as WebAssembly, made beside the server while that guesses already, and kept for the next time."""
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import rudel
+from rudel.cache import cache_folder
+
+NEEDS = ("tensorflow", "ziglang")
+"""Packages that are needed, by the names under which they are imported."""
+
+
+def missing_packages() -> list[str]:
+    """Those of `NEEDS` that are not installed; none is imported."""
+    return [name for name in NEEDS if importlib.util.find_spec(name) is None]
+
+
+class PageModule:
+    """The module of a run: from the cache, or being made by a process of its own.
+
+    Args:
+        model: the run's model.keras.
+        command: makes the page in a folder that is given to it: the words of a command line.
+    """
+
+    def __init__(self, model: Path, command: Callable[[Path], Sequence[str]]) -> None:
+        digest = hashlib.sha256(rudel.__version__.encode() + model.read_bytes()).hexdigest()[:32]
+        self._kept = cache_folder() / "play" / digest
+        self._process: subprocess.Popen[bytes] | None = None
+        self._workshop: Path | None = None
+        if self._kept.is_dir() or missing_packages():
+            return
+        self._kept.parent.mkdir(parents=True, exist_ok=True)
+        self._workshop = Path(tempfile.mkdtemp(prefix=".making-", dir=self._kept.parent))
+        self._process = subprocess.Popen(
+            command(self._workshop / "page"),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+
+    def __call__(self) -> Path | None:
+        """The folder of the module, once it is there."""
+        if self._process is not None and self._workshop is not None and self._process.poll() == 0:
+            made = self._workshop / "page/model"
+            if made.is_dir() and not self._kept.is_dir():
+                made.replace(self._kept)
+            self.close()
+        return self._kept if self._kept.is_dir() else None
+
+    def close(self) -> None:
+        """Ends the process, if it is still at work, and removes what it has half made."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGTERM)
+                try:
+                    self._process.wait(5)
+                except subprocess.TimeoutExpired:
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                    self._process.wait()
+            self._process = None
+        if self._workshop is not None:
+            shutil.rmtree(self._workshop, ignore_errors=True)
+            self._workshop = None

@@ -1,0 +1,75 @@
+// Asks the model: in this page, if it is there as WebAssembly, else the server that the page comes from.
+//
+// model.json says: `classes`; `side` and `lineWidth` of the bitmap; `inputSide` and `margin` of the square that is cut
+// out of it, or a margin of null; whether outputs are `logits`; and `module`, the address of the model's JavaScript.
+
+import { inkOnASquare } from "./square.js";
+import { bitmap, simplified } from "./strokes.js";
+
+export async function makeGuesser() {
+  const answer = await fetch("model.json");
+  if (!answer.ok) throw new Error(`model.json: ${answer.status}`);
+  const guesser = new Guesser(await answer.json());
+  await guesser.use(guesser.about.module);
+  return guesser;
+}
+
+class Guesser {
+  #model = null;
+  #busy = null;
+
+  constructor(about) {
+    this.about = about;
+  }
+
+  // Whether the page guesses by itself.
+  get here() {
+    return this.#model !== null;
+  }
+
+  async use(address) {
+    if (!address || this.#model) return;
+    const module = await import(`./${address}`);
+    this.#model = await module.load();
+  }
+
+  // Guesses what strokes are: pixels as the model sees them, classes with their shares, best first, and milliseconds.
+  // While an answer is being waited for, null.
+  async guess(drawing) {
+    if (this.#busy) return null;
+    const began = performance.now();
+    const { side, lineWidth, inputSide, margin } = this.about;
+    const pixels = bitmap(simplified(drawing), side, lineWidth);
+    const seen = margin === null ? pixels : inkOnASquare(pixels, side, inputSide, margin);
+    let shares;
+    if (this.#model) {
+      shares = this.#shares(this.#model.run(seen));
+    } else {
+      this.#busy = this.#ask(pixels);
+      try {
+        shares = await this.#busy;
+      } finally {
+        this.#busy = null;
+      }
+    }
+    const ranking = this.about.classes.map((name, i) => ({ name, share: shares[i] }));
+    ranking.sort((a, b) => b.share - a.share);
+    return { seen, side: margin === null ? side : inputSide, ranking, milliseconds: performance.now() - began };
+  }
+
+  #shares(outputs) {
+    if (!this.about.logits) return outputs;
+    const most = Math.max(...outputs);
+    const powers = Array.from(outputs, (value) => Math.exp(value - most));
+    const sum = powers.reduce((a, b) => a + b, 0);
+    return powers.map((power) => power / sum);
+  }
+
+  async #ask(pixels) {
+    const answer = await fetch("guess", { method: "POST", body: pixels });
+    const told = await answer.json();
+    if (!answer.ok) throw new Error(told.error);
+    if (told.module) this.use(told.module).catch(() => {});
+    return told.probabilities;
+  }
+}

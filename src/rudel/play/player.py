@@ -1,0 +1,131 @@
+"""A run that guesses drawings."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rudel.errors import RudelError, ServeError
+from rudel.play.drawing import Drawing, ReadImage, drawing_for
+from rudel.train import run_directory
+from rudel.train import state as model_state
+from rudel.train.classification import as_probabilities
+from rudel.train.load import load, recipe_of
+from rudel.train.loop import Program, compile_prediction
+
+
+@dataclass(frozen=True)
+class Player:
+    """What is known of a run that guesses; `guess` asks it.
+
+    Args:
+        run: its directory.
+        model: its Keras model.
+        drawing: how strokes become its input.
+        read_image: of its recipe.
+        classes: names, in the order of the outputs.
+        logits: whether its outputs still have to go through a softmax.
+        attribution: of the data that it learned from.
+    """
+
+    run: Path
+    model: Any
+    drawing: Drawing
+    read_image: ReadImage | None
+    classes: tuple[str, ...]
+    logits: bool
+    attribution: str
+
+    def guess(self, content: bytes) -> list[float]:
+        """Probabilities of the classes for a bitmap.
+
+        Raises:
+            ServeError: there are too many bytes, or too few.
+        """
+        side = self.drawing.side
+        if len(content) != side * side:
+            raise ServeError(f"A drawing has {side * side} bytes here, one for each of {side} x {side} pixels.")
+        pixels = np.frombuffer(content, np.uint8).reshape(side, side)
+        x = self.drawing.input(pixels, self.read_image, tuple(self.model.input_shape[1:]))
+        probabilities = as_probabilities(self.model, self._outputs(x))
+        if probabilities is None:
+            raise ServeError("The model gives something else than probabilities for this drawing.")
+        return probabilities[0].astype(float).tolist()
+
+    def _outputs(self, x: np.ndarray) -> np.ndarray:
+        state, programs = self._compiled
+        if x.dtype.name not in programs:
+            programs[x.dtype.name] = compile_prediction(self.model, state, x)
+        return np.asarray(programs[x.dtype.name].run(state.trainable, state.non_trainable, x))
+
+    @cached_property
+    def _compiled(self) -> tuple[model_state.ModelState, dict[str, Program]]:
+        """The variables, and a program for each dtype of an input."""
+        return model_state.read(self.model), {}
+
+    def description(self, module: str | None = None, offline: bool = False) -> dict[str, Any]:
+        """What the page has to know, as JSON; see `page/guesser.js`.
+
+        Args:
+            module: address of the model's JavaScript; None where the server has to be asked.
+            offline: whether the page shall be kept by the browser.
+        """
+        return {
+            "run": self.run.resolve().name,
+            "classes": list(self.classes),
+            "side": self.drawing.side,
+            "lineWidth": self.drawing.line_width,
+            "inputSide": self.drawing.input_side,
+            "margin": self.drawing.margin,
+            "logits": self.logits,
+            "module": module,
+            "offline": offline,
+            "attribution": self.attribution,
+        }
+
+
+def open_player(run: Path) -> Player:
+    """Reads a finished run.
+
+    Raises:
+        RunError: there is none, or it is unfinished.
+        ServeError: it does not guess drawings.
+    """
+    directory = run_directory.open_finished(run)
+    model = load(run)
+    return player_of(directory, model)
+
+
+def player_of(directory: run_directory.RunDirectory, model: Any) -> Player:
+    """What is to be known of a run whose model has been read.
+
+    Raises:
+        ServeError: it does not guess drawings.
+    """
+    recipe, config = recipe_of(directory), directory.read_config()
+    shape = getattr(model, "input_shape", None)
+    read_image = recipe.read_image if recipe else None
+    single = tuple(shape[1:]) if isinstance(shape, tuple) else None
+    drawing = drawing_for(str(directory.path), single, read_image)
+    outputs = getattr(model, "output_shape", None)
+    count = outputs[-1] if isinstance(outputs, tuple) and len(outputs) == 2 else None
+    probe = np.eye(count or 1, dtype=np.float32)
+    if count is None or count < 2 or (told := as_probabilities(model, probe)) is None:
+        raise ServeError(f"The run {directory.path} does not tell classes apart: give one that does, such as `digits`.")
+    names = config.get("class_names") or []
+    classes = tuple(names) if len(names) == count else tuple(str(i) for i in range(count))
+    attribution = config.get("attribution") or ""
+    return Player(directory.path, model, drawing, read_image, classes, bool((told != probe).any()), attribution)
+
+
+def newest_player(parent: Path = Path("runs")) -> Player | None:
+    """The run below a folder that was finished last, of those that guess drawings; None if there is none."""
+    found = sorted(parent.glob("*/summary.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for summary in found:
+        try:
+            return open_player(summary.parent)
+        except RudelError:
+            continue
+    return None

@@ -1,0 +1,139 @@
+"""Which models and versions are served: looked up by every request, and changed only between two of them."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rudel.serve.batcher import Batcher
+from rudel.serve.limits import Limits
+from rudel.serve.refusal import missing
+from rudel.serve.runtimes.runtime import Loaded
+
+Observe = Callable[[str, str, int, float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Version:
+    """A version that is served.
+
+    Args:
+        model: its name.
+        number: the version.
+        loaded: what computes.
+        batcher: brings requests to it.
+    """
+
+    model: str
+    number: int
+    loaded: Loaded
+    batcher: Batcher
+
+
+class Models:
+    """The served models.
+
+    Args:
+        limits: for their batchers.
+        observe: called with model, version, examples and seconds of every batch.
+    """
+
+    def __init__(self, limits: Limits, observe: Observe) -> None:
+        self._limits = limits
+        self._observe = observe
+        self._versions: dict[str, dict[int, Version]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    @property
+    def names(self) -> list[str]:
+        """Of all models."""
+        return sorted(self._versions)
+
+    @property
+    def all(self) -> list[Version]:
+        """All versions of all models."""
+        return [version for name in self.names for version in self._versions[name].values()]
+
+    def versions(self, name: str) -> list[int]:
+        """The numbers of the versions of a model.
+
+        Raises:
+            Refusal: there is no such model.
+        """
+        if name not in self._versions:
+            raise missing(f"There is no model `{name[:100]}`: there are {', '.join(self.names)}.")
+        return sorted(self._versions[name])
+
+    def find(self, name: str, number: str | None = None) -> Version:
+        """A version of a model, by default the newest.
+
+        Raises:
+            Refusal: there is none.
+        """
+        versions = self._versions.get(name)
+        if versions is None:
+            self.versions(name)
+            raise AssertionError
+        if number is None:
+            return versions[max(versions)]
+        found = versions.get(int(number)) if number.isascii() and number.isdigit() and len(number) < 19 else None
+        if found is None:
+            told = ", ".join(map(str, sorted(versions)))
+            raise missing(f"The model `{name}` has no version `{number[:100]}`: there are {told}.")
+        return found
+
+    def put(self, name: str, number: int, loaded: Loaded, seconds: float, *, alone: bool = False) -> None:
+        """Serves a version from now on, in the place of one with the same number, or of all others (`alone`).
+
+        Args:
+            name: of the model.
+            number: of the version.
+            loaded: what computes it.
+            seconds: that its largest batch takes.
+            alone: whether to remove all other versions.
+        """
+        batcher = Batcher(
+            loaded.compute,
+            self._limits,
+            seconds < self._limits.quick,
+            lambda rows, seconds: self._observe(name, str(number), rows, seconds),
+        )
+        old = self._versions.get(name, {})
+        left = {number} & old.keys() if not alone else set(old)
+        self._versions[name] = {n: v for n, v in old.items() if n not in left} | {
+            number: Version(name, number, loaded, batcher)
+        }
+        self._let_go([old[n] for n in left])
+
+    def remove(self, name: str, number: int) -> None:
+        """Serves a version no more; what it has begun is finished."""
+        self._let_go([self._versions[name].pop(number)])
+
+    def expire(self, now: float) -> None:
+        """Gives up the requests whose time is over."""
+        for version in self.all:
+            version.batcher.expire(now)
+
+    def _let_go(self, versions: Sequence[Version]) -> None:
+        for version in versions:
+            task = asyncio.get_running_loop().create_task(version.batcher.close())
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+
+def seconds_of(loaded: Loaded, rows: int) -> float:
+    """How long a batch takes, once the model is warm; infinity where that depends on what is asked."""
+    inputs = loaded.signature.inputs
+    if loaded.signature.is_open or any(tensor.dtype == "bytes" for tensor in inputs):
+        return float("inf")
+    columns = [np.zeros((rows, *tensor.shape), tensor.dtype) for tensor in inputs]
+    taken = []
+    for _ in range(3):
+        began = time.perf_counter()
+        loaded.compute(columns)
+        taken.append(time.perf_counter() - began)
+        if taken[-1] > 1:
+            break
+    return min(taken)

@@ -1,0 +1,60 @@
+"""Starlette's part of the server: metrics, the OpenAPI document, a front page, and pages of other commands."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from rudel.serve import metrics as prometheus
+from rudel.serve.metrics import Metrics
+from rudel.serve.models import Models
+from rudel.serve.openapi import openapi
+
+
+def other_routes(models: Models, metrics: Metrics, protected: bool, pages: Sequence[BaseRoute]) -> Any:
+    """An application for what is not about a model.
+
+    Args:
+        models: that are served.
+        metrics: to show.
+        protected: whether a token is asked for.
+        pages: routes of other commands, which come first.
+    """
+
+    def show_metrics(request: Request) -> Response:
+        waiting = {(v.model, str(v.number)): v.batcher.waiting for v in models.all}
+        return Response(metrics.text(waiting), media_type=prometheus.CONTENT_TYPE)
+
+    def show_front(request: Request) -> Response:
+        served = {name: [str(number) for number in models.versions(name)] for name in models.names}
+        return _json({"models": served, "openapi": "/openapi.json", "metrics": "/metrics"})
+
+    routes = [
+        *pages,
+        _get("/", show_front),
+        _get("/metrics", show_metrics),
+        _get("/openapi.json", lambda request: _json(openapi(models, protected))),
+    ]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _refuse})
+
+
+def _get(path: str, show: Callable[[Request], Response]) -> Route:
+    async def endpoint(request: Request) -> Response:
+        return show(request)
+
+    return Route(path, endpoint, methods=["GET"])
+
+
+def _refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    told = {404: "There is nothing here; /openapi.json lists what can be asked for.", 405: "Use another method here."}
+    return _json({"error": told.get(error.status_code, error.detail)}, error.status_code, error.headers)
+
+
+def _json(document: Any, status: int = 200, headers: Any = None) -> Response:
+    return Response(orjson.dumps(document), status, headers, "application/json")

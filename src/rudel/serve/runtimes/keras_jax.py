@@ -1,0 +1,145 @@
+"""A run's Keras model, compiled by JAX: one program for each size of batch, all of them when it is loaded.
+
+The programs are those of `rudel.predict`. A batch is filled up with zeros to the next size, so a result depends on what
+it is computed with by rounding alone.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rudel.errors import DataError, ServeError
+from rudel.serve.pictures import reader
+from rudel.serve.runtimes.runtime import Loaded, buckets, padded
+from rudel.serve.signature import Signature, Tensor
+
+
+def load_run(path: Path, most: int) -> Loaded:
+    """Loads the model of a finished run.
+
+    Args:
+        path: of the run.
+        most: the largest batch.
+
+    Raises:
+        RunError: there is no such run, or it is unfinished.
+        ServeError: its model takes or gives what cannot be served.
+    """
+    from rudel.backend import keras_on_jax
+
+    keras = keras_on_jax(light=True)
+    from rudel.export.inputs import inputs_of, output_names
+    from rudel.train import run_directory
+    from rudel.train.classification import as_probabilities
+    from rudel.train.load import load, recipe_of
+
+    directory = run_directory.open_finished(path)
+    model = load(path)
+    if not getattr(model, "inputs", None):
+        raise ServeError(
+            f"The model of the run {path} does not say what it takes: export it by "
+            f"`rudel export {path} --to savedmodel`, and serve that."
+        )
+    zeros = _zeros(keras, model, path)
+    inputs = inputs_of(model, zeros)
+    programs = _Programs(keras, model, inputs.structure, buckets(most))
+    first = [np.zeros((1, *leaf.shape), leaf.dtype) for leaf in inputs.leaves]
+    outputs, structure = programs.warm_up(first)
+    names = output_names(keras, model, structure)
+    for name, output in zip(names, outputs, strict=True):
+        if output.ndim == 0 or len(output) != 1:
+            raise ServeError(
+                f"The output `{name}` of the model in {path} is not one for each example: it cannot be served."
+            )
+    signature = Signature(
+        tuple(Tensor(leaf.name, leaf.shape, leaf.dtype) for leaf in inputs.leaves),
+        tuple(Tensor(name, output.shape[1:], str(output.dtype)) for name, output in zip(names, outputs, strict=True)),
+    )
+    recipe = recipe_of(directory)
+    return Loaded(
+        signature,
+        programs.compute,
+        "jax",
+        tuple(map(str, directory.read_config().get("class_names") or ())),
+        reader(signature, recipe.read_image if recipe else None),
+        partial(as_probabilities, model),
+    )
+
+
+class _Programs:
+    """A model compiled for several sizes of batches."""
+
+    def __init__(self, keras: Any, model: Any, structure: Any, sizes: Sequence[int]) -> None:
+        from rudel.train import state as model_state
+
+        self._keras = keras
+        self._model = model
+        self._structure = structure
+        self._sizes = sizes
+        self._state = model_state.read(model)
+        self._programs: dict[int, Any] = {}
+
+    def warm_up(self, first: Sequence[np.ndarray]) -> tuple[list[np.ndarray], Any]:
+        """Compiles all programs; returns the outputs of one example, flat and as the model gives them."""
+        from rudel.train.loop import compile_prediction
+
+        raw: Any = None
+        for size in self._sizes:
+            x = self._structured(padded(first, size))
+            program = compile_prediction(self._model, self._state, x)
+            self._programs[size] = program.run
+            result = program.run(self._state.trainable, self._state.non_trainable, x)
+            raw = result if raw is None else raw
+        return self._flat(raw), raw
+
+    def compute(self, columns: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Outputs (N, ...) of inputs (N, ...)."""
+        rows = len(columns[0])
+        size = next(size for size in self._sizes if size >= rows)
+        x = self._structured(padded(columns, size))
+        outputs = self._flat(self._programs[size](self._state.trainable, self._state.non_trainable, x))
+        return [output[:rows] for output in outputs]
+
+    def _structured(self, columns: Sequence[np.ndarray]) -> Any:
+        if self._structure == 0:
+            return columns[0]
+        if isinstance(self._structure, dict):
+            return {key: columns[place] for key, place in self._structure.items()}
+        return list(columns)
+
+    def _flat(self, outputs: Any) -> list[np.ndarray]:
+        leaves = [outputs] if not isinstance(outputs, dict | list | tuple) else self._keras.tree.flatten(outputs)
+        return [_plain(np.asarray(leaf)) for leaf in leaves]
+
+
+def _plain(output: np.ndarray) -> np.ndarray:
+    """An output in a dtype that protocols have a name for: bfloat16 becomes float32."""
+    return output if output.dtype.kind in "biuf" else output.astype(np.float32)
+
+
+def _zeros(keras: Any, model: Any, path: Path) -> Any:
+    """One example of zeros, in the form that the model takes.
+
+    Raises:
+        ServeError: sizes are left open.
+    """
+
+    def zero(tensor: Any) -> np.ndarray:
+        shape = tuple(tensor.shape[1:])
+        if any(not isinstance(size, int) for size in shape):
+            raise ServeError(
+                f"The model of the run {path} takes inputs of any size, shape {shape}: export it by "
+                f"`rudel export {path} --to savedmodel`, and serve that."
+            )
+        if tensor.dtype == "string":
+            raise ServeError(f"The model of the run {path} takes texts: it cannot be served by JAX.")
+        return np.zeros((1, *shape), tensor.dtype)
+
+    sequential = isinstance(model, keras.Sequential)
+    try:
+        return keras.tree.map_structure(zero, model.inputs[0] if sequential else model.input)
+    except DataError as error:
+        raise ServeError(f"The model of the run {path} cannot be served: {error}") from error

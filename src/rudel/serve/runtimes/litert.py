@@ -1,0 +1,118 @@
+"""A `.tflite` file, computed by LiteRT, or by TensorFlow's copy of it.
+
+Clients send and get real numbers. Where the file takes integers that stand for reals (scale and zero point), they are
+converted here, as the file says. Examples are computed one batch of the file's own size after another.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rudel.errors import ServeError
+from rudel.export.runner import quantised
+from rudel.serve.pictures import reader
+from rudel.serve.runtimes.runtime import Loaded, padded
+from rudel.serve.signature import Signature, Tensor
+
+
+def load_litert(path: Path) -> Loaded:
+    """Loads a `.tflite` file.
+
+    Raises:
+        ServeError: LiteRT is missing, or cannot read the file.
+    """
+    interpreter = _interpreter(path)
+    names_in, names_out = _names(interpreter)
+    file = _File(interpreter, interpreter.get_input_details(), interpreter.get_output_details())
+    signature = Signature(
+        tuple(_tensor(name, detail, path) for name, detail in zip(names_in, file.inputs, strict=True)),
+        tuple(_tensor(name, detail, path) for name, detail in zip(names_out, file.outputs, strict=True)),
+    )
+    if len({int(detail["shape"][0]) for detail in (*file.inputs, *file.outputs)}) != 1:
+        raise ServeError(f"The inputs and outputs of {path} do not all begin with the number of examples.")
+    return Loaded(signature, file.compute, "litert", (), reader(signature, None))
+
+
+class _File:
+    """An interpreter with its tensors."""
+
+    def __init__(self, interpreter: Any, inputs: list[Any], outputs: list[Any]) -> None:
+        self._interpreter = interpreter
+        self.inputs = inputs
+        self.outputs = outputs
+
+    def compute(self, columns: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Outputs (N, ...) of inputs (N, ...)."""
+        rows, size = len(columns[0]), int(self.inputs[0]["shape"][0])
+        feeds = [_as_integers(c, detail) for c, detail in zip(columns, self.inputs, strict=True)]
+        parts: list[list[np.ndarray]] = [[] for _ in self.outputs]
+        for start in range(0, rows, size):
+            self._interpreter.reset_all_variables()
+            batch = padded([feed[start : start + size] for feed in feeds], size)
+            for detail, values in zip(self.inputs, batch, strict=True):
+                self._interpreter.set_tensor(detail["index"], values)
+            self._interpreter.invoke()
+            for part, detail in zip(parts, self.outputs, strict=True):
+                part.append(self._interpreter.get_tensor(detail["index"]))
+        told = [np.concatenate(part)[:rows] for part in parts]
+        return [_as_reals(values, detail) for values, detail in zip(told, self.outputs, strict=True)]
+
+
+def _interpreter(path: Path) -> Any:
+    try:
+        try:
+            from ai_edge_litert.interpreter import Interpreter
+        except ImportError:
+            import tensorflow as tf
+
+            Interpreter = tf.lite.Interpreter  # type: ignore[attr-defined]  # noqa: N806
+    except ImportError:
+        raise ServeError(f"{path} needs LiteRT: install it by `pip install ai-edge-litert`.") from None
+    try:
+        interpreter = Interpreter(model_path=str(path), num_threads=1)
+        interpreter.allocate_tensors()
+    except (ValueError, RuntimeError) as error:
+        told = str(error).strip().splitlines() or ["it does not say why"]
+        raise ServeError(f"{path} cannot be read by LiteRT ({told[0].rstrip('.')}).") from error
+    return interpreter
+
+
+def _names(interpreter: Any) -> tuple[list[str], list[str]]:
+    """Names of inputs and outputs in the order of the file: those of its signature, or of its tensors."""
+    inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
+    signatures = interpreter.get_signature_list()
+    if not signatures:
+        return [_word(detail["name"]) for detail in inputs], [_word(detail["name"]) for detail in outputs]
+    runner = interpreter.get_signature_runner(next(iter(signatures)))
+    named_in = {detail["index"]: name for name, detail in runner.get_input_details().items()}
+    named_out = {detail["index"]: name for name, detail in runner.get_output_details().items()}
+    return (
+        [named_in.get(detail["index"], _word(detail["name"])) for detail in inputs],
+        [named_out.get(detail["index"], _word(detail["name"])) for detail in outputs],
+    )
+
+
+def _word(name: str) -> str:
+    return name.partition(":")[0]
+
+
+def _tensor(name: str, detail: Any, path: Path) -> Tensor:
+    dtype = np.dtype(detail["dtype"])
+    if dtype.kind not in "biuf":
+        raise ServeError(f"The tensor `{name}` of {path} holds {dtype}, which cannot be served.")
+    if len(detail["shape"]) < 1:
+        raise ServeError(f"The tensor `{name}` of {path} is a single number, and none for each example.")
+    shape = tuple(int(size) for size in detail["shape"][1:])
+    return Tensor(name, shape, "float32" if detail["quantization"][0] else dtype.name)
+
+
+def _as_integers(column: np.ndarray, detail: Any) -> np.ndarray:
+    scale, zero_point = detail["quantization"]
+    return quantised(column, detail["dtype"], scale, zero_point) if scale else column
+
+
+def _as_reals(values: np.ndarray, detail: Any) -> np.ndarray:
+    scale, zero_point = detail["quantization"]
+    return (values.astype(np.float32) - zero_point) * np.float32(scale) if scale else values

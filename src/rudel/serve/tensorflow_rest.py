@@ -1,0 +1,197 @@
+"""TensorFlow Serving's REST API: its documents, read and written.
+
+Source: https://www.tensorflow.org/tfx/serving/api_rest. There is one signature, `serving_default`, and there are no
+labels of versions. Where an example is a picture, `{"b64": "..."}` is a picture file.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+
+from rudel.serve.refusal import bad
+from rudel.serve.signature import OPEN, Signature, Tensor
+from rudel.serve.values import Decode, column_of_rows
+
+SIGNATURE = "serving_default"
+
+
+def read_predict(document: Any, signature: Signature, decode: Decode | None) -> tuple[list[np.ndarray], bool]:
+    """The columns of a `:predict` request, and whether it is in the row format, in which it is to be answered.
+
+    Raises:
+        Refusal: it is no such document, or does not fit the model.
+    """
+    document = _object(document)
+    if ("instances" in document) == ("inputs" in document):
+        raise bad("Give either `instances`, a list of examples, or `inputs`, a list for each input.")
+    if "instances" in document:
+        return _from_rows(document["instances"], signature, decode), True
+    return _from_columns(document["inputs"], signature, decode), False
+
+
+def read_examples(document: Any, signature: Signature, decode: Decode | None) -> list[np.ndarray]:
+    """The columns of a `:classify` or `:regress` request: `examples`, or `instances` as for `:predict`.
+
+    Values of an example may be flat lists, whatever the shape of the input is.
+
+    Raises:
+        Refusal: it is no such document, or does not fit the model.
+    """
+    document = _object(document)
+    if "examples" not in document:
+        return read_predict(document, signature, decode)[0]
+    context, examples = document.get("context", {}), document["examples"]
+    if not isinstance(context, dict):
+        raise bad("`context` is no object.")
+    if not isinstance(examples, list) or not all(isinstance(example, dict) for example in examples):
+        raise bad("`examples` is no list of objects, one for each example.")
+    merged = [{**context, **example} for example in examples]
+    return _from_rows([_reshaped(example, signature) for example in merged], signature, decode)
+
+
+def write_predict(outputs: Sequence[np.ndarray], signature: Signature, in_rows: bool) -> bytes:
+    """The answer to `:predict`."""
+    columns = [_jsonable(output) for output in outputs]
+    if len(columns) == 1:
+        answer: Any = columns[0]
+    elif in_rows:
+        names = [tensor.name for tensor in signature.outputs]
+        answer = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    else:
+        answer = {tensor.name: column for tensor, column in zip(signature.outputs, columns, strict=True)}
+    return orjson.dumps({"predictions" if in_rows else "outputs": answer}, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def write_classify(scores: np.ndarray, labels: Sequence[str]) -> bytes:
+    """The answer to `:classify`: labels and scores of each example, best first.
+
+    >>> write_classify(np.array([[0.25, 0.75]]), ["a", "b"])
+    b'{"results":[[["b",0.75],["a",0.25]]]}'
+    """
+    names = list(labels) if len(labels) == scores.shape[1] else [""] * scores.shape[1]
+    order = np.argsort(-scores, axis=1, kind="stable")
+    results = [
+        [[names[i], score] for i, score in zip(best.tolist(), row[best], strict=True)]
+        for best, row in zip(order, scores, strict=True)
+    ]
+    return orjson.dumps({"results": results}, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def write_regress(outputs: Sequence[np.ndarray]) -> bytes:
+    """The answer to `:regress`.
+
+    Raises:
+        Refusal: the model does not give one number for an example.
+    """
+    if len(outputs) != 1 or outputs[0].size != len(outputs[0]) or outputs[0].dtype == object:
+        raise bad("The model does not answer with one number for each example: ask by `:predict`.")
+    return orjson.dumps({"results": outputs[0].reshape(-1)}, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def status(name: str, versions: Sequence[int]) -> dict[str, Any]:
+    """The state of versions, all of them available; `name` and `ready` are what KServe's clients look for here."""
+    return {
+        "name": name,
+        "ready": True,
+        "model_version_status": [
+            {"version": str(version), "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+            for version in sorted(versions, reverse=True)
+        ],
+    }
+
+
+def metadata(name: str, version: int, signature: Signature) -> dict[str, Any]:
+    """What a version takes and gives."""
+    definition = {
+        "inputs": {tensor.name: _described(tensor) for tensor in signature.inputs},
+        "outputs": {tensor.name: _described(tensor) for tensor in signature.outputs},
+        "method_name": "tensorflow/serving/predict",
+    }
+    return {
+        "model_spec": {"name": name, "signature_name": "", "version": str(version)},
+        "metadata": {"signature_def": {"signature_def": {SIGNATURE: definition}}},
+    }
+
+
+def _object(document: Any) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise bad("The body is no JSON object.")
+    name = document.get("signature_name", "")
+    if name not in ("", SIGNATURE):
+        raise bad(f"The only signature is `{SIGNATURE}`; leave `signature_name` out.")
+    return document
+
+
+def _from_rows(rows: Any, signature: Signature, decode: Decode | None) -> list[np.ndarray]:
+    if not isinstance(rows, list) or not rows:
+        raise bad("`instances` is no list with at least one example.")
+    inputs: Sequence[Tensor] = signature.inputs
+    names = {tensor.name for tensor in inputs}
+    if isinstance(rows[0], dict) and rows[0].keys() != {"b64"}:
+        for row in rows:
+            if not isinstance(row, dict) or row.keys() != names:
+                raise bad(f"An example has other inputs than the model, which takes {_listed(names)}.")
+        return [column_of_rows([row[tensor.name] for row in rows], tensor, decode) for tensor in inputs]
+    if len(inputs) != 1:
+        raise bad(f"The model takes several inputs: give examples as objects with {_listed(names)}.")
+    return [column_of_rows(rows, inputs[0], decode)]
+
+
+def _from_columns(columns: Any, signature: Signature, decode: Decode | None) -> list[np.ndarray]:
+    inputs: Sequence[Tensor] = signature.inputs
+    names = {tensor.name for tensor in inputs}
+    if not isinstance(columns, dict) or columns.keys() == {"b64"}:
+        if len(inputs) != 1:
+            raise bad(f"The model takes several inputs: give `inputs` as an object with {_listed(names)}.")
+        columns = {inputs[0].name: columns}
+    if columns.keys() != names:
+        raise bad(f"`inputs` has other names than the model, which takes {_listed(names)}.")
+    for name, column in columns.items():
+        if not isinstance(column, list) or not column:
+            raise bad(f"The input `{name}` is no list with at least one example.")
+    if len({len(column) for column in columns.values()}) > 1:
+        raise bad("The inputs have different numbers of examples.")
+    return [column_of_rows(columns[tensor.name], tensor, decode) for tensor in inputs]
+
+
+def _reshaped(example: Mapping[str, Any], signature: Signature) -> dict[str, Any]:
+    """An example whose flat lists have the shape that the input takes."""
+    shapes = {tensor.name: tensor.shape for tensor in signature.inputs if OPEN not in tensor.shape}
+    made = dict(example)
+    for name, shape in shapes.items():
+        value = made.get(name)
+        flat = value if isinstance(value, list) else [value]
+        if all(isinstance(number, int | float) for number in flat) and len(flat) == int(np.prod(shape)):
+            made[name] = np.array(flat).reshape(shape).tolist()
+    return made
+
+
+def _jsonable(output: np.ndarray) -> Any:
+    if output.dtype == object:
+        return [_text(value) for value in output.tolist()]
+    return output.tolist() if output.dtype == np.float16 or output.ndim == 0 else np.ascontiguousarray(output)
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"b64": base64.b64encode(value).decode()}
+    return [_text(part) for part in value] if isinstance(value, list) else value
+
+
+def _described(tensor: Tensor) -> dict[str, Any]:
+    sizes = (OPEN, *tensor.shape)
+    return {
+        "dtype": tensor.tensorflow_name,
+        "tensor_shape": {"dim": [{"size": str(size), "name": ""} for size in sizes], "unknown_rank": False},
+        "name": f"{tensor.name}:0",
+    }
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))

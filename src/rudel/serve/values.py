@@ -1,0 +1,153 @@
+"""Values that clients send, as columns: one array (N, ...) for an input, in the dtype that the model takes.
+
+Numbers may change their kind only where nothing is lost: integers are taken for reals, and reals for integers only
+where JSON wrote whole numbers so. What is NaN or infinite, is no number or does not fit is refused with one sentence,
+before it comes near a model.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rudel.errors import DataError
+from rudel.serve.refusal import bad
+from rudel.serve.signature import Tensor
+
+Decode = Callable[[bytes], np.ndarray]
+"""Makes one input of an encoded picture."""
+
+_EXACT = 2.0**53
+"""Whole numbers below this are exact in float64."""
+
+_WORDS = {"f": "real numbers", "i": "whole numbers", "u": "whole numbers", "b": "true or false"}
+
+
+def column_of_rows(rows: Sequence[Any], tensor: Tensor, decode: Decode | None) -> np.ndarray:
+    """The column of values as JSON has them: numbers in lists, texts, or `{"b64": ...}`.
+
+    Args:
+        rows: a value for every example, at least one.
+        tensor: the input.
+        decode: makes inputs of encoded pictures; None where the model takes no pictures.
+
+    Raises:
+        Refusal: they do not fit the input.
+    """
+    first = rows[0]
+    if tensor.dtype == "bytes" or (isinstance(first, dict) and first.keys() == {"b64"}):
+        return column_of_bytes([_bytes(row, tensor) for row in rows], tensor, decode)
+    return checked(_array(rows, tensor), tensor)
+
+
+def column_of_bytes(contents: Sequence[bytes], tensor: Tensor, decode: Decode | None) -> np.ndarray:
+    """The column of encoded pictures, or of plain bytes where the model takes these.
+
+    Raises:
+        Refusal: the model takes neither, or one of them is no picture.
+    """
+    if tensor.dtype == "bytes":
+        column = np.empty(len(contents), object)
+        column[:] = contents
+        return checked(column, tensor)
+    if decode is None:
+        raise bad(f"The input `{tensor.name}` takes numbers of shape {tensor.told_shape}, and no pictures.")
+    try:
+        return checked(np.stack([decode(content) for content in contents]), tensor)
+    except DataError as error:
+        raise bad(str(error)) from error
+
+
+def checked(array: np.ndarray, tensor: Tensor) -> np.ndarray:
+    """An array (N, ...) in the dtype of the input, if its shape, kind and values allow that.
+
+    Raises:
+        Refusal: they do not.
+    """
+    if not tensor.fits(array.shape[1:]):
+        raise bad(
+            f"An example has shape {array.shape[1:]}, and the input `{tensor.name}` takes examples of shape "
+            f"{tensor.told_shape}."
+        )
+    if tensor.dtype == "bytes":
+        if array.dtype != object:
+            raise bad(f"The input `{tensor.name}` takes texts or bytes.")
+        return array
+    wanted = np.dtype(tensor.dtype)
+    kind = array.dtype.kind
+    if wanted.kind == "f":
+        if kind not in "fiu":
+            raise bad(f"The input `{tensor.name}` takes {_WORDS['f']}.")
+        if array.dtype != wanted:
+            with np.errstate(over="ignore"):
+                array = array.astype(wanted)
+        if not np.isfinite(array).all():
+            raise bad(f"The input `{tensor.name}` holds NaN, or a number that is too large for {tensor.dtype}.")
+        return array
+    if kind not in ("b" if wanted.kind == "b" else "iu"):
+        raise bad(f"The input `{tensor.name}` takes {_WORDS[wanted.kind]}.")
+    if kind in "iu" and array.dtype != wanted:
+        limits = np.iinfo(wanted)
+        if array.size and (int(array.min()) < limits.min or int(array.max()) > limits.max):
+            raise bad(f"The input `{tensor.name}` takes {tensor.dtype}: numbers from {limits.min} to {limits.max}.")
+    return array.astype(wanted, copy=False)
+
+
+def numbers(nested: Any) -> np.ndarray | None:
+    """Numbers in lists as JSON has them, as an array; None where they are ragged, or anything is no number.
+
+    Whole numbers beyond 64 bits become float64. True and false are taken only where there is nothing else.
+
+    >>> numbers([[1, 2], [3, 4]]).shape, numbers([1, [2]]), numbers([1, "2"]), numbers([1, True])
+    ((2, 2), None, None, None)
+    """
+    try:
+        array = np.array(nested)
+    except (ValueError, OverflowError):
+        return None
+    if array.dtype.kind == "O":
+        if not all(type(number) in (int, float) for number in array.flat):
+            return None
+        return array.astype(np.float64)
+    if array.dtype.kind not in "biuf" or (array.dtype.kind != "b" and _has_bool(nested, array.ndim)):
+        return None
+    return array
+
+
+def _has_bool(nested: Any, depth: int) -> bool:
+    """Whether one of the numbers is true or false, which NumPy takes for 1 and 0 beside other numbers."""
+    if depth == 0:
+        return isinstance(nested, bool)
+    if depth == 1:
+        return bool in set(map(type, nested))
+    return any(_has_bool(part, depth - 1) for part in nested)
+
+
+def _array(rows: Sequence[Any], tensor: Tensor) -> np.ndarray:
+    array = numbers(rows)
+    if array is None:
+        raise bad(
+            f"The input `{tensor.name}` takes numbers of shape {tensor.told_shape} for each example, and these are "
+            "none, or have different shapes."
+        )
+    return _whole(array) if array.dtype.kind == "f" and np.dtype(tensor.dtype).kind in "iu" else array
+
+
+def _whole(array: np.ndarray) -> np.ndarray:
+    """Whole numbers that JSON wrote as reals, as integers; others as they are."""
+    if array.size and (np.abs(array) < _EXACT).all() and (array == np.trunc(array)).all():
+        return array.astype(np.int64)
+    return array
+
+
+def _bytes(row: Any, tensor: Tensor) -> bytes:
+    if isinstance(row, str):
+        return row.encode()
+    if not isinstance(row, dict) or row.keys() != {"b64"} or not isinstance(row["b64"], str):
+        raise bad(f'Not all examples of the input `{tensor.name}` are {{"b64": "..."}}.')
+    try:
+        return base64.b64decode(row["b64"], validate=True)
+    except (binascii.Error, ValueError):
+        raise bad(f"An example of the input `{tensor.name}` is no base64.") from None

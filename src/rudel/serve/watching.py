@@ -1,0 +1,112 @@
+"""Loads what is to be served, and looks for new versions while it is.
+
+A new version is loaded and compiled in a thread while the old one answers; then it takes its place between two
+requests. What cannot be loaded is told once, and the old one stays. Files that are not written atomically are loaded
+when two looks in a row have seen the same.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from rudel.errors import RudelError, ServeError
+from rudel.serve.limits import Limits
+from rudel.serve.models import Models, seconds_of
+from rudel.serve.runtimes.runtime import Loaded
+from rudel.serve.sources import Found, Source, find_versions, load
+
+_T = TypeVar("_T")
+
+
+class Watching:
+    """Keeps the served models like those on the disk.
+
+    Args:
+        sources: what is to be served.
+        models: where to put it.
+        limits: how large batches are, and how often to look.
+        tell: called with a sentence when something has changed.
+    """
+
+    def __init__(self, sources: Sequence[Source], models: Models, limits: Limits, tell: Callable[[str], None]) -> None:
+        self._sources = sources
+        self._models = models
+        self._limits = limits
+        self._tell = tell
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="loading")
+        self._served: dict[str, dict[int, Found]] = {source.name: {} for source in sources}
+        self._seen: dict[str, list[Found]] = {}
+        self._refused: set[Found] = set()
+
+    async def load_all(self) -> None:
+        """Loads everything that there is now.
+
+        Raises:
+            RudelError: something cannot be served.
+        """
+        for source in self._sources:
+            found = find_versions(source)
+            for each in found:
+                loaded, seconds = await self._in_thread(self._load, each)
+                number = self._put(source, each, loaded, seconds)
+                self._tell(f"{source.name}: version {number} of {each.path}, computed by {loaded.platform}")
+            if not found:
+                raise ServeError(f"There is no version in {source.path} that can be served.")
+
+    async def watch(self) -> None:
+        """Looks for changes until it is cancelled."""
+        while True:
+            await asyncio.sleep(self._limits.poll)
+            for source in self._sources:
+                await self._look(source)
+
+    async def _look(self, source: Source) -> None:
+        try:
+            found = await self._in_thread(find_versions, source)
+        except (RudelError, OSError):
+            return  # an unfinished or missing run: what was loaded from it goes on
+        before = self._seen.get(source.name, [])
+        self._seen[source.name] = found
+        served = self._served[source.name]
+        for each in found:
+            known = any(each == other for other in served.values()) or each in self._refused
+            steady = each.kind == "run" or each in before
+            if not known and steady:
+                await self._renew(source, each)
+        numbers = {each.number for each in found}
+        for number in [n for n in served if None not in numbers and n not in numbers]:
+            if len(served) > 1:
+                del served[number]
+                self._models.remove(source.name, number)
+                self._tell(f"{source.name}: version {number} is gone.")
+
+    async def _renew(self, source: Source, found: Found) -> None:
+        try:
+            loaded, seconds = await self._in_thread(self._load, found)
+            now = await self._in_thread(find_versions, source)
+        except (RudelError, OSError) as error:
+            self._refused.add(found)
+            self._tell(f"{source.name}: a new version cannot be served, and the old one stays: {error}")
+            return
+        if found not in now:
+            return  # it has changed while it was read
+        number = self._put(source, found, loaded, seconds)
+        self._tell(f"{source.name}: version {number} is served from now on.")
+
+    def _load(self, found: Found) -> tuple[Loaded, float]:
+        loaded = load(found, self._limits.batch)
+        return loaded, seconds_of(loaded, self._limits.batch)
+
+    def _put(self, source: Source, found: Found, loaded: Loaded, seconds: float) -> int:
+        served = self._served[source.name]
+        counts_on = found.number is None
+        number = max(served, default=0) + 1 if found.number is None else found.number
+        if counts_on:
+            served.clear()
+        served[number] = found
+        self._models.put(source.name, number, loaded, seconds, alone=counts_on)
+        return number
+
+    async def _in_thread(self, call: Callable[..., _T], *arguments: Any) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)

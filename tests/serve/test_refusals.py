@@ -1,0 +1,200 @@
+"""Bad input: each a 4xx with one clear sentence, and the server goes on."""
+
+import io
+import json
+import struct
+import zlib
+from typing import Any
+
+import pytest
+from PIL import Image
+
+PREDICT = "/v1/models/small:predict"
+INFER = "/v2/models/small/infer"
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+def tensor(**changes: Any) -> dict[str, Any]:
+    return {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]} | changes]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        (PREDICT, b"{", 400, "no JSON"),
+        (PREDICT, b"", 400, "no JSON"),
+        (PREDICT, b"\xff\xfe", 400, "no JSON"),
+        (PREDICT, DEEP, 400, "no JSON"),
+        (PREDICT, b'{"instances": [[1, 2, 3, NaN]]}', 400, "no JSON"),
+        (PREDICT, b'{"instances": [[1, 2, 3, 1e39]]}', 400, "too large for float32"),
+        (PREDICT, [1], 400, "no JSON object"),
+        (PREDICT, {}, 400, "`instances`"),
+        (PREDICT, {"instances": [[1, 2, 3, 4]], "inputs": []}, 400, "either"),
+        (PREDICT, {"instances": []}, 400, "at least one example"),
+        (PREDICT, {"instances": 3}, 400, "no list"),
+        (PREDICT, {"instances": [[1, 2, 3]]}, 400, "shape (3,)"),
+        (PREDICT, {"instances": [[1, 2, 3, 4], [1]]}, 400, "different shapes"),
+        (PREDICT, {"instances": [["1", "2", "3", "4"]]}, 400, "takes numbers of shape (4,)"),
+        (PREDICT, {"instances": [[1, 2, 3, None]]}, 400, "takes numbers"),
+        (PREDICT, {"instances": [[1, 2, 3, True]]}, 400, "takes numbers"),
+        (PREDICT, {"instances": [[True] * 4]}, 400, "takes real numbers"),
+        (PREDICT, {"instances": [{"y": [1, 2, 3, 4]}]}, 400, "takes `x`"),
+        (PREDICT, {"instances": [{"b64": "AAAA"}]}, 400, "no pictures"),
+        (PREDICT, {"instances": [[1, 2, 3, 4]], "signature_name": "other"}, 400, "serving_default"),
+        ("/v1/models/pairs:predict", {"instances": [[1, 2]]}, 400, "`left`, `right`"),
+        ("/v1/models/pairs:predict", {"instances": [{"left": [1, 2], "right": [0.5]}]}, 400, "whole numbers"),
+        ("/v1/models/pairs:predict", {"instances": [{"left": [1, 2], "right": [2**40]}]}, 400, "numbers from -2147"),
+        ("/v1/models/pairs:predict", {"inputs": {"left": [[1, 2]], "right": [[1], [2]]}}, 400, "different numbers"),
+        ("/v1/models/pairs:classify", {"examples": [{"left": [1, 2], "right": [1]}]}, 400, "does not classify"),
+        ("/v1/models/small:regress", {"examples": [{"x": [1, 2, 3, 4]}]}, 400, "one number"),
+        ("/v1/models/quick:predict", {"instances": [{"b64": "?"}]}, 400, "base64"),
+        ("/v1/models/quick:predict", {"instances": [{"b64": "AAAA"}]}, 400, "JPEG or PNG"),
+        ("/v1/models/nothing:predict", {"instances": [[1]]}, 404, "no model `nothing`: there are digits, pairs, quick"),
+        ("/v1/models/..:predict", {"instances": [[1]]}, 404, "no model `..`"),
+        ("/v1/models/..%2f..%2fetc:predict", {"instances": [[1]]}, 404, "nothing here"),
+        ("/v1/models/../../etc/passwd", {"instances": [[1]]}, 404, "nothing here"),
+        ("/v1/models/small/versions/2:predict", {"instances": [[1]]}, 404, "no version `2`: there are 1"),
+        ("/v1/models/small/versions/..:predict", {"instances": [[1]]}, 404, "no version `..`"),
+        ("/v1/models/small:explode", {"instances": [[1]]}, 404, "nothing here"),
+        ("/v1/models/small", {"instances": [[1]]}, 405, "Use GET"),
+        (INFER, b"{", 400, "no JSON"),
+        (INFER, {"inputs": {}}, 400, "no list"),
+        (INFER, {"inputs": []}, 400, "`x` is missing"),
+        (INFER, tensor(name="y"), 400, "takes each of x once"),
+        (INFER, tensor(datatype="FP8"), 400, "`datatype`"),
+        (INFER, tensor(datatype="INT32", data=[1, 2, 3, 4.5]), 400, "no list of INT32"),
+        (INFER, tensor(datatype="INT8", data=[1, 2, 3, 400]), 400, "no INT8"),
+        (INFER, tensor(datatype="BOOL", data=[True] * 4), 400, "real numbers"),
+        (INFER, tensor(datatype="BYTES", shape=[1], data=["x"]), 400, "no pictures"),
+        (INFER, tensor(shape=[1, 5]), 400, "4 elements, and its shape says 5"),
+        (INFER, tensor(shape=[4, 1]), 400, "shape (1,)"),
+        (INFER, tensor(shape=[0, 4], data=[]), 400, "no examples"),
+        (INFER, tensor(shape=[-1, 4]), 400, "list of sizes"),
+        (INFER, tensor(shape=[1] * 40 + [4]), 400, "more than 32"),
+        (INFER, tensor(data=[[1, 2], [3]]), 400, "no list of FP32"),
+        (INFER, tensor(parameters={"binary_data_size": 16}), 400, "binary_data_size"),
+        (INFER, tensor() | {"outputs": [{"name": "y"}]}, 400, "`outputs`"),
+        (INFER, tensor() | {"id": 3}, 400, "`id`"),
+        ("/v2/models/small/versions/7/infer", tensor(), 404, "no version `7`"),
+        ("/v2/models/small/what", None, 404, "nothing here"),
+        ("/v3", None, 404, "nothing here"),
+        ("/metrics", b"x", 405, "another method"),
+    ],
+)
+def test_one_sentence(server: Any, path: str, body: Any, status: int, words: str) -> None:
+    answer = server.ask(path, body)
+    assert (answer.status, words) == (status, words if words in answer.error else answer.error)
+    assert answer.error.count(". ") == 0
+
+
+def binary(head: Any, rest: bytes, length: int | str | None = None) -> tuple[bytes, dict[str, str]]:
+    body = json.dumps(head).encode()
+    told = str(len(body) if length is None else length)
+    return body + rest, {"inference-header-content-length": told}
+
+
+BINARY: dict[str, Any] = {"parameters": {"binary_data_size": 16}}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (binary({"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32"} | BINARY]}, b"123"), "more than what"),
+        (binary({"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32"} | BINARY]}, bytes(20)), "More bytes"),
+        (binary({"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP64"} | BINARY]}, bytes(16)), "2 elements"),
+        (
+            binary(
+                {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32"} | BINARY]},
+                struct.pack("<4f", 1, 2, 3, float("nan")),
+            ),
+            "NaN",
+        ),
+        (binary(tensor(), b"", 10**6), "length of the JSON"),
+        (binary(tensor(), b"", "x"), "length of the JSON"),
+    ],
+)
+def test_bad_binary_tensors(server: Any, given: tuple[bytes, dict[str, str]], words: str) -> None:
+    answer = server.ask(INFER, *given)
+    assert answer.status == 400
+    assert words in answer.error
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG file of a few kilobytes that says it has very many pixels."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(bytes(10**6))) + chunk(b"IEND", b"")
+
+
+def damaged() -> bytes:
+    file = io.BytesIO()
+    Image.effect_noise((40, 40), 50).save(file, "PNG")
+    return file.getvalue()[:-200]
+
+
+@pytest.mark.parametrize("model", ["quick", "digits"])
+@pytest.mark.parametrize(
+    ("content", "kind", "status", "words"),
+    [
+        (bomb(60_000, 60_000), "png", 400, "more than"),
+        (b"no picture", "png", 400, "picture"),
+        (b"", "jpeg", 400, "picture"),
+        (damaged(), "png", 400, "picture"),
+        (b"GIF89a", "gif", 415, "image/jpeg or image/png"),
+    ],
+)
+def test_bad_pictures(server: Any, model: str, content: bytes, kind: str, status: int, words: str) -> None:
+    answer = server.ask(f"/v1/models/{model}:predict", content, {"content-type": f"image/{kind}"})
+    assert answer.status == status
+    assert words in answer.error
+
+
+def test_a_picture_for_a_model_that_takes_none(server: Any) -> None:
+    answer = server.ask("/v1/models/pairs:predict", damaged(), {"content-type": "image/png"})
+    assert (answer.status, answer.error) == (400, "The model `pairs` takes no pictures.")
+
+
+def test_a_huge_body(server: Any) -> None:
+    answer = server.ask(PREDICT, b"[" + b"1," * 300_000)
+    assert (answer.status, answer.error) == (413, "The body is larger than 200,000 bytes.")
+
+
+def test_a_huge_body_of_unknown_length(server: Any) -> None:
+    connection = server.connect()
+    chunks = (b"1," * 10_000 for _ in range(30))
+    connection.request("POST", PREDICT, chunks, encode_chunked=True, headers={"transfer-encoding": "chunked"})
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_a_body_that_is_not_sent_before_it_is_asked_for(server: Any) -> None:
+    connection = server.connect()
+    connection.putrequest("POST", PREDICT)
+    connection.putheader("content-length", str(10**12))
+    connection.putheader("expect", "100-continue")
+    connection.endheaders()
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_a_compressed_body(server: Any) -> None:
+    answer = server.ask(PREDICT, b"x", {"content-encoding": "gzip"})
+    assert answer.status == 415
+
+
+def test_no_http(server: Any) -> None:
+    connection = server.connect()
+    connection.connect()
+    connection.sock.sendall(b"this is no request\r\n\r\n")
+    answer = connection.sock.recv(1000)
+    connection.close()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b'{"error":"This is no request of HTTP/1.1."}' in answer
+
+
+def test_the_server_still_answers(server: Any) -> None:
+    assert server.ask(PREDICT, {"instances": [[1, 2, 3, 4]]}).status == 200
+    assert "Traceback" not in server.log.read_text()

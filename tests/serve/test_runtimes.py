@@ -1,0 +1,103 @@
+"""LiteRT files, in float32 and int8, and SavedModels, beside each other and beside a run."""
+
+import base64
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from serve_support import serving
+
+MAKE = """
+import sys
+import numpy as np, tensorflow as tf
+folder = sys.argv[1]
+weights = tf.constant(np.random.default_rng(0).normal(size=(4, 3)).astype("float32"))
+
+class Net(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec((None, 4), tf.float32, name="x")])
+    def __call__(self, x):
+        return {"scores": tf.nn.softmax(x @ weights)}
+
+    @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name="text"),
+                                  tf.TensorSpec((None, None), tf.int32, name="numbers")])
+    def told(self, text, numbers):
+        return {"length": tf.strings.length(text), "sum": tf.reduce_sum(numbers, 1), "again": text}
+
+net = Net()
+tf.saved_model.save(net, folder + "/saved/2", signatures={"serving_default": net.__call__})
+tf.saved_model.save(net, folder + "/texts", signatures={"serving_default": net.told})
+fixed = tf.function(lambda x: net(x)).get_concrete_function(tf.TensorSpec((1, 4), tf.float32, name="x"))
+converter = tf.lite.TFLiteConverter.from_concrete_functions([fixed], net)
+open(folder + "/float.tflite", "wb").write(converter.convert())
+converter.optimizations = [tf.lite.Optimize.DEFAULT]
+seen = np.random.default_rng(1).normal(size=(200, 1, 4)).astype("float32")
+converter.representative_dataset = lambda: ([row] for row in seen)
+converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+converter.inference_input_type = converter.inference_output_type = tf.int8
+open(folder + "/int8.tflite", "wb").write(converter.convert())
+x = np.random.default_rng(2).normal(size=(5, 4)).astype("float32")
+np.savez(folder + "/expected.npz", x=x, y=net(x)["scores"].numpy())
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A net in three forms, what it answers, and a SavedModel that takes texts."""
+    folder = tmp_path_factory.mktemp("made")
+    done = subprocess.run([sys.executable, "-c", MAKE, folder], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(made: Path, runs: Path) -> Iterator[Any]:
+    arguments = [made / "saved", made / "texts", made / "float.tflite", f"whole={made / 'int8.tflite'}", runs / "small"]
+    with serving(made, *arguments, "--max-batch", "4") as server:
+        yield server
+
+
+@pytest.mark.parametrize(("name", "near"), [("saved", 1e-6), ("float", 1e-6), ("whole", 0.02)])
+def test_all_forms_answer_alike(served: Any, made: Path, name: str, near: float) -> None:
+    with np.load(made / "expected.npz") as stored:
+        x, y = stored["x"], stored["y"]
+    (told,) = served.ask(f"/v1/models/{name}:predict", {"instances": x.tolist()}).json.values()
+    np.testing.assert_allclose(told, y, atol=near)
+    about = served.ask(f"/v2/models/{name}").json
+    assert [(each["datatype"], each["shape"]) for each in about["inputs"]] == [("FP32", [-1, 4])]
+    assert [(each["datatype"], each["shape"]) for each in about["outputs"]] == [("FP32", [-1, 3])]
+    given = {"name": about["inputs"][0]["name"], "shape": [5, 4], "datatype": "FP32", "data": x.tolist()}
+    (output,) = served.ask(f"/v2/models/{name}/infer", {"inputs": [given]}).json["outputs"]
+    np.testing.assert_allclose(np.reshape(output["data"], (5, 3)), y, atol=near)
+
+
+def test_they_say_what_computes_them(served: Any) -> None:
+    platforms = {name: served.ask(f"/v2/models/{name}").json["platform"] for name in ("saved", "float", "small")}
+    assert platforms == {"saved": "tensorflow_savedmodel", "float": "litert", "small": "jax"}
+    assert served.ask("/v2/models/saved").json["versions"] == ["2"]
+
+
+def test_texts_and_open_shapes(served: Any) -> None:
+    encoded = {"b64": base64.b64encode(b"\xff").decode()}
+    rows = [{"text": "three", "numbers": [1, 2, 3]}, {"text": encoded, "numbers": [4, 5, 6]}]
+    answer = served.ask("/v1/models/texts:predict", {"instances": rows})
+    assert answer.json["predictions"] == [
+        {"again": "three", "length": 5, "sum": 6},
+        {"again": {"b64": "/w=="}, "length": 1, "sum": 15},
+    ]
+    one = {"instances": [{"text": "x", "numbers": list(range(7))}]}
+    assert served.ask("/v1/models/texts:predict", one).json["predictions"][0]["sum"] == 21
+    (again,) = served.ask(
+        "/v2/models/texts/infer",
+        {
+            "inputs": [
+                {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["äh"]},
+                {"name": "numbers", "shape": [1, 2], "datatype": "INT32", "data": [1, 2]},
+            ],
+            "outputs": [{"name": "again"}],
+        },
+    ).json["outputs"]
+    assert again == {"name": "again", "datatype": "BYTES", "shape": [1], "data": ["äh"]}

@@ -1,0 +1,233 @@
+"""The server as a whole: versions that come and go, its end, its limits, its token, its log and its metrics."""
+
+import json
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from serve_support import dense, serving, write_run
+
+import rudel
+
+ROW = [0.5, 1.0, -1.0, 2.0]
+
+
+def until(there: Callable[[], Any], seconds: float = 60) -> Any:
+    """What `there` returns, as soon as it is something."""
+    end = time.monotonic() + seconds
+    while not (found := there()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return found
+
+
+def versions(server: Any, name: str) -> list[str]:
+    return [each["version"] for each in server.ask(f"/v1/models/{name}").json["model_version_status"]]
+
+
+def replace(run: Path, other: Path) -> None:
+    """Puts another finished run in the place of one, as a training does: the summary goes first, and comes last."""
+    (run / "summary.json").unlink()
+    for name in ("model.keras", "summary.json"):
+        shutil.copy(other / name, run / f".{name}")
+        (run / f".{name}").rename(run / name)
+
+
+class Asking:
+    """Asks all the time, from two threads, until it is stopped; remembers the answers."""
+
+    def __init__(self, server: Any, path: str) -> None:
+        self.answers: list[Any] = []
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, args=(server, path)) for _ in range(2)]
+
+    def __enter__(self) -> "Asking":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _ask(self, server: Any, path: str) -> None:
+        body = json.dumps({"instances": [ROW]}).encode()
+        connection = server.connect()
+        while not self._stop.is_set():
+            connection.request("POST", path, body)
+            answer = connection.getresponse()
+            self.answers.append((answer.status, answer.read()))
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def changing(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Path]]:
+    """A server for a run and a folder of versions, and the folder that they are in."""
+    folder = tmp_path_factory.mktemp("changing")
+    shutil.copytree(runs / "small", folder / "run")
+    shutil.copytree(runs / "small", folder / "versions/3")
+    with serving(folder, folder / "run", f"net={folder / 'versions'}", "--max-batch", "1") as server:
+        yield server, folder
+
+
+def test_a_run_that_is_trained_anew_is_the_next_version(changing: tuple[Any, Path]) -> None:
+    server, folder = changing
+    run, other = folder / "run", write_run(folder / "other", dense(bias=1.0))
+    before, after = (rudel.predict(rudel.load(path), np.array([ROW], np.float32)) for path in (run, other))
+    with Asking(server, "/v1/models/run:predict") as asking:
+        until(lambda: len(asking.answers) > 10)
+        replace(run, other)
+        until(lambda: versions(server, "run") == ["2"])
+        so_far = len(asking.answers)
+        until(lambda: len(asking.answers) > so_far + 10)
+    assert {status for status, _ in asking.answers} == {200}
+    told = [json.loads(body)["predictions"] for _, body in asking.answers]
+    np.testing.assert_allclose(told[0], before, rtol=1e-5)
+    np.testing.assert_allclose(told[-1], after, rtol=1e-5)
+    assert server.ask("/v1/models/run/versions/1:predict", {"instances": [ROW]}).status == 404
+    assert "run: version 2 is served from now on." in server.log.read_text()
+
+
+def test_versions_in_a_folder_come_and_go(changing: tuple[Any, Path], runs: Path) -> None:
+    server, folder = changing
+    assert versions(server, "net") == ["3"]
+    shutil.copytree(runs / "small", folder / "4")
+    (folder / "4").rename(folder / "versions/4")
+    until(lambda: versions(server, "net") == ["4", "3"])
+    answers = [server.ask(f"/v1/models/net{v}:predict", {"instances": [ROW]}) for v in ("", "/versions/3")]
+    assert [answer.status for answer in answers] == [200, 200]
+    (folder / "versions/3").rename(folder / "3")
+    until(lambda: versions(server, "net") == ["4"])
+    (folder / "versions/4/model.keras").write_bytes(b"nothing")
+    until(lambda: "cannot be served, and the old one stays" in server.log.read_text())
+    assert server.ask("/v1/models/net:predict", {"instances": [ROW]}).status == 200
+
+
+def test_it_finishes_what_it_has_begun(start: Any, runs: Path) -> None:
+    """A request whose body is on its way when SIGTERM comes is answered; new connections are refused."""
+    server = start(runs / "small", "--max-batch", "1")
+    body = json.dumps({"instances": [ROW]}).encode()
+    idle, begun = server.connect(), server.connect()
+    idle.connect()
+    begun.putrequest("POST", "/v1/models/small:predict")
+    begun.putheader("content-length", str(len(body)))
+    begun.endheaders()
+    begun.send(body[:5])
+    until(lambda: server.ask("/v2/health/live").status == 200)
+    server.process.send_signal(signal.SIGTERM)
+
+    def refused() -> bool:
+        try:
+            server.ask("/v2/health/live")
+        except OSError:
+            return True
+        return False
+
+    until(refused)
+    assert idle.sock.recv(1) == b""
+    begun.send(body[5:])
+    answer = begun.getresponse()
+    assert answer.status == 200
+    assert answer.getheader("connection") == "close"
+    assert len(json.loads(answer.read())["predictions"]) == 1
+    assert server.process.wait(60) == 0
+    assert "Traceback" not in server.log.read_text()
+    begun.close()
+    idle.close()
+
+
+@pytest.fixture(scope="module")
+def strict(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A server with a token, a short time limit, and a log for programs."""
+    folder = tmp_path_factory.mktemp("strict")
+    (folder / "token").write_text("secret-123\n")
+    arguments = ["--token-file", folder / "token", "--timeout", "0.5", "--log", "json", "--max-batch", "1"]
+    with serving(folder, runs / "small", *arguments) as server:
+        yield server
+
+
+TOKEN = {"authorization": "Bearer secret-123"}
+
+
+def test_slow_bodies_and_slow_headers_end(strict: Any) -> None:
+    slow_body, slow_head, silent = (socket.create_connection(("127.0.0.1", strict.port), 60) for _ in range(3))
+    head = b"POST /v1/models/small:predict HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret-123\r\n"
+    slow_body.sendall(head + b"Content-Length: 100\r\n\r\n{")
+    slow_head.sendall(head)
+    for connection in (slow_body, slow_head, silent):
+        told = b"".join(iter(lambda c=connection: c.recv(1000), b""))
+        assert told.startswith(b"HTTP/1.1 408 ")
+        connection.close()
+    assert strict.ask("/v2/health/live").status == 200
+
+
+def test_a_token(strict: Any) -> None:
+    for headers in ({}, {"authorization": "Bearer secret-12"}, {"authorization": "secret-123"}):
+        answer = strict.ask("/v1/models/small:predict", {"instances": [ROW]}, headers)
+        assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+        assert "Authorization: Bearer" in answer.error
+    assert strict.ask("/v1/models/small:predict", {"instances": [ROW]}, TOKEN).status == 200
+    assert strict.ask("/metrics").status == 401
+    assert strict.ask("/v2/health/ready").status == 200
+    assert "secret" not in strict.log.read_text()
+
+
+def test_logs_for_programs(strict: Any) -> None:
+    strict.ask("/v1/models/small:predict", {"instances": [ROW, ROW]}, TOKEN)
+    strict.ask("/v1/models/small:predict", {"instances": []}, TOKEN)
+    assert strict.stop() == 0
+    good, bad = [json.loads(line) for line in strict.log.read_text().splitlines()][-2:]
+    assert (good["status"], good["model"], good["version"], good["examples"]) == (200, "small", "1", 2)
+    assert (good["method"], good["path"], good["client"]) == ("POST", "/v1/models/small:predict", "127.0.0.1")
+    assert good["received"] == len(json.dumps({"instances": [ROW, ROW]}))
+    assert 0 < good["seconds"] < 60
+    assert (bad["status"], bad["error"]) == (400, "`instances` is no list with at least one example.")
+
+
+def test_metrics(server: Any) -> None:
+    def count(line: str) -> float:
+        text = server.ask("/metrics").body.decode()
+        return sum(float(each.rpartition(" ")[2]) for each in text.splitlines() if each.startswith(line))
+
+    labels = 'model="small",version="1"'
+    names = {
+        f'rudel_requests_total{{{labels},route="classify",status="200"}}': 1,
+        f'rudel_requests_total{{{labels},route="classify",status="400"}}': 1,
+        f'rudel_request_seconds_count{{{labels},route="classify"}}': 2,
+        f"rudel_batch_examples_sum{{{labels}}}": 3,
+    }
+    before = {name: count(name) for name in names}
+    server.ask("/v1/models/small:classify", {"instances": [ROW] * 3})
+    server.ask("/v1/models/small:classify", {"instances": [[1]]})
+    assert {name: count(name) - before[name] for name in names} == names
+    assert count("process_resident_memory_bytes") > 1e6
+    assert count(f"rudel_requests_waiting{{{labels}}}") == 0
+
+
+def test_the_front_page_leads_on(server: Any) -> None:
+    front = server.ask("/").json
+    assert front["models"] == {name: ["1"] for name in ("digits", "pairs", "quick", "small")}
+    assert server.ask(front["openapi"]).json["openapi"].startswith("3.1")
+
+
+def test_requests_one_behind_the_other_without_waiting(server: Any) -> None:
+    """Pipelining: answers come in order."""
+    bodies = [json.dumps({"instances": [ROW] * n}).encode() for n in (1, 2, 3)]
+    head = b"POST /v1/models/small:predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), 60) as connection:
+        connection.sendall(b"".join(head % len(body) + body for body in bodies))
+        counts = []
+        with connection.makefile("rb") as file:
+            for _ in bodies:
+                assert file.readline().startswith(b"HTTP/1.1 200")
+                headers = dict(line.split(b": ") for line in iter(file.readline, b"\r\n"))
+                counts.append(len(json.loads(file.read(int(headers[b"content-length"])))["predictions"]))
+    assert counts == [1, 2, 3]

@@ -1,0 +1,39 @@
+"""The scripts of the benchmarks that hold the server to its promises, for a moment each."""
+
+import asyncio
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serve_support import serving
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+def test_twice_as_much_as_it_can_bear(script: Any, runs: Path, tmp_path: Path) -> None:
+    """Mixed requests: every one is answered once, and nothing but 503 from 500 on."""
+    soak = script("soak")
+    arguments = [f"{soak.NAME}={runs / 'drawings'}", "--queue", "16", "--log", "none", "--max-batch", "4"]
+    with serving(tmp_path, *arguments) as server:
+        tally, capacity = asyncio.run(soak.soak(server.port, 4.0, 2.0))
+        assert server.stop() == 0
+    assert tally.problems == []
+    assert capacity > 0
+    assert {kind.partition(":")[0] for kind in tally.answers} == {"good", "bad", "slow"}
+    assert tally.sent["aborted"] > 0
+    assert "Traceback" not in server.log.read_text()
+
+
+def test_answers_are_as_the_openapi_document_says(script: Any, server: Any) -> None:
+    answered, failures = script("fuzz").fuzz(server.address, 200, 0, ["/v1/models/small", "/v2/models/small"])
+    assert failures == []
+    assert sum(answered.values()) > 100
+    assert {status for _, status in answered} <= {200, 400}
+    assert "Traceback" not in server.log.read_text()
