@@ -22,6 +22,9 @@ GIVEN = {"data": ("source", "progress"), "model": ("dataset", "steps")}
 """Arguments that Rudel gives to a recipe's functions, where they take them: the address or folder of `--data`, and a
 callback `progress(done, total)` for what takes long; the dataset, and the number of steps of the whole training."""
 
+_FOLDERS: set[Path] = set()
+"""Folders of recipes that have been put on the path of imports here."""
+
 _TRAINING = {"epochs", "steps", "batch_size", "validation_batch_size"}
 
 
@@ -55,6 +58,12 @@ class Recipe:
     def read_image(self) -> Callable[..., Any] | None:
         """How a picture becomes an input, if the recipe says so."""
         return getattr(self.module, "read_image", None)
+
+    def register_classes(self) -> None:
+        """Makes Keras know the classes of its models, where importing the file does not."""
+        register = getattr(self.module, "register_classes", None)
+        if callable(register):
+            register()
 
     def settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """All options with these values in the place of their defaults; texts are read by the type of the option.
@@ -151,8 +160,7 @@ def _import_file(path: Path) -> types.ModuleType:
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
+    _neighbours_of(path.parent)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -165,6 +173,25 @@ def _import_file(path: Path) -> types.ModuleType:
         del sys.modules[name]
         raise RecipeError(f"The recipe {path} cannot be imported{_where(error, path)}: {_told(error)}") from error
     return module
+
+
+def _neighbours_of(folder: Path) -> None:
+    """Makes `import name` in a recipe mean the module beside *it*, not one beside a recipe read earlier."""
+    for module in [m for m in sys.modules if "." not in m]:
+        beside = getattr(sys.modules[module], "__file__", None)
+        stranger = beside is not None and _place_of(Path(beside)) in _FOLDERS - {folder}
+        if stranger and ((folder / f"{module}.py").is_file() or (folder / module / "__init__.py").is_file()):
+            for name in [m for m in sys.modules if m == module or m.startswith(f"{module}.")]:
+                del sys.modules[name]
+    if str(folder) not in sys.path:
+        _FOLDERS.add(folder)
+    if folder in _FOLDERS:
+        sys.path[:] = [str(folder), *(entry for entry in sys.path if entry != str(folder))]
+
+
+def _place_of(file: Path) -> Path:
+    """The folder from which a module or a package was imported."""
+    return file.parent.parent if file.name == "__init__.py" else file.parent
 
 
 def _checked(name: str, path: Path, module: types.ModuleType) -> Recipe:
@@ -180,7 +207,7 @@ def _checked(name: str, path: Path, module: types.ModuleType) -> Recipe:
 
 def _nearest(name: str, known: typing.Iterable[str]) -> str:
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     if near:
         return f": did you mean {' or '.join(f'`{n}`' for n in near)}?"
     return f": there are {', '.join(f'`{n}`' for n in known)}." if known else "; it has none."

@@ -1,0 +1,35 @@
+"""What a host has to have, in which version, to take part in a training on a backend of Keras."""
+
+import importlib.metadata
+import platform
+
+VERSIONED = ("rudel", "jax", "jaxlib", "numpy", "distributed")
+"""Packages that have to be alike on all hosts."""
+
+_DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu")}
+"""Names under which a package may be installed, where there are several."""
+
+LOADED_BYTES = {"jax": 0.0, "tensorflow": 600e6, "torch": 400e6}
+"""What a worker takes beside what it has anyhow, when Keras runs in it on that backend."""
+
+
+def versioned(backend: str) -> tuple[str, ...]:
+    """What has to be alike on all hosts; a model that travels as code also needs the same Python."""
+    return VERSIONED if backend == "jax" else (*VERSIONED, "python", "keras", backend)
+
+
+def versions_here(backend: str) -> dict[str, str]:
+    """The versions that this computer has; what is missing is left out."""
+    found = {name: _version(name) for name in versioned(backend)}
+    return {name: version for name, version in found.items() if version}
+
+
+def _version(name: str) -> str:
+    if name == "python":
+        return ".".join(platform.python_version_tuple()[:2])
+    for distribution in _DISTRIBUTIONS.get(name, (name,)):
+        try:
+            return importlib.metadata.version(distribution).partition("+")[0]  # builds for a GPU or a CPU are alike
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ""

@@ -1,0 +1,25 @@
+"""The learning rates of a schedule of Keras, computed beforehand, on every backend."""
+
+import contextlib
+from typing import Any
+
+import numpy as np
+
+
+def rate_table(schedule: Any, steps: int) -> np.ndarray:
+    """The learning rate of every step, float32 (steps,).
+
+    Args:
+        schedule: a Keras `LearningRateSchedule`.
+        steps: how many.
+    """
+    from keras import ops
+
+    numbers = np.arange(steps, dtype=np.int32)
+
+    def rate(step: Any) -> Any:
+        return ops.cast(schedule(step), "float32")
+
+    with contextlib.suppress(Exception):  # one that branches on its argument can only be asked number by number
+        return np.asarray(ops.convert_to_numpy(ops.vectorized_map(rate, ops.convert_to_tensor(numbers))))
+    return np.array([ops.convert_to_numpy(rate(number)) for number in numbers], np.float32)

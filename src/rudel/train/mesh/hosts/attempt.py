@@ -1,0 +1,289 @@
+"""One start of the members of a training, on the hosts that are there, until they have ended or one is lost.
+
+JAX cannot lose a process, so with one of them all are lost: those that are left are ended, and who drives begins anew
+from a checkpoint. A host that does not answer for some seconds is lost, as is one whose member ends by itself; where
+only a member fell silent, JAX's own heartbeat ends the others.
+"""
+
+import asyncio
+import importlib.metadata
+import pickle
+import platform
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from rudel.errors import ClusterError
+from rudel.train.checkpoint import Checkpoint
+from rudel.train.diloco.members import Piece
+from rudel.train.mesh.hosts.channel import framed
+from rudel.train.mesh.hosts.messages import Failed, Order
+from rudel.train.mesh.hosts.processes import Processes
+from rudel.train.mesh.hosts.service import VERSIONED
+
+SILENCE_SECONDS = 10.0
+"""After so long without an answer, a host is lost."""
+
+_HEAR_SECONDS = 1.0
+_ASK_SECONDS = 60.0
+_STOP_SECONDS = 8.0
+_KNOCK_SECONDS = 2.0
+_AFTERMATH_SECONDS = 1.0
+"""Time for the others to say what they know when one is lost, so that the right one is blamed."""
+
+_VALUED_CODE = b"cloudpickle"
+"""What a parcel contains that brings code of the user's."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Something that a member said.
+
+    Args:
+        host: whose.
+        number: of the member.
+        message: what; see `messages.py`.
+    """
+
+    host: str
+    number: int
+    message: Any
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The attempt has ended before its time.
+
+    Args:
+        lost: hosts that do not answer any more.
+        reason: why it ended.
+    """
+
+    lost: tuple[str, ...]
+    reason: str
+
+
+@dataclass
+class _EndError(Exception):
+    """A member has ended, or cannot be reached.
+
+    Args:
+        host: whose.
+        reason: why.
+        weight: how likely it is that this is the cause and no consequence.
+    """
+
+    host: str
+    reason: str
+    weight: int
+
+
+@dataclass
+class Attempt:
+    """Starts members and follows them.
+
+    Args:
+        fleet: the workers.
+        hosts: addresses of the workers to train on, by name; the first has member 0.
+        parcel: the job.
+        pieces: of the data.
+        saved: where the training stands.
+        asks: whether there are callbacks here.
+        devices: virtual devices for each host to make of its processor, or None.
+        told: takes in what happens, `Heard` and at last perhaps `Broken`; called in the loop's thread.
+    """
+
+    fleet: Any
+    hosts: Mapping[str, str]
+    parcel: bytes
+    pieces: Sequence[Piece]
+    saved: Checkpoint
+    asks: bool
+    devices: int | None
+    told: Callable[[Heard | Broken], None]
+    _token: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    async def run(self) -> None:
+        """Trains; ends the members in any case.
+
+        Raises:
+            ClusterError: a host cannot be used.
+        """
+        names, broken = list(self.hosts), None
+        try:
+            await self._each(self._bring)
+            await self._start()
+            await self._together([self._follow(number, name) for number, name in enumerate(names)])
+        except _EndError as end:
+            broken = end
+        finally:
+            answered = await asyncio.gather(*(self._stop(name) for name in names))
+        if broken:
+            lost = {name for name, there in zip(names, answered, strict=True) if not there}
+            self.told(Broken(tuple(sorted(lost)), broken.reason))
+
+    async def say(self, message: Any) -> None:
+        """Hands a message to member 0; if it cannot be reached, `run` notices."""
+        try:
+            await self._call(next(iter(self.hosts)), "say", message=framed(message), token=self._token)
+        except Exception:
+            return
+
+    async def interrupt(self) -> None:
+        """Asks member 0 to write a checkpoint and end, with all others."""
+        try:
+            await self._call(next(iter(self.hosts)), "interrupt", token=self._token)
+        except Exception:
+            return
+
+    async def _bring(self, name: str) -> None:
+        """Checks a host, and brings the pieces to it that it does not have."""
+        _check(name, await self._call(name, "describe"), _VALUED_CODE in self.parcel)
+        missing = set(await self._call(name, "missing", names=[piece.name for piece in self.pieces]))
+        for piece in self.pieces:
+            if piece.name in missing:
+                content = await asyncio.to_thread(piece.content)
+                if trouble := await self._call(name, "piece", piece=piece.name, content=content):
+                    raise ClusterError(
+                        f"{name} cannot keep the data in its cache folder ({trouble}): make room there, or set "
+                        "RUDEL_CACHE there to a folder on a larger disk."
+                    )
+
+    async def _start(self) -> None:
+        names = list(self.hosts)
+        addresses = [str(urlsplit(address).hostname) for address in self.hosts.values()]
+        port = await self._call(names[0], "port", host=addresses[0])
+        host = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
+
+        async def begin(name: str) -> None:
+            number = names.index(name)
+            processes = Processes(number, len(names), f"{host}:{port}", "the list of hosts", addresses[number])
+            saved = None if number else self.saved
+            order = framed(Order(processes, self.parcel, saved, self.asks, self.devices))
+            await self._call(name, "start", token=self._token, order=order)
+
+        await self._each(begin)
+
+    async def _follow(self, number: int, name: str) -> None:
+        failed = ""
+        while True:
+            answer = await self._call(name, "hear", token=self._token, seconds=_HEAR_SECONDS, timeout=SILENCE_SECONDS)
+            for content in answer["messages"]:
+                message = pickle.loads(content)
+                if isinstance(message, Failed):
+                    failed = message.reason
+                else:
+                    self.told(Heard(name, number, message))
+            if "code" in answer:
+                if answer["code"]:
+                    raise _end_of(name, answer["code"], failed, answer["trouble"])
+                return
+
+    async def _stop(self, name: str) -> bool:
+        """Ends a member; returns whether its host answered."""
+        try:
+            await self._call(name, "stop", token=self._token, timeout=_STOP_SECONDS)
+        except Exception:
+            self.fleet.forget(self.hosts[name])
+            return False
+        return True
+
+    async def _each(self, do: Callable[[str], Any]) -> None:
+        await self._together([do(name) for name in self.hosts])
+
+    async def _together(self, coroutines: Sequence[Any]) -> None:
+        """Waits for all, or for the first that fails and what the others then say.
+
+        Raises:
+            _EndError: what most likely was the cause.
+            ClusterError: a host cannot be used.
+        """
+        tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+        try:
+            done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            if rest:
+                more, _ = await asyncio.wait(rest, timeout=_AFTERMATH_SECONDS)
+                done |= more
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        errors = [error for task in done if not task.cancelled() and (error := task.exception())]
+        ends = [error for error in errors if isinstance(error, _EndError)]
+        for error in errors:
+            if not isinstance(error, _EndError):
+                raise error
+        if ends:
+            raise max(ends, key=lambda end: end.weight)
+
+    async def _call(self, name: str, operation: str, timeout: float = _ASK_SECONDS, **message: Any) -> Any:
+        """Calls a handler on a worker.
+
+        Raises:
+            _EndError: it does not answer.
+        """
+        try:
+            return await self.fleet.call(self.hosts[name], f"rudel_mesh_{operation}", timeout=timeout, **message)
+        except TimeoutError as error:
+            raise _EndError(name, f"{name} has not answered for {timeout:.0f} s", 3) from error
+        except (OSError, LookupError, ValueError) as error:
+            raise _EndError(name, f"{name} was lost: its connection broke off", 3) from error
+
+
+async def answering(fleet: Any, doubted: Mapping[str, str]) -> dict[str, str]:
+    """Addresses of the workers that are there, by name; those that are doubted only if they answer.
+
+    A worker that is silent stays in the scheduler's list for minutes.
+
+    Args:
+        fleet: the workers.
+        doubted: addresses of workers that were silent, by name.
+    """
+    members = await fleet.members()
+
+    async def is_there(name: str) -> bool:
+        if doubted.get(name) != members[name]:
+            return True
+        try:
+            await fleet.call(members[name], "rudel_mesh_describe", timeout=_KNOCK_SECONDS)
+        except Exception:
+            fleet.forget(members[name])
+            return False
+        return True
+
+    found = await asyncio.gather(*(is_there(name) for name in members))
+    return {name: members[name] for name, there in zip(members, found, strict=True) if there}
+
+
+def _end_of(name: str, code: int, failed: str, words: Sequence[str]) -> _EndError:
+    """What to say of a member that ended by itself."""
+    if failed:
+        return _EndError(name, f"{name}: {failed}", 0)
+    if code < 0 and code != -6:
+        return _EndError(name, f"the process on {name} was ended by signal {-code}", 2)
+    last = next((word for word in reversed(words) if word.strip()), "it said nothing")
+    return _EndError(name, f"the process on {name} ended with code {code}: {last.strip()[:300]}", 1)
+
+
+def _check(name: str, description: Mapping[str, Any], code_travels: bool) -> None:
+    """Refuses a host whose packages are others than those here.
+
+    Raises:
+        ClusterError: names the first that differs, and what mends it.
+    """
+    for package in VERSIONED:
+        here, there = importlib.metadata.version(package), description["versions"].get(package, "none")
+        if here != there:
+            hint = " without --minimal" if package == "keras" else ""
+            raise ClusterError(
+                f"{name} has {package} {there}, and this computer has {here}: run `rudel hosts setup {name}`{hint}, or "
+                "install the same version there."
+            )
+    here = ".".join(platform.python_version_tuple()[:2])
+    if code_travels and description["python"] != here:
+        raise ClusterError(
+            f"{name} has Python {description['python']}, and this computer has {here}: code of your own can only be "
+            "sent to the same version."
+        )

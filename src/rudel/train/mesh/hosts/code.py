@@ -1,0 +1,123 @@
+"""The code that a model is made of and that only the computer that drives has: classes and functions of the user's.
+
+Keras describes a model by the names of its parts. What a host cannot import by such a name travels with the
+description, by value, with everything of the user's modules that it refers to.
+"""
+
+import functools
+import importlib.util
+import sys
+import sysconfig
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from rudel.errors import ModelError
+
+_INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+
+
+def dumped(value: Any) -> bytes:
+    """Pickles a value, and the user's own code that it refers to.
+
+    Raises:
+        ModelError: it holds something that cannot travel, such as an open file.
+    """
+    modules = [module for module in list(sys.modules.values()) if _is_own(module)]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return cloudpickle.dumps(value, protocol=5)
+    except Exception as error:
+        raise ModelError(
+            f"Something of this training cannot be sent to other hosts ({type(error).__name__}: {error}): what layers, "
+            "losses and the data's functions refer to must be picklable."
+        ) from error
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def own_objects(model: Any, description: Any) -> dict[str, Any]:
+    """Classes and functions that a model's description names and Keras does not have, by their names in it.
+
+    Args:
+        model: the model.
+        description: what `keras.saving.serialize_keras_object` made of it.
+
+    Raises:
+        ModelError: one of them cannot be found by its name.
+    """
+    from keras.saving import get_custom_objects
+
+    known = {value.__name__: value for part in _parts(model) for value in (_code_of(part),)}
+    registered = get_custom_objects()
+    found: dict[str, Any] = {}
+    for entry in _entries(description):
+        module, name, is_function = entry.get("module"), entry["class_name"], entry["class_name"] == "function"
+        if is_function:
+            name = entry["config"]
+        if not isinstance(name, str) or name.startswith("__") or _is_keras(module or ""):
+            continue
+        called = entry.get("registered_name") if not is_function else name
+        value = registered.get(called) or known.get(name) or getattr(sys.modules.get(module or ""), name, None)
+        if value is not None:
+            found |= {called or name: value, name: value}
+        elif not is_function:  # Keras knows functions of its own by their names alone
+            raise ModelError(
+                f"`{name}`, which the model `{model.name}` uses, cannot be sent to other hosts: define it at the top "
+                "of its module, or register it by @keras.saving.register_keras_serializable()."
+            )
+    return {name: value for name, value in found.items() if not _is_keras(value.__module__)}
+
+
+def _entries(description: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(description, dict):
+        if "class_name" in description and "config" in description:
+            yield description
+        for value in description.values():
+            yield from _entries(value)
+    elif isinstance(description, list | tuple):
+        for value in description:
+            yield from _entries(value)
+
+
+def _parts(model: Any) -> Iterator[Any]:
+    """The model, its layers, what they hold, and what it was compiled with."""
+    import jax
+
+    layers = model._flatten_layers() if hasattr(model, "_flatten_layers") else model.layers
+    for layer in [model, *layers]:
+        yield layer
+        yield from vars(layer).values()
+    compiled = getattr(getattr(model, "_compile_config", None), "config", {})
+    yield from jax.tree.leaves(compiled, is_leaf=lambda value: not isinstance(value, dict | list | tuple))
+    yield from (model.optimizer, getattr(model.optimizer, "inner_optimizer", None))
+
+
+def _code_of(part: Any) -> Any:
+    """What a part of a model is called by in a description: itself, if it is a function, or its class."""
+    return part if isinstance(part, types.FunctionType | type) else type(part)
+
+
+def _is_keras(module: str) -> bool:
+    return module == "keras" or module.startswith("keras.")
+
+
+@functools.cache
+def _is_installed(file: str) -> bool:
+    return any(place and Path(file).is_relative_to(place) for place in _INSTALLED)
+
+
+def _is_own(module: types.ModuleType) -> bool:
+    """Whether a module is the user's, and no package that hosts can be asked to have."""
+    name, file = getattr(module, "__name__", None), getattr(module, "__file__", None)
+    if not file or not name or name == "__main__" or name.partition(".")[0] == "rudel" or name not in sys.modules:
+        return False
+    try:
+        return not _is_installed(str(Path(file).resolve())) and importlib.util.find_spec(name) is not None
+    except (ValueError, ImportError):
+        return True  # made by hand, as a recipe's module is

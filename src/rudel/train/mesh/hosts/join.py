@@ -1,0 +1,229 @@
+"""Brings this process together with those that the environment names, before JAX begins.
+
+JAX learns who trains together when it starts and never again, so this has to come first: `rudel train` does it by
+itself; a script calls `rudel.join()` before it makes a model. What a process says to the others is not encrypted: see
+docs/mesh.md for what is open to whom.
+"""
+
+import atexit
+import contextlib
+import functools
+import importlib
+import importlib.util
+import os
+import platform
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from rudel.errors import ClusterError, OptionError
+from rudel.train.mesh.hosts.environment import processes_of
+from rudel.train.mesh.hosts.processes import Processes
+
+CONNECT_SECONDS = 300
+"""Time for all processes to come: a cluster starts some of them minutes after the others."""
+
+HEARTBEAT_SECONDS = 30
+"""After so much silence a process counts as lost, and the others end."""
+
+_SHUTDOWN_SECONDS = 900
+"""Time for process 0 to write its results while the others wait to end."""
+
+_joined: Processes | None = None
+_parts = False
+
+
+def join() -> Processes | None:
+    """Joins the processes that the environment names; does nothing where it names none, or when that is done.
+
+    To be called before anything is computed by JAX, which making a model does too. TF_CONFIG, the variables of Open MPI
+    and of SLURM are looked at in this order, and on a TPU what JAX finds out by itself.
+
+    Returns:
+        Who trains together, or None if this process trains alone.
+
+    Raises:
+        OptionError: a variable is malformed, or JAX has begun already.
+        ClusterError: the others did not come.
+    """
+    if _joined:
+        return _joined
+    found = processes_of(os.environ)
+    if found:
+        connect(found)
+    elif _is_tpu() and not has_begun():
+        _connect_tpu()
+    if _joined:
+        print(f"mesh: {_joined.told}", file=sys.stderr, flush=True)
+    return _joined
+
+
+def joined() -> Processes | None:
+    """Who trains together with this process, if it has joined anybody."""
+    return _joined
+
+
+def connect(processes: Processes, seconds: int = CONNECT_SECONDS, heartbeat: int = HEARTBEAT_SECONDS) -> None:
+    """Connects this process with the others.
+
+    Args:
+        processes: who.
+        seconds: time for all to come.
+        heartbeat: seconds of silence after which a process counts as lost.
+
+    Raises:
+        OptionError: JAX has begun already.
+        ClusterError: the others did not come.
+    """
+    global _joined
+    if has_begun():
+        raise OptionError(
+            f"{processes.source} says that {processes.count} processes train together, and JAX has begun in this one "
+            "by itself: call rudel.join() at the top of the script, before a model is made."
+        )
+    import jax
+
+    assert processes.coordinator
+    own, is_certain = _own_address(processes)
+    _keep_standard_output()
+    _let_gloo_listen(own)
+    port = processes.coordinator.rpartition(":")[2]
+    try:
+        jax.distributed.initialize(
+            coordinator_address=processes.coordinator,
+            num_processes=processes.count,
+            process_id=processes.number,
+            local_device_ids=None if processes.device is None else [processes.device],
+            cluster_detection_method="deactivate",
+            initialization_timeout=seconds,
+            heartbeat_timeout_seconds=heartbeat,
+            shutdown_timeout_seconds=_SHUTDOWN_SECONDS,
+            coordinator_bind_address=f"{_bracketed(own)}:{port}" if is_certain else None,
+        )
+    except RuntimeError as error:
+        at = "" if processes.number else ", which this process is to open"
+        raise ClusterError(
+            f"Only some of the {processes.count} processes came together within {seconds} s at "
+            f"{processes.coordinator}{at} ({_first_line(error)}): have all been started, and can they reach that "
+            "address?"
+        ) from error
+    _joined = processes
+
+
+def has_begun() -> bool:
+    """Whether JAX's backend has been started in this process."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bridge is not None and bridge.backends_are_initialized()
+
+
+def _connect_tpu() -> None:
+    """Lets JAX find out by itself which hosts of a TPU pod there are."""
+    global _joined
+    import jax
+
+    try:
+        jax.distributed.initialize(initialization_timeout=CONNECT_SECONDS, shutdown_timeout_seconds=_SHUTDOWN_SECONDS)
+    except (RuntimeError, ValueError) as error:
+        raise ClusterError(f"The hosts of this TPU could not be brought together: {_first_line(error)}") from error
+    if jax.process_count() > 1:
+        _joined = Processes(jax.process_index(), jax.process_count(), None, "JAX's own detection (TPU)")
+
+
+def _is_tpu() -> bool:
+    """Whether this is a host with TPU chips and the library for them."""
+    chips = Path("/dev/accel0").exists() or Path("/dev/vfio/0").exists()
+    return chips and importlib.util.find_spec("libtpu") is not None and os.environ.get("JAX_PLATFORMS", "tpu") != "cpu"
+
+
+def part() -> None:
+    """Waits for the others to end, too, so that nobody takes the end of this process for a loss."""
+    import jax
+
+    with contextlib.suppress(RuntimeError):
+        jax.distributed.shutdown()
+
+
+def part_at_the_end() -> None:
+    """Has the process do so when it ends: after a training that ended well, and not where one failed."""
+    global _parts
+    if not _parts:
+        atexit.register(part)
+    _parts = True
+
+
+def do_not_part() -> None:
+    """Has the process end without waiting: a training failed, and the others are to hear of that."""
+    global _parts
+    atexit.unregister(part)
+    _parts = False
+
+
+def _own_address(processes: Processes) -> tuple[str, bool]:
+    """An address of this host at which the others reach it, and whether that is what they were told."""
+    if processes.address and (own := _if_own(processes.address)):
+        return own, True
+    assert processes.coordinator
+    host = processes.coordinator.rpartition(":")[0].strip("[]")
+    towards = _source_towards(host)
+    if towards and (not _is_loopback(towards) or _is_loopback(host) or host == "localhost"):
+        return towards, False
+    return _source_towards("192.0.2.1") or platform.node(), False  # by way of the default route; nothing is sent
+
+
+def _if_own(host: str) -> str | None:
+    """The address of a name, if it is one of this host and others can mean the same by it."""
+    with contextlib.suppress(OSError):
+        family, _, _, _, address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
+        if _is_loopback(str(address[0])) and host != "localhost" and not _is_loopback(host):
+            return None  # as Debian's /etc/hosts has it
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((address[0], 0))
+        return str(address[0])
+    return None
+
+
+def _source_towards(host: str) -> str | None:
+    """The address from which this host would talk to another one."""
+    with contextlib.suppress(OSError):
+        family, _, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    return None
+
+
+def _let_gloo_listen(address: str) -> None:
+    """Lets the collectives of CPUs listen at this address.
+
+    JAX takes what the host's name means, which on Debian is 127.0.1.1, where nobody else can connect.
+    """
+    library: Any = importlib.import_module("jaxlib._jax")
+    made = getattr(library, "make_gloo_tcp_collectives", None)
+    if made is not None:
+        library.make_gloo_tcp_collectives = functools.partial(made, hostname=address)
+
+
+def _keep_standard_output() -> None:
+    """Sends what C++ prints to standard error: gloo says whom it is connected to, amid what is printed as JSON."""
+    try:
+        if sys.stdout.fileno() != 1:
+            return
+    except (OSError, ValueError):  # no file, as in notebooks
+        return
+    sys.stdout.flush()
+    own = os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, buffering=1)
+    os.dup2(2, 1)
+    sys.stdout = own
+
+
+def _is_loopback(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__).strip()

@@ -1,0 +1,123 @@
+"""`python -m rudel.train.mesh.hosts.member FOLDER`: one of the processes that train together, started by a worker.
+
+It reads an order from standard input, joins the others, trains, and tells on standard output what happens. It ends when
+standard input does, which is when its worker is gone.
+"""
+
+import contextlib
+import os
+import queue
+import shutil
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from rudel.errors import ClusterError, RudelError
+from rudel.train.mesh.hosts.channel import Channel
+from rudel.train.mesh.hosts.messages import Acted, Done, Failed, Interrupted, Joined, Order, Refused
+
+_CONNECT_SECONDS, _HEARTBEAT_SECONDS = 120, 10
+_FAILED, _REFUSED = 3, 2
+
+
+def main() -> None:
+    """Reads its order, trains, ends."""
+    channel, folder = Channel.of_standard_streams(), Path(sys.argv[1])
+    order: Order = channel.hear()
+    answers: queue.SimpleQueue[Acted] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(channel, answers, folder), daemon=True).start()
+    code = _trained(order, channel, answers, folder)
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
+    os._exit(code)  # threads that wait, or compute, are not waited for
+
+
+def _listen(channel: Channel, answers: "queue.SimpleQueue[Acted]", folder: Path) -> None:
+    """Takes in what the computer that drives says, and ends the process when nobody can say anything any more."""
+    try:
+        while True:
+            answers.put(channel.hear())
+    except EOFError:
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+
+def _trained(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]", folder: Path) -> int:
+    """Trains, and tells how that ended; returns the code with which to exit."""
+    from rudel.train.mesh.hosts.join import part
+
+    try:
+        done = _train(order, channel, answers, folder)
+    except (KeyboardInterrupt, SystemExit):
+        channel.tell(Interrupted())
+    except ClusterError as error:  # others may do better
+        channel.tell(Failed(str(error)))
+        return _FAILED
+    except RudelError as error:
+        channel.tell(Refused(error))
+        return _REFUSED
+    except Exception as error:
+        if _is_of_a_connection(error):
+            channel.tell(Failed(f"the connection to another host broke off ({_line(error)})"))
+            return _FAILED
+        traceback.print_exc()
+        channel.tell(Refused(ClusterError(f"The training failed with {type(error).__name__}: {_line(error)}")))
+        return _REFUSED
+    else:
+        if done:
+            channel.tell(done)
+    part()
+    return 0
+
+
+def _train(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]", folder: Path) -> Done | None:
+    """Trains; member 0 returns how it ended."""
+    began, first = time.perf_counter(), order.processes.number == 0
+    from rudel.train.mesh.devices import reserve
+    from rudel.train.mesh.hosts.join import connect
+
+    if order.devices:
+        reserve(order.devices)
+    connect(order.processes, _CONNECT_SECONDS, _HEARTBEAT_SECONDS)
+    import jax
+
+    channel.tell(Joined(jax.local_device_count(), jax.local_devices()[0].platform))
+    from dataclasses import replace
+
+    from rudel.backend import keras_on_jax
+    from rudel.train import run_directory
+    from rudel.train.display import Display
+    from rudel.train.mesh.hosts.parcel import unpack
+    from rudel.train.mesh.hosts.relay import Relay, Teller, state_of
+    from rudel.train.mesh.hosts.told import ToldTraining
+
+    job, options = unpack(order.parcel)
+    job = replace(job, callbacks=[Relay(channel if first else None, answers, order.asks)])
+    run = run_directory.create(folder / "run", resume=False) if first else None
+    display: Display = Teller(channel) if first else Display()
+    arguments = (keras_on_jax(light=True), job, run, order.saved, display, began)
+    training = ToldTraining(*arguments, options=options, channel=channel if first else None)
+    training()
+    if not first:
+        return None
+    position = training.position
+    clock: dict[str, Any] = dict(vars(position.clock))
+    return Done(training.about, state_of(job.model), position.step, position.stopped, clock)
+
+
+def _is_of_a_connection(error: Exception) -> bool:
+    """Whether JAX lost its connection to other processes, and not the user's program its way."""
+    import jax
+
+    return isinstance(error, jax.errors.JaxRuntimeError | OSError)
+
+
+def _line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "").strip()[:300]
+
+
+if __name__ == "__main__":
+    main()

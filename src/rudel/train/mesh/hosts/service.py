@@ -1,0 +1,215 @@
+"""What a Dask worker does for a mesh: it keeps the data's pieces, and a member process, which does the training.
+
+The member is a process of its own, because JAX learns who trains together when it starts and never again. The worker
+hands bytes to and fro without looking into them. A member ends when its worker does: it reads the end of its input.
+"""
+
+import asyncio
+import contextlib
+import importlib.metadata
+import platform
+import shutil
+import socket
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from rudel.train.diloco import pieces
+from rudel.train.mesh.hosts.channel import HEAD, length_of
+
+VERSIONED = ("rudel", "jax", "jaxlib", "keras", "numpy", "distributed")
+"""Packages that have to be alike on all hosts."""
+
+_NO_SUCH = "this worker has no member of that training"
+_END_SECONDS = 5.0
+_LAST_LINES = 40
+
+
+class MembersPlugin(WorkerPlugin):
+    """Adds the handlers to a worker."""
+
+    name = "rudel-mesh"
+
+    def setup(self, worker: Any) -> None:
+        """Called by Dask on the worker."""
+        self._service = service = Service()
+        worker.handlers.update({f"rudel_mesh_{name}": getattr(service, name) for name in HANDLERS})
+
+    async def teardown(self, worker: Any) -> None:
+        """Called by Dask on the worker, when the plugin is taken away or replaced."""
+        for name in HANDLERS:
+            worker.handlers.pop(f"rudel_mesh_{name}", None)
+        await self._service.close()
+
+
+HANDLERS = ("describe", "missing", "piece", "port", "start", "hear", "say", "interrupt", "stop")
+
+
+class Service:
+    """Starts members, one at a time, and speaks with them."""
+
+    def __init__(self) -> None:
+        self._member: Member | None = None
+
+    async def describe(self) -> dict[str, Any]:
+        """What this worker is: its host's name, Python, versions; `none` for a package that is missing."""
+        return {
+            "host": platform.node(),
+            "python": ".".join(platform.python_version_tuple()[:2]),
+            "versions": {name: _version(name) for name in VERSIONED},
+        }
+
+    async def missing(self, names: Sequence[str]) -> list[str]:
+        """Which of these pieces are not in this host's cache."""
+        return await asyncio.to_thread(pieces.missing, names)
+
+    async def piece(self, piece: str, content: bytes) -> str:
+        """Puts a piece into this host's cache; returns why it cannot, or nothing."""
+        try:
+            await asyncio.to_thread(pieces.keep, piece, content)
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
+
+    async def port(self, host: str) -> int:
+        """A port that is free at an address of this host."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((host, 0))
+            return probe.getsockname()[1]
+
+    async def start(self, token: str, order: bytes) -> int:
+        """Starts a member, after ending another one, and hands it its order; returns its process' number."""
+        await self.close()
+        self._member = await Member.start(token, order)
+        return self._member.process.pid
+
+    async def hear(self, token: str, seconds: float) -> dict[str, Any]:
+        """What the member has said since the last call; waits for it, but no longer than `seconds`.
+
+        Returns:
+            `messages`, as they are framed, and when it has ended `code` and `trouble`, its last words.
+        """
+        return await self._of(token).hear(seconds)
+
+    async def say(self, token: str, message: bytes) -> None:
+        """Hands a framed message to the member."""
+        await self._of(token).say(message)
+
+    async def interrupt(self, token: str) -> None:
+        """Asks the member to write a checkpoint and end."""
+        with contextlib.suppress(ProcessLookupError):
+            self._of(token).process.terminate()
+
+    async def stop(self, token: str) -> None:
+        """Ends the member of this training at once."""
+        if self._member and self._member.token == token:
+            await self.close()
+
+    async def close(self) -> None:
+        """Ends whatever member there is."""
+        member, self._member = self._member, None
+        if member:
+            await member.end()
+
+    def _of(self, token: str) -> "Member":
+        if self._member is None or self._member.token != token:
+            raise LookupError(_NO_SUCH)
+        return self._member
+
+
+class Member:
+    """A member process, its pipes, and what it has said so far.
+
+    Args:
+        token: of its training.
+        process: the process.
+        folder: where it may keep files; removed with it.
+    """
+
+    def __init__(self, token: str, process: asyncio.subprocess.Process, folder: str) -> None:
+        self.token, self.process, self._folder = token, process, folder
+        self._messages: list[bytes] = []
+        self._words: deque[str] = deque(maxlen=_LAST_LINES)
+        self._news = asyncio.Event()
+        self._readers = [asyncio.create_task(self._read()), asyncio.create_task(self._read_words())]
+
+    @classmethod
+    async def start(cls, token: str, order: bytes) -> "Member":
+        """Starts one and hands it its order."""
+        pipe, folder = asyncio.subprocess.PIPE, tempfile.mkdtemp(prefix="rudel-mesh-")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "rudel.train.mesh.hosts.member", folder, stdin=pipe, stdout=pipe, stderr=pipe
+        )
+        member = cls(token, process, folder)
+        with contextlib.suppress(ConnectionError):  # it ended at once, which `hear` tells
+            await member.say(order)
+        return member
+
+    async def say(self, message: bytes) -> None:
+        """Hands it a framed message."""
+        assert self.process.stdin
+        self.process.stdin.write(message)
+        await self.process.stdin.drain()
+
+    async def hear(self, seconds: float) -> dict[str, Any]:
+        """What it has said since the last call; see `Service.hear`."""
+        if not self._messages and not self._ended:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), seconds)
+        self._news.clear()
+        messages, self._messages = self._messages, []
+        answer: dict[str, Any] = {"messages": messages}
+        if self._ended:
+            answer |= {"code": await self.process.wait(), "trouble": list(self._words)}
+            self._news.set()
+        return answer
+
+    async def end(self) -> None:
+        """Kills it."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.process.wait(), _END_SECONDS)
+        for reader in self._readers:
+            reader.cancel()
+        await asyncio.gather(*self._readers, return_exceptions=True)
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    @property
+    def _ended(self) -> bool:
+        return all(reader.done() for reader in self._readers)
+
+    async def _read(self) -> None:
+        assert self.process.stdout
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while True:
+                head = await self.process.stdout.readexactly(HEAD)
+                self._messages.append(await self.process.stdout.readexactly(length_of(head)))
+                self._news.set()
+        self._news.set()
+
+    async def _read_words(self) -> None:
+        assert self.process.stderr
+        while line := await self._line():
+            if text := line.decode(errors="replace").rstrip():
+                self._words.append(text)
+        self._news.set()
+
+    async def _line(self) -> bytes:
+        assert self.process.stderr
+        try:
+            return await self.process.stderr.readline()
+        except ValueError:  # a line that is longer than the pipe's buffer; what follows is read on
+            return b"...\n"
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"

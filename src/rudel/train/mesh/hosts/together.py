@@ -1,0 +1,126 @@
+"""What the processes of a training that the environment has brought together do as one: they begin, and they end.
+
+Process 0 alone has the run directory. What goes wrong there, before the first step, all of them are told, so that each
+ends with the same sentence and none waits for the others.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from rudel import errors
+from rudel.errors import ClusterError, OptionError, RudelError
+from rudel.train.mesh.hosts.join import do_not_part, has_begun, join, joined, part, part_at_the_end
+
+T = TypeVar("T")
+
+
+def join_for(options: Any) -> None:
+    """Joins the processes that the environment names, if these options of a strategy are of the mesh.
+
+    Raises:
+        OptionError: a variable is malformed, JAX has begun already, or the devices asked for cannot be shared.
+        ClusterError: the others did not come.
+    """
+    if options is None or options.name != "mesh" or not (found := join()):
+        return
+    from rudel.train.mesh.devices import size_of
+
+    count = options.devices or size_of(options.axes)
+    if not count or has_begun():
+        return
+    if count % found.count:
+        raise OptionError(
+            f"{count} devices cannot be shared by {found.count} processes: ask for a multiple of {found.count}."
+        )
+    import jax
+
+    jax.config.update("jax_num_cpu_devices", count // found.count)
+
+
+def is_first() -> bool:
+    """Whether this process keeps the run and shows what happens: it is process 0, or trains alone."""
+    found = joined()
+    return found is None or found.number == 0
+
+
+def all_or_none(do: Callable[[], T]) -> T:
+    """What every process does by itself before the training; where one of them fails, all of them do.
+
+    Raises:
+        RudelError: what went wrong here, or else in the first of the others that failed, cut to some 200 characters.
+    """
+    if not joined():
+        return do()
+    from rudel.train.mesh import agree
+
+    try:
+        made = do()
+    except RudelError as error:
+        agree.everyone(f"{type(error).__name__} {error}")
+        part()
+        raise
+    for told in agree.everyone(""):
+        if told:
+            name, _, sentence = told.partition(" ")
+            part()
+            raise getattr(errors, name, RudelError)(sentence)
+    return made
+
+
+@contextlib.contextmanager
+def together(options: Any) -> Iterator[Callable[[Callable[[], T], T], T]]:
+    """A training by these options; yields `first(do, other)`, which does something in process 0 alone.
+
+    When the block ends well, the process waits at its own end for the others; when it fails, it does not, so that they
+    hear of it. Errors in what process 0 does are raised in all processes.
+
+    Args:
+        options: of the strategy, or None.
+    """
+    if options is None or options.name != "mesh" or not joined():
+        yield lambda do, other: do()
+        return
+    do_not_part()
+    try:
+        yield _by_the_first
+    except RudelError:
+        raise
+    except Exception as error:
+        if lost := _lost(error):
+            raise lost from error
+        raise
+    part_at_the_end()
+
+
+def _by_the_first(do: Callable[[], T], other: T) -> T:
+    """What process 0 makes; `other` in the other processes."""
+    from rudel.train.mesh import agree
+
+    if not is_first():
+        if told := agree.first(None):
+            raise getattr(errors, told[0], RudelError)(told[1])
+        return other
+    try:
+        made = do()
+    except RudelError as error:
+        agree.first([type(error).__name__, str(error)])
+        raise
+    agree.first(None)
+    return made
+
+
+def _lost(error: Exception) -> ClusterError | None:
+    """What to say where JAX lost its connection to another process."""
+    import jax
+
+    if not isinstance(error, jax.errors.JaxRuntimeError) or not _is_of_a_connection(str(error)):
+        return None
+    return ClusterError(
+        "Another process of this training was lost, and without it the step cannot be taken: start all of them again "
+        "with --resume, to go on from the newest checkpoint."
+    )
+
+
+def _is_of_a_connection(text: str) -> bool:
+    return any(word in text for word in ("Gloo", "gloo", "Connection", "connection", "UNAVAILABLE", "heartbeat"))

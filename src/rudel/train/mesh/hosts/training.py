@@ -1,0 +1,349 @@
+"""The strategy `mesh` on hosts, as the computer that drives sees it.
+
+Members on the hosts train (`member.py`); this side keeps the run directory, lets callbacks act on the model, and shows
+what happens. Member 0 sends every checkpoint here, so whatever happens to hosts, the newest one is here: when one is
+lost, the members are started anew from it, on the hosts that are left.
+
+Limit: a host that comes back takes part again when the members are started anew for another reason.
+"""
+
+import concurrent.futures
+import contextlib
+import queue
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rudel.errors import ClusterError, NonFiniteError, OptionError
+from rudel.report.rounds import by_number
+from rudel.train import best, log
+from rudel.train import callbacks as callback_memory
+from rudel.train import checkpoint as checkpoints
+from rudel.train import state as model_state
+from rudel.train.checkpoint import Checkpoint
+from rudel.train.job import Clock
+from rudel.train.mesh.devices import size_of
+from rudel.train.mesh.hosts import messages
+from rudel.train.mesh.hosts.attempt import Attempt, Broken, Heard, answering
+from rudel.train.mesh.hosts.choose import chosen_hosts
+from rudel.train.mesh.hosts.parcel import pack
+from rudel.train.mesh.hosts.service import MembersPlugin
+from rudel.train.single import Training
+from rudel.train.state import ModelState
+
+PATIENCE_SECONDS = 120.0
+"""Time for lost hosts to come back where too few are left."""
+
+_TRIES = 3
+"""Attempts in a row that may end before a checkpoint came of them."""
+
+_LOOK_SECONDS = 0.1
+_INTERRUPT_SECONDS = 30.0
+
+
+class HostsTraining(Training):
+    """See the module; arguments as of `Training`, and:
+
+    Args:
+        cluster: a running `rudel.Cluster`, or a client taken over by `rudel.cluster.engine.Borrowed`.
+        options: of the strategy.
+    """
+
+    def __init__(self, *arguments: Any, cluster: Any, options: Any) -> None:
+        self._cluster, self._options = cluster, options
+        self._events: queue.SimpleQueue[Heard | Broken] = queue.SimpleQueue()
+        self._devices: dict[str, int] = {}
+        self._about: dict[str, Any] = {}
+        self._hosts: list[str] = []
+        self._restarts: list[dict[str, Any]] = []
+        self._devices_each: int | None = None
+        self._kept: Checkpoint
+        super().__init__(*arguments)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the summary says of how it was trained."""
+        return {
+            "samples": self.position.step * self.job.schedule.batch_size,
+            **self._about,
+            "strategy": "mesh",
+            "hosts": self._hosts,
+            "restarts": self._restarts,
+        }
+
+    def _compile(self) -> None:
+        """Nothing is computed here."""
+        self._evaluator = None
+
+    def _train(self) -> None:
+        if self.position.step >= self.job.schedule.total_steps or self.ended:
+            return
+        began = time.perf_counter()
+        background, self._fleet = self._cluster.background, self._cluster.fleet
+        self._kept = self._saved or self._standing()
+        background.start(self._fleet.install(MembersPlugin())).result()
+        parcel, pieces = pack(self.job, replace(self._options, devices=None))
+        self.position.clock.setup += time.perf_counter() - began
+        try:
+            self._until_done(parcel, pieces)
+        except BaseException:
+            self._take_over(self._kept)
+            raise
+        finally:
+            background.start(self._fleet.close()).result()
+            background.start(self._fleet.uninstall(MembersPlugin.name)).result()
+
+    def _until_done(self, parcel: bytes, pieces: Any) -> None:
+        tries, lost = 0, {}
+        while True:
+            before = self._kept.step
+            hosts = self._choose(lost)
+            if tries == 0 and not self._restarts:
+                self._devices_each = self._share(len(hosts))
+            attempt = Attempt(
+                self._fleet,
+                hosts,
+                parcel,
+                pieces,
+                self._kept,
+                bool(self.job.callbacks),
+                self._devices_each,
+                self._events.put,
+            )
+            broken = self._follow(attempt)
+            if broken is None:
+                return
+            noticed = time.perf_counter()
+            tries = 0 if self._kept.step > before else tries + 1
+            if tries == _TRIES:
+                raise ClusterError(f"The hosts could not train together, {_TRIES} times in a row: {broken.reason}.")
+            self._go_back(broken, noticed)
+            lost |= {name: hosts[name] for name in broken.lost}
+
+    def _share(self, hosts: int) -> int | None:
+        """How many virtual devices each host is to make, where a number of devices was asked for.
+
+        Raises:
+            OptionError: the hosts cannot have as many each.
+        """
+        count = self._options.devices or size_of(self._options.axes)
+        if count % hosts:
+            raise OptionError(f"{count} devices cannot be shared by {hosts} hosts: ask for a multiple of {hosts}.")
+        return count // hosts or None
+
+    # -- which hosts -----------------------------------------------------------------------------------------------
+
+    def _choose(self, lost: Mapping[str, str]) -> dict[str, str]:
+        """Hosts to train on, and addresses of their workers; waits where there are too few.
+
+        Args:
+            lost: those that were found to be silent, though the scheduler may not know yet, with their addresses.
+        """
+        least = getattr(self._cluster, "min_hosts", None) or 1
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        waiting = False
+        while True:
+            members = self._cluster.background.start(answering(self._fleet, lost)).result()
+            there = sorted(members, key=by_number)
+            chosen = chosen_hosts(there, self._devices, self.job.schedule.batch_size, self._options.axes)
+            if len(chosen) >= least and chosen:
+                break
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"Of {self._cluster.count} hosts, {len(there)} are left, with which this cannot be trained "
+                    f"({least} at least, and a batch that divides over them): go on with --resume when the others are "
+                    "back."
+                )
+            if not waiting:
+                self.display.note(f"{len(there)} hosts are left, waiting for others to come back")
+            waiting = True
+            self._interrupts.act(self._told())
+            time.sleep(_LOOK_SECONDS)
+        if self._hosts and len(chosen) < len(there):
+            self.display.note(
+                f"{len(chosen)} of {len(there)} hosts train: the batch of {self.job.schedule.batch_size} does not "
+                "divide over more of them"
+            )
+        self._hosts = chosen
+        return {name: members[name] for name in chosen}
+
+    def _go_back(self, broken: Broken, noticed: float) -> None:
+        """Puts everything back to where the newest checkpoint was."""
+        kept, position = self._kept, self.position
+        self.display.note(f"{broken.reason}; going on from step {kept.step:,}")
+        self._restarts.append(
+            {
+                "step": position.step,
+                "from_step": kept.step,
+                "lost": list(broken.lost),
+                "reason": broken.reason,
+                "time": round(time.time(), 3),
+                "noticed": noticed,
+                "seconds": None,
+            }
+        )
+        document, clock = kept.document, position.clock
+        self._take_over(kept)
+        callback_memory.restore(self.job.callbacks, document["callbacks"], kept.arrays)
+        position.step, position.records, position.stopped = kept.step, list(document["records"]), document["stopped"]
+        position.clock = Clock(**document["clock"])
+        position.clock.setup = clock.setup
+        self._history.epoch, self._history.history = [], {}
+        self._retell()
+
+    # -- what members say ------------------------------------------------------------------------------------------
+
+    def _follow(self, attempt: Attempt) -> Broken | None:
+        """Does what members say until they have ended; returns how, if that was too early."""
+        background = self._cluster.background
+        running: concurrent.futures.Future[None] = background.start(attempt.run())
+        asked: float | None = None
+        try:
+            while not (running.done() and self._events.empty()):
+                if self._interrupts.received:
+                    if asked is None:
+                        asked = time.monotonic()
+                        background.start(attempt.interrupt())
+                    elif time.monotonic() - asked > _INTERRUPT_SECONDS:
+                        self._interrupts.act(self._told())
+                try:
+                    event = self._events.get(timeout=_LOOK_SECONDS)
+                except queue.Empty:
+                    continue
+                if isinstance(event, Broken):
+                    self._interrupts.act(self._told())
+                    return event
+                self._take(attempt, event)
+            running.result()
+        finally:
+            running.cancel()
+            with contextlib.suppress(Exception, concurrent.futures.CancelledError):
+                concurrent.futures.wait([running], timeout=_INTERRUPT_SECONDS)
+            self._drop_events()
+        return None
+
+    def _drop_events(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._events.get_nowait()
+
+    def _take(self, attempt: Attempt, heard: Heard) -> None:
+        message, position = heard.message, self.position
+        match message:
+            case messages.Refused(error):
+                raise self._refused(error)
+            case messages.Joined(devices):
+                self._devices[heard.host] = devices
+            case messages.Begun(about, compile_seconds):
+                self._begin(about, compile_seconds)
+            case messages.Noted(text):
+                self.display.note(text)
+            case messages.Advanced(step, logs, seconds):
+                position.step, position.clock.train = step, seconds
+                self.display.advance(step, logs, seconds)
+            case messages.Moment():
+                self._act(attempt, message)
+            case messages.Recorded(record):
+                position.step = max(position.step, record["step"])
+                position.records.append(record)
+                self._watch.observe_all(position.records)
+                self._log.add(record)
+                self.display.epoch(log.flat_record(record))
+            case messages.Saved(checkpoint):
+                self._keep(checkpoint)
+            case messages.Best(checkpoint):
+                if self.run:
+                    best.save(self.run.path, checkpoint, self._best_saved)
+            case messages.Done():
+                self._finish(message)
+            case messages.Interrupted():
+                self._interrupts.act(self._told())
+
+    def _refused(self, error: Exception) -> Exception:
+        if not isinstance(error, NonFiniteError) or not self.run or not self._saved_step:
+            return error
+        return NonFiniteError(f"{error} The run {self.run.path} keeps its checkpoint of step {self._saved_step:,}.")
+
+    def _begin(self, about: dict[str, Any], compile_seconds: float) -> None:
+        self._about = about
+        self.position.clock.compile += compile_seconds
+        if self._restarts and self._restarts[-1]["seconds"] is None:
+            last = self._restarts[-1]
+            last["seconds"] = round(time.perf_counter() - last.pop("noticed"), 3)
+            last["hosts"] = list(self._hosts)
+        elif not self._restarts:
+            self.position.clock.setup = time.perf_counter() - self._began - compile_seconds
+
+    def _act(self, attempt: Attempt, moment: messages.Moment) -> None:
+        """Lets the callbacks act, and tells the members what they changed."""
+        before: ModelState | None = None
+        if moment.state is not None:
+            model_state.write(self._model, ModelState(*moment.state))
+        if moment.waits:
+            before = model_state.to_host(model_state.variables(self._model))  # type: ignore[arg-type]
+        hook = getattr(self._callbacks, moment.hook)
+        hook(dict(moment.logs)) if moment.number is None else hook(moment.number, dict(moment.logs))
+        if before is None:
+            return
+        after = model_state.to_host(model_state.variables(self._model))  # type: ignore[arg-type]
+        changes = {
+            (part, place): new
+            for part in ModelState._fields
+            for place, (old, new) in enumerate(zip(getattr(before, part), getattr(after, part), strict=True))
+            if old.tobytes() != new.tobytes()
+        }
+        acted = messages.Acted(changes, bool(self._model.stop_training))
+        self._cluster.background.start(attempt.say(acted))
+
+    # -- what is kept ----------------------------------------------------------------------------------------------
+
+    def _standing(self) -> Checkpoint:
+        """Where a training stands that has not begun."""
+        arrays = model_state.as_arrays(model_state.to_host(model_state.variables(self._model)))  # type: ignore[arg-type]
+        return Checkpoint(self.position.step, dict(arrays), self._document({}, dict(arrays)))
+
+    def _document(self, told: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+        """What a checkpoint says beside its arrays, to which those of callbacks are added."""
+        position = self.position
+        position.clock.total = self.total_seconds
+        return {
+            "identity": self.job.identity,
+            "records": list(position.records),
+            "stopped": position.stopped,
+            "clock": dict(vars(position.clock)),
+            **told,
+            "callbacks": callback_memory.snapshot(self.job.callbacks, self._memory_at_begin, arrays),
+        }
+
+    def _keep(self, checkpoint: Checkpoint) -> None:
+        began = time.perf_counter()
+        arrays = {name: array for name, array in checkpoint.arrays.items() if not name.startswith("callback/")}
+        document = {name: value for name, value in checkpoint.document.items() if name not in ("identity", "callbacks")}
+        document["clock"] = document["clock"] | {"total": self.total_seconds}
+        self._kept = Checkpoint(checkpoint.step, arrays, self._document(document, arrays))
+        if self.run:
+            checkpoints.save(self.run.path, self._kept, self.job.keep)
+            if self._watch.best:
+                self._best_saved = self._watch.best.step
+                best.prune(self.run.path, [self._best_saved])
+        self._saved_step, self._saved_time = checkpoint.step, time.perf_counter()
+        self.position.clock.checkpoint += time.perf_counter() - began
+
+    def _take_over(self, checkpoint: Checkpoint) -> None:
+        parts = [
+            [checkpoint.arrays[f"{part}/{i}"] for i in range(len(getattr(self._state, part)))]
+            for part in ModelState._fields
+        ]
+        self._state = ModelState(*parts)
+        model_state.write(self._model, self._state)
+
+    def _finish(self, done: messages.Done) -> None:
+        position, setup, compiled = self.position, self.position.clock.setup, self.position.clock.compile
+        self._about = done.about
+        self._state = ModelState(*done.state)
+        position.step, position.stopped = done.step, done.stopped
+        position.clock = Clock(**done.clock)
+        position.clock.setup, position.clock.compile = setup, compiled

@@ -1,0 +1,127 @@
+"""What can be chosen of the strategy `mesh`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from rudel.errors import OptionError
+from rudel.train.mesh import devices
+from rudel.train.mesh.hosts.join import joined
+from rudel.train.schedule import check_whole_number
+
+Spec = tuple[str | None, ...]
+"""For every dimension of a variable, the axis of the mesh that it is cut along, or None."""
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """One program over all devices; every step is agreed on by all of them.
+
+    Args:
+        devices: how many to use; None for what `axes` needs, or for all there are. On a computer without accelerators
+            these are virtual: JAX has to be told before it starts, so make the options before the first model.
+        axes: the shape of the mesh, by name: the batch is cut along `data`, and variables along others, usually
+            `model`. A mapping, or a text such as `data=4,model=2`; None for all devices along `data`.
+        layouts: which variables are cut along which axes: by a regular expression that is searched for in the
+            variable's path, an entry for each of its dimensions, None where that is not cut. The first that matches
+            counts. A mapping, or texts such as `dense.*kernel=-,model`; None to have them chosen, where there is an
+            axis `model`.
+
+    Raises:
+        OptionError: a value that makes no sense.
+
+    >>> Mesh(axes="data=1", layouts=["dense.*kernel=-,data"])
+    Mesh(devices=None, axes={'data': 1}, layouts={'dense.*kernel': (None, 'data')})
+    """
+
+    name: ClassVar[str] = "mesh"
+    needs_hosts: ClassVar[bool] = False
+    any_backend: ClassVar[bool] = False
+
+    devices: int | None = None
+    axes: Mapping[str, int] | str | None = field(default=None, metadata={"option": "mesh"})
+    layouts: Mapping[str, Sequence[str | None]] | Sequence[str] | None = field(
+        default=None, metadata={"option": "layout"}
+    )
+
+    def __post_init__(self) -> None:
+        if self.devices is not None:
+            check_whole_number("devices", self.devices)
+        if self.axes is not None:
+            object.__setattr__(self, "axes", read_axes(self.axes))
+        if self.layouts is not None:
+            object.__setattr__(self, "layouts", read_layouts(self.layouts))
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Tells JAX, if it has not started yet, how many virtual devices there are to be."""
+        count = self.devices or devices.size_of(self.axes)  # type: ignore[arg-type]  # read above
+        if others := joined():
+            count //= others.count
+        if count > 1:
+            devices.reserve(count)
+
+    def training(self, *arguments: Any, cluster: Any) -> Any:
+        """Makes what trains; see `rudel.train.strategy.Strategy`."""
+        if cluster is not None:
+            from rudel.train.mesh.hosts.training import HostsTraining
+
+            return HostsTraining(*arguments, cluster=cluster, options=self)
+        from rudel.train.mesh.training import MeshTraining
+
+        return MeshTraining(*arguments, options=self)
+
+
+def read_axes(axes: Any) -> dict[str, int]:
+    """The shape of a mesh, by name.
+
+    Raises:
+        OptionError: it is none.
+
+    >>> read_axes("data=4, model=2")
+    {'data': 4, 'model': 2}
+    """
+    if isinstance(axes, str):
+        parts = [part.partition("=") for part in axes.split(",")]
+        axes = {name.strip(): int(size) if size.strip().isdigit() else size for name, _, size in parts}
+    known = isinstance(axes, Mapping) and bool(axes)
+    if not known or not all(isinstance(name, str) and name.isidentifier() and _is_size(n) for name, n in axes.items()):
+        raise OptionError(
+            f"A mesh is axes with sizes, as in `data=4,model=2` or {{'data': 4, 'model': 2}}, not {axes!r}."
+        )
+    return dict(axes)
+
+
+def read_layouts(layouts: Any) -> dict[str, Spec]:
+    """Axes by regular expression.
+
+    Raises:
+        OptionError: it is no mapping, or one of its entries makes no sense.
+
+    >>> read_layouts(["embedding=model,-"])
+    {'embedding': ('model', None)}
+    """
+    if isinstance(layouts, str):
+        layouts = [layouts]
+    if isinstance(layouts, Sequence) and all(isinstance(text, str) for text in layouts):
+        pairs = [text.rpartition("=") for text in layouts]
+        layouts = {regex: [axis.strip() for axis in axes.split(",")] for regex, _, axes in pairs}
+    if not isinstance(layouts, Mapping):
+        raise _no_layout(layouts)
+    read = {}
+    for regex, axes in layouts.items():
+        if not regex or isinstance(axes, str) or not all(axis is None or isinstance(axis, str) for axis in axes):
+            raise _no_layout({regex: axes})
+        read[regex] = tuple(None if axis in (None, "", "-") else axis for axis in axes)
+    return read
+
+
+def _no_layout(given: Any) -> OptionError:
+    return OptionError(
+        "A layout is an axis or none for each dimension, as in `dense.*kernel=-,model` or "
+        f"{{'dense.*kernel': (None, 'model')}}, not {given!r}."
+    )
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
