@@ -1,0 +1,77 @@
+"""`rudel doctor`."""
+
+import os
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from rudel.cli.output import print_json, print_table
+
+
+def doctor(json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False) -> None:
+    """Say what this computer has, what was detected and why, and what is missing for which feature."""
+    from rudel import __version__
+    from rudel.doctor import devices, features, machine, variables
+    from rudel.doctor.packages import packages_of
+
+    found = {
+        "rudel": __version__,
+        "machine": asdict(machine.look()),
+        "devices": asdict(devices.look()),
+        "packages": [asdict(package) for package in packages_of()],
+        "variables": [asdict(variable) for variable in variables.look(os.environ)],
+        "features": [asdict(feature) for feature in features.look()],
+    }
+    if json:
+        found["machine"]["cache"] = str(found["machine"]["cache"])
+        print_json(found)
+        return
+    _tell_machine(found["machine"], found["devices"])
+    installed = ", ".join(f"{each['name']} {each['installed'] or 'missing'}" for each in found["packages"])
+    print_table(["Installed", ""], [["rudel", __version__], ["with", installed]])
+    if found["variables"]:
+        typer.echo()
+        print_table(
+            ["Set here", "to", "so"], [[each["name"], each["value"], each["effect"]] for each in found["variables"]]
+        )
+    typer.echo()
+    rows = [[each["command"], each["purpose"], each["problem"] or "ready"] for each in found["features"]]
+    print_table(["Feature", "", ""], rows)
+
+
+def _tell_machine(machine: dict[str, Any], devices: dict[str, Any]) -> None:
+    from rudel.report.words import size
+
+    cores = f"{machine['cores']}"
+    if machine["why_fewer"]:
+        cores = f"{machine['usable_cores']:g} of {machine['cores']}: {machine['why_fewer']}"
+    memory = "unknown" if machine["usable_memory"] is None else size(machine["usable_memory"])
+    if machine["memory"] and machine["usable_memory"] < machine["memory"]:
+        memory += f" of {size(machine['memory'])}: a control group limits it"
+    cache = f"{machine['cache']}, {size(machine['disk'])} free"
+    rows = [
+        ["system", machine["system"]],
+        ["Python", machine["python"]],
+        ["cores", cores],
+        ["memory", memory],
+        ["cache", cache if machine["cache_writable"] else f"{cache}, but it cannot be written: set RUDEL_CACHE"],
+        ["JAX", _told_devices(devices)],
+    ]
+    print_table(["This computer", ""], rows)
+    typer.echo()
+
+
+def _told_devices(devices: dict[str, Any]) -> str:
+    from rudel.report.words import size
+
+    kinds: dict[str, int] = {}
+    for device in devices["devices"]:
+        memory = f", {size(device['memory'])}" if device["memory"] else ""
+        kind = f"{device['platform']} ({device['kind']}{memory})" if device["kind"] != "cpu" else "cpu"
+        kinds[kind] = kinds.get(kind, 0) + 1
+    computes = " and ".join(f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items())
+    told = f"computes on {computes}: {devices['why']}." if computes else ""
+    if devices["problem"]:
+        told += f" {devices['problem']}" + (f" {devices['mend']} adds it." if devices["mend"] else "")
+    return told.strip()

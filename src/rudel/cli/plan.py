@@ -1,0 +1,104 @@
+"""`rudel plan`."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rudel.cli.output import download_display, interrupts_told, print_json, print_table
+from rudel.cli.train import key_and_value
+from rudel.errors import OptionError
+
+
+def plan(
+    recipe: Annotated[str, typer.Argument(help="A built-in recipe (see `rudel recipes`) or a Python file.")] = "digits",
+    on: Annotated[
+        str | None, typer.Option(metavar="HOST,...|FILE", help="Hosts to look at, or a file with one a line.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler, whose workers to look at.")
+    ] = None,
+    simulate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SCENARIO",
+            help="Hosts that nobody has here: hosts=1000,rate=20,latency=40,speed=lognormal:0.5,loss=0.01 "
+            "(Mbit/s, ms one way).",
+        ),
+    ] = None,
+    data: Annotated[str | None, typer.Option(metavar="DIR|URL", help="As for `rudel train`.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="As for `rudel train`.")] = None,
+    steps: Annotated[int | None, typer.Option(help="As for `rudel train`.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="As for `rudel train`.")] = None,
+    precision: Annotated[str, typer.Option(help="As for `rudel train`.")] = "float32",
+    seed: Annotated[int, typer.Option(help="Of the simulated hosts, too.")] = 0,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Sets an option of the recipe; repeatable.")
+    ] = None,
+    ssh_config: Annotated[Path | None, typer.Option(metavar="FILE", help="In the place of ~/.ssh/config.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+) -> None:
+    """Say how long a training will take, on how many hosts and by which strategy, before it is begun."""
+    places = [name for name, value in (("--on", on), ("--scheduler", scheduler), ("--simulate", simulate)) if value]
+    if len(places) != 1:
+        told = f"not {' and '.join(places)}" if places else "such as --on raspi1,raspi2"
+        raise OptionError(f"Where shall it train? Give one of --on, --scheduler and --simulate, {told}.")
+    options = dict(key_and_value(text) for text in set_ or [])
+    from rudel.backend import keras_on_jax
+
+    keras_on_jax(light=True)
+    from rudel.train.plan.recipe import look
+    from rudel.train.prepared import Asked
+
+    with download_display() as progress, interrupts_told():
+        asked = Asked(recipe, data, options, epochs, steps, batch_size, None, precision, seed, progress)
+        outlook = look(asked, on=on, client=scheduler, scenario=simulate, ssh_config=ssh_config)
+    if json:
+        print_json(asdict(outlook))
+        return
+    if outlook.measured:
+        _tell_hosts(outlook.measured.hosts, outlook.measured.together)
+    _tell_forecasts(outlook.planned.forecasts, outlook.planned.best)
+    typer.echo()
+    typer.echo(outlook.planned.why)
+
+
+def _tell_hosts(hosts: Sequence[Any], together: float) -> None:
+    rows = [
+        [
+            host.speed.name,
+            f"{host.cores} x {host.machine}",
+            f"{1e3 * host.speed.step:.3g} ms",
+            f"{host.speed.memory / 1e9:.1f} GB",
+            f"{1e3 * host.round_trip:.1f} ms",
+            f"{8e-6 * host.rate:.3g} Mbit/s",
+        ]
+        for host in hosts
+    ]
+    print_table(["Host", "cores", "a step", "free memory", "round trip", "link"], rows, right=(2, 3, 4, 5))
+    typer.echo(f"All links at the same time: {8e-6 * together:.3g} Mbit/s.")
+    typer.echo()
+
+
+def _tell_forecasts(forecasts: Sequence[Any], best: Any) -> None:
+    from rudel.report.words import duration, size
+
+    one = forecasts[0].seconds
+    rows = [
+        [
+            forecast.strategy,
+            str(len(forecast.hosts)),
+            duration(forecast.seconds),
+            f"{one / forecast.seconds:.2f}",
+            f"{forecast.computing:.0%}",
+            f"{forecast.exchanging:.0%}",
+            f"{forecast.waiting:.0%}",
+            size(forecast.sent),
+            "best" if forecast is best else "",
+        ]
+        for forecast in forecasts
+    ]
+    headings = ["Strategy", "hosts", "time", "speed-up", "computing", "merging", "waiting", "sent", ""]
+    print_table(headings, rows, right=tuple(range(1, 8)))

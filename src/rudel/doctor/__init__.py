@@ -1,0 +1,1 @@
+"""What this computer has, what Rudel made of it and why, and what is missing for which feature."""

@@ -1,0 +1,82 @@
+"""Links between hosts: when messages arrive.
+
+All messages go over one medium, one after the other, as on a Wi-Fi channel, in the order in which they are ready; a
+link of one's own to a switch is a medium that is never the bottleneck. A single connection is also limited by its own
+link, and by what is lost on it: M. Mathis, J. Semke, J. Mahdavi, T. Ott, *The Macroscopic Behavior of the TCP
+Congestion Avoidance Algorithm* (1997), whose constant for acknowledged segments, one by one, is the root of 3/2.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+_SEGMENT = 1448
+"""Bytes of payload of a full TCP segment over Ethernet, with time stamps."""
+
+_OVERHEAD = 1514 / _SEGMENT
+"""Bytes on the air for a byte of payload, acknowledgements apart."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """What lies between the hosts and the computer that coordinates them.
+
+    Args:
+        rate: bytes of payload a second that the medium carries for all of them together.
+        own: bytes of payload a second that a single connection carries.
+        latency: seconds from the last bit sent to the message received, one way.
+        loss: share of segments that are lost, below 1.
+    """
+
+    rate: float
+    own: float
+    latency: float
+    loss: float = 0.0
+
+    @property
+    def connection(self) -> float:
+        """Bytes a second of a single connection, with what is lost on it.
+
+        >>> round(Links(1e7, 1e7, latency=0.04, loss=0.01).connection)
+        221679
+        """
+        if self.loss <= 0:
+            return min(self.own, self.rate)
+        return min(self.own, self.rate, math.sqrt(1.5 / self.loss) * _SEGMENT / (2 * self.latency or 1e-3))
+
+    def arrivals(self, ready: np.ndarray, size: np.ndarray | float, free: float = 0.0) -> tuple[np.ndarray, float]:
+        """When messages arrive.
+
+        Args:
+            ready: seconds, float64 (N,): when each is handed over.
+            size: bytes, of each or of all.
+            free: seconds: from when on the medium has nothing older to carry.
+
+        Returns:
+            Seconds, float64 (N,), and from when on the medium is free again.
+
+        >>> links = Links(rate=100.0, own=100.0, latency=0.5)
+        >>> links.arrivals(np.array([0.0, 0.0, 9.0]), 100.0)
+        (array([ 1.5,  2.5, 10.5]), 10.0)
+        """
+        sizes = np.broadcast_to(np.asarray(size, float), ready.shape)
+        order = np.argsort(ready, kind="stable")
+        taken = sizes[order] / self.rate
+        so_far = np.cumsum(taken)
+        ends = so_far + np.maximum.accumulate(np.maximum(ready[order], free) - (so_far - taken))
+        arrived = np.empty_like(ends)
+        arrived[order] = np.maximum(ends, ready[order] + sizes[order] / self.connection) + self.latency
+        return arrived, float(ends[-1]) if len(ends) else free
+
+
+def links_of(bits_per_second: float, latency: float, loss: float = 0.0) -> Links:
+    """A medium of that many bits a second, headers included, as the makers of networks count them.
+
+    Args:
+        bits_per_second: on the air.
+        latency: seconds, one way.
+        loss: share of segments that are lost.
+    """
+    payload = bits_per_second / 8 / _OVERHEAD
+    return Links(payload, payload, latency, loss)

@@ -1,0 +1,68 @@
+"""Rounds of local steps, simulated event by event, by the rules of `rudel.train.diloco`.
+
+Hosts compute without a pause; what they send is under way meanwhile. A host that ends a round before the merge of the
+round before has reached it waits for that merge: it is never more than one behind. The coordinator closes a round when
+the last delta is there. Who is faster gets more steps.
+
+Limits: nobody is lost, hosts keep their speed, and the coordinator takes no time.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rudel.train.diloco.lengths import Lengths
+from rudel.train.plan.forecast import Forecast, Speed, Work, shares
+from rudel.train.plan.links import Links
+
+_REST = 1.5
+"""What is left becomes the last round, where it is less than so many full ones; as in `plans.py`."""
+
+
+def simulate(
+    work: Work,
+    hosts: Sequence[Speed],
+    links: Links,
+    lengths: Lengths,
+    message: float,
+) -> Forecast:
+    """How a training in rounds goes.
+
+    Args:
+        work: what is to be done.
+        hosts: who does it.
+        links: between them and the coordinator.
+        lengths: local steps of rounds, on average over the hosts.
+        message: bytes of a delta and a merge together.
+    """
+    step = np.array([host.step for host in hosts])
+    exchange = np.array([host.exchange for host in hosts])
+    count = len(hosts)
+    start, merged = np.zeros(count), np.zeros(count)
+    computed, waited = np.zeros(count), np.zeros(count)
+    done, number, free, sent, closed = 0, 0, 0.0, 0.0, 0.0
+    while done < work.steps:
+        full, left = lengths.of(number) * count, work.steps - done
+        steps = np.maximum(shares(full if left >= _REST * full else left, step), 1)
+        computing = steps * step
+        ready = start + computing + exchange
+        end = np.maximum(ready, merged)
+        computed += computing
+        waited += end - ready
+        arrived, free = links.arrivals(end, message / 2, free)
+        closed = float(arrived.max())
+        merged, free = links.arrivals(np.full(count, closed), message / 2, free)
+        sent += count * message
+        start, done, number = end, done + int(steps.sum()), number + 1
+    exchanged = number * exchange.sum()
+    whole = computed.sum() + exchanged + waited.sum()
+    return Forecast(
+        "diloco",
+        tuple(host.name for host in hosts),
+        closed,
+        float(computed.sum() / whole),
+        float(exchanged / whole),
+        float(waited.sum() / whole),
+        sent,
+        number,
+    )
