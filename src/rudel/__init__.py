@@ -27,24 +27,32 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 if TYPE_CHECKING:
     from rudel.cluster.engine import Cluster
     from rudel.data.dataset import Dataset, Examples, split
+    from rudel.data.records.records import Records
     from rudel.errors import RudelError
     from rudel.export import export
     from rudel.report import write_report
+    from rudel.train.asynchronous.options import Async
     from rudel.train.diloco.options import Diloco
     from rudel.train.evaluation import evaluate, predict
     from rudel.train.fit import fit
     from rudel.train.from_recipe import train_recipe
     from rudel.train.load import load
+    from rudel.train.mesh.hosts.join import join
+    from rudel.train.mesh.options import Mesh
 
 __all__ = [
+    "Async",
     "Cluster",
     "Dataset",
     "Diloco",
     "Examples",
+    "Mesh",
+    "Records",
     "RudelError",
     "evaluate",
     "export",
     "fit",
+    "join",
     "load",
     "predict",
     "split",
@@ -53,14 +61,18 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Async": "rudel.train.asynchronous.options",
     "Cluster": "rudel.cluster.engine",
     "Dataset": "rudel.data.dataset",
     "Diloco": "rudel.train.diloco.options",
     "Examples": "rudel.data.dataset",
+    "Mesh": "rudel.train.mesh.options",
+    "Records": "rudel.data.records.records",
     "RudelError": "rudel.errors",
     "evaluate": "rudel.train.evaluation",
     "export": "rudel.export",
     "fit": "rudel.train.fit",
+    "join": "rudel.train.mesh.hosts.join",
     "load": "rudel.train.load",
     "predict": "rudel.train.evaluation",
     "split": "rudel.data.dataset",

@@ -1,4 +1,4 @@
-"""Keras on JAX: imported once, with its compilation cache switched on.
+"""Keras, imported once: on JAX with its compilation cache switched on, or on the backend that the user has chosen.
 
 Keras reads `KERAS_BACKEND` when it is first imported, so every module that needs Keras gets it from here.
 """
@@ -12,11 +12,21 @@ from types import ModuleType
 from rudel.cache import cache_folder
 from rudel.errors import ModelError
 
+BACKENDS = ("jax", "tensorflow", "torch")
+"""Backends of Keras on which Rudel can train; each has the name of its package."""
+
 _OPTIONAL_IN_KERAS = ("sklearn", "matplotlib", "matplotlib.pyplot")
 
 
-def keras_on_jax(*, light: bool = False) -> ModuleType:
-    """Returns the module `keras`, running on JAX with a persistent compilation cache.
+def backend_name() -> str:
+    """Keras' backend in this process; before Keras is imported, the one that it will have."""
+    if "keras" in sys.modules:
+        return sys.modules["keras"].backend.backend()
+    return os.environ.setdefault("KERAS_BACKEND", "jax")
+
+
+def keras_here(*, light: bool = False) -> ModuleType:
+    """Returns the module `keras`, on the backend that it has in this process.
 
     Args:
         light: keep Keras from importing scikit-learn and matplotlib, which it does for its scikit-learn wrappers and
@@ -24,28 +34,55 @@ def keras_on_jax(*, light: bool = False) -> ModuleType:
             command line asks for it.
 
     Raises:
-        ModelError: Keras was imported before, on another backend.
+        ModelError: it is a backend on which Rudel cannot train, or is not installed.
     """
+    name = backend_name()
+    if name not in BACKENDS:
+        raise ModelError(f"KERAS_BACKEND is {name}, on which Rudel cannot train: set KERAS_BACKEND=jax, or unset it.")
     if "keras" not in sys.modules:
-        asked = os.environ.setdefault("KERAS_BACKEND", "jax")
-        if asked != "jax":
-            raise ModelError(f"KERAS_BACKEND is {asked}, and Rudel trains on JAX: set KERAS_BACKEND=jax, or unset it.")
+        if name == "tensorflow":
+            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # it greets at length
         with _hidden(_OPTIONAL_IN_KERAS if light else ()):
-            import keras
+            try:
+                import keras
+            except ModuleNotFoundError as error:
+                if error.name != name:
+                    raise
+                raise ModelError(
+                    f"KERAS_BACKEND is {name}, which is not installed: pip install {name}, or unset KERAS_BACKEND."
+                ) from error
     import keras
 
-    if keras.backend.backend() != "jax":
-        raise ModelError(
-            f"Keras runs on {keras.backend.backend()} here, and Rudel trains on JAX: "
-            "set KERAS_BACKEND=jax before Keras is imported, or import rudel first."
-        )
-    _keep_compiled_programs()
+    if name == "jax":
+        _keep_compiled_programs()
+    else:
+        _leave_accelerators()
     return keras
+
+
+def keras_on_jax(*, light: bool = False) -> ModuleType:
+    """Returns the module `keras`, running on JAX with a persistent compilation cache.
+
+    Args:
+        light: see `keras_here`.
+
+    Raises:
+        ModelError: Keras runs on another backend, or shall.
+    """
+    name = backend_name()
+    if name != "jax" and "keras" not in sys.modules:
+        raise ModelError(f"KERAS_BACKEND is {name}, and this needs JAX: set KERAS_BACKEND=jax, or unset it.")
+    if name != "jax":
+        raise ModelError(
+            f"Keras runs on {name} here, and this needs JAX: set KERAS_BACKEND=jax before Keras is imported, or import "
+            "rudel first."
+        )
+    return keras_here(light=light)
 
 
 def set_seed(seed: int) -> None:
     """Does what `keras.utils.set_random_seed` does, without importing TensorFlow for it."""
-    keras = keras_on_jax()
+    keras = keras_here()
     with without_tensorflow():
         keras.utils.set_random_seed(seed)
 
@@ -76,6 +113,14 @@ def _keep_compiled_programs() -> None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "jax"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def _leave_accelerators() -> None:
+    """Leaves GPUs to Keras' own backend: what little Rudel computes by JAX beside it is done on the CPU."""
+    import jax
+
+    if getattr(jax.config, "jax_platforms", None) is None:
+        jax.config.update("jax_platforms", "cpu")
 
 
 @contextlib.contextmanager

@@ -15,7 +15,9 @@ A message is one sentence that says what is wrong, where, and what to do. The co
     ├── ClusterError         workers that cannot be started, or that were all lost
     ├── ExportError          a run that cannot be brought into another form, or a tool for that which is missing
     ├── CompileError         a .tflite file that cannot be read, or cannot be compiled to C
-    └── LabError             the pretend Wi-Fi cluster cannot be built, or has no such node
+    ├── ServeError           what cannot be served, an address that is taken, or a package that is missing
+    ├── LabError             the pretend Wi-Fi cluster cannot be built, or has no such node
+    └── DoctorError          what a feature lacks on this computer
 """
 
 
@@ -73,3 +75,11 @@ class ExportError(RudelError):
 
 class CompileError(RudelError):
     """A .tflite file that cannot be read, or cannot be compiled to C."""
+
+
+class ServeError(RudelError):
+    """What cannot be served, an address that is taken, or a package that is missing."""
+
+
+class DoctorError(RudelError):
+    """What a feature lacks on this computer."""

@@ -20,7 +20,7 @@ def export(
         typer.Option(
             metavar="FORM",
             help="litert, litert-f16, litert-dynamic or litert-int8; savedmodel; onnx; "
-            "c-array, c, arduino or wasm, all made of int8.",
+            "c-array, c, arduino, wasm or page, all made of int8.",
         ),
     ],
     out: Annotated[
@@ -73,6 +73,10 @@ def _print(made: Any) -> None:
     print_table(headings, rows, right=tuple(range(1, len(headings))))
     which = "examples given" if made.compared_on == "given" else f"{made.compared_on} examples"
     typer.echo(f"compared on {made.examples:,} {which}", err=True)
+    if made.from_files:
+        near = made.from_files
+        told = f"largest difference {number(near.largest_difference, 3)}, same class {percent(near.agreement)}"
+        typer.echo(f"{near.files} JPEG and PNG files, as the signature serving_default takes them: {told}", err=True)
     for note in made.notes:
         typer.echo(note, err=True)
 

@@ -101,6 +101,12 @@ def crash(node: _Node) -> None:
     _lab_with(node).crash(node)
 
 
+@app.command()
+def cpu(node: _Node, share: Annotated[float, typer.Argument(help="Cores that it may use from now on.")]) -> None:
+    """Make a node slower or faster, as one that throttles itself when it gets too hot."""
+    _lab_with(node).set_cpu(node, share)
+
+
 @app.command("set")
 def change(
     rate: Annotated[float | None, typer.Option(help="Mbit/s of the air.")] = None,

@@ -6,7 +6,7 @@ import sys
 import typer
 
 from rudel import __version__
-from rudel.cli import data, export, hosts, lab, micro, recipes, train, use
+from rudel.cli import data, doctor, export, hosts, lab, micro, plan, play, recipes, serve, train, use, watch
 from rudel.errors import RudelError
 
 app = typer.Typer(
@@ -16,10 +16,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train")(train.train)
+app.command("plan")(plan.plan)
 app.command("evaluate")(use.evaluate)
 app.command("predict")(use.predict)
 app.command("report")(use.report)
+app.command("serve")(serve.serve)
+app.command("play")(play.play)
+app.command("watch")(watch.watch)
 app.command("export")(export.export)
+app.command("doctor")(doctor.doctor)
 app.command("recipes")(recipes.list_recipes)
 app.command("new")(recipes.new)
 app.add_typer(data.app, name="data")

@@ -40,7 +40,7 @@ def interrupts_told() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def download_display() -> Iterator[Callable[[int, int], None]]:
+def download_display(doing: str = "fetching") -> Iterator[Callable[[int, int], None]]:
     """Yields a callback `progress(done, total)` in bytes that draws a bar on a terminal, and nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
@@ -48,7 +48,7 @@ def download_display() -> Iterator[Callable[[int, int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (TextColumn("fetching"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    columns = (TextColumn(doing), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
     task = bar.add_task("", total=None)
 

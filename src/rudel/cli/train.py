@@ -27,8 +27,21 @@ def train(
         Path | None, typer.Option(metavar="DIR", help="Directory for the run.  \\[default: runs/RECIPE]")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run, if there is one.")] = False,
+    eval_every: Annotated[
+        int | None, typer.Option(metavar="STEPS", help="Steps between evaluations.  \\[default: an epoch]")
+    ] = None,
     checkpoint_every: Annotated[
         int | None, typer.Option(metavar="STEPS", help="Steps between checkpoints.  \\[default: about 15 s]")
+    ] = None,
+    keep: Annotated[int, typer.Option(help="How many checkpoints to keep.")] = 2,
+    monitor: Annotated[
+        str | None, typer.Option(metavar="METRIC", help="Keep the best weights, too, by this, such as val_accuracy.")
+    ] = None,
+    stop_early: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="End when N evaluations have not been better, by --monitor.  \\[by val_loss without]"
+        ),
     ] = None,
     on: Annotated[
         str | None,
@@ -37,9 +50,25 @@ def train(
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers are to train.")
     ] = None,
-    strategy: Annotated[str, typer.Option(help="How steps are spread over hosts: auto, single or diloco.")] = "auto",
+    strategy: Annotated[str, typer.Option(help="How steps are spread: auto, single, diloco, async or mesh.")] = "auto",
     round_steps: Annotated[
-        int | None, typer.Option(help="Steps of each host between two exchanges, for diloco.  \\[default: 128]")
+        int | None, typer.Option(help="Steps of each host between two exchanges, for diloco.  \\[default: up to 320]")
+    ] = None,
+    steps_between: Annotated[
+        int | None, typer.Option(help="Steps of the fastest host between two exchanges, for async.  \\[default: 640]")
+    ] = None,
+    devices: Annotated[
+        int | None, typer.Option(help="How many devices, for mesh; virtual ones where there are no accelerators.")
+    ] = None,
+    mesh: Annotated[
+        str | None, typer.Option(metavar="AXIS=SIZE,...", help="Shape of the mesh, such as data=4,model=2.")
+    ] = None,
+    layout: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="REGEX=AXIS,...",
+            help="Cuts variables, for mesh: an axis or - for each dimension; repeatable.  \\[chosen by kind of layer]",
+        ),
     ] = None,
     min_hosts: Annotated[int | None, typer.Option(help="Begin with this many of the hosts.  \\[default: all]")] = None,
     patience: Annotated[
@@ -52,11 +81,13 @@ def train(
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Train a recipe into a run directory, and write a report."""
-    options = dict(_key_and_value(text) for text in set_ or [])
-    from rudel.backend import keras_on_jax
+    options = dict(key_and_value(text) for text in set_ or [])
+    from rudel.backend import keras_here
 
-    keras_on_jax(light=True)
+    keras_here(light=True)
     from rudel.train.from_recipe import train_recipe
+    from rudel.train.mesh.hosts.together import is_first
+    from rudel.train.strategy import with_options
 
     with download_display() as progress, interrupts_told():
         trained = train_recipe(
@@ -71,35 +102,33 @@ def train(
             seed=seed,
             run=run,
             resume=resume,
+            eval_every=eval_every,
             checkpoint_every=checkpoint_every,
+            keep=keep,
+            monitor=monitor,
+            stop_early=stop_early,
             progress=progress,
             on=on,
             client=scheduler,
-            strategy=_strategy(strategy, round_steps, patience),
+            strategy=with_options(
+                strategy,
+                {"round_steps": round_steps, "steps_between": steps_between, "patience": patience}
+                | {"devices": devices, "axes": mesh, "layouts": layout or None},
+            ),
             dashboard=dashboard,
             ssh_config=ssh_config,
             min_hosts=min_hosts,
         )
+    if not is_first():
+        return
     if json:
         print_json({"run": str(trained.path), **trained.summary})
         return
     _tell(trained)
 
 
-def _strategy(name: str, round_steps: int | None, patience: float | None) -> Any:
-    given = {"round_steps": round_steps, "patience": patience}
-    given = {key: value for key, value in given.items() if value is not None}
-    if not given:
-        return name
-    if name not in ("auto", "diloco"):
-        option = next(iter(given)).replace("_", "-")
-        raise OptionError(f"--{option} belongs to the strategy diloco, not to {name}.")
-    from rudel.train.diloco.options import Diloco
-
-    return Diloco(**given)
-
-
-def _key_and_value(text: str) -> tuple[str, str]:
+def key_and_value(text: str) -> tuple[str, str]:
+    """What stands before and after the equals sign of a `--set`."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise OptionError(f"--set wants KEY=VALUE, not {text!r}.")
@@ -115,8 +144,17 @@ def _tell(trained: Any) -> None:
     rounds = read_rounds(trained.path / "rounds.jsonl")
     steps, samples = rounds.steps if rounds else summary["steps"], summary["samples"]
     typer.echo(f"trained  {described(summary['metrics'])}")
+    if best := summary.get("best"):
+        told = f"{best['monitor']} {described({'': best['value']}).strip()} at step {best['step']:,}"
+        typer.echo(f"best     {told}" + (", and no better since" if summary["stopped_early"] else ""))
+    if summary["strategy"] == "mesh":
+        from rudel.train.mesh.training import described as described_mesh
+
+        typer.echo(f"mesh     {described_mesh(summary['strategy_options'])}")
     typer.echo(f"speed    {steps / seconds:,.0f} steps/s, {samples / seconds:,.0f} samples/s")
     typer.echo(f"time     {steps:,} steps in {seconds:.2g} s, compiled in {summary['compile_seconds']:.2g} s")
+    if summary["backend"] != "jax":
+        typer.echo(f"backend  every step by Keras on {summary['backend']}, slower than Rudel's loop on JAX")
     if rounds:
         _tell_hosts(rounds, summary)
     _tell_fit(trained.path / "predictions.npz")

@@ -21,6 +21,7 @@ def evaluate(
             "\\[default: the validation data of the run]",
         ),
     ] = None,
+    best: Annotated[bool, typer.Option("--best", help="Take the best weights, not the last.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Evaluate a run on its validation data, or on data of yours."""
@@ -30,7 +31,7 @@ def evaluate(
     from rudel.train.display import described
     from rudel.train.use import evaluate_run
 
-    result = evaluate_run(run, data)
+    result = evaluate_run(run, data, best=best)
     if json:
         print_json(
             {"run": str(run), "metrics": result.metrics, "examples": result.examples, "left_out": result.left_out}

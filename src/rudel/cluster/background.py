@@ -12,7 +12,7 @@ T = TypeVar("T")
 class Background:
     """Runs coroutines beside the caller.
 
-    Example:
+    Examples:
         >>> with Background("example") as background:
         ...     background.run(asyncio.sleep(0, "done"))
         'done'

@@ -69,7 +69,7 @@ class Identity:
 class Authority:
     """Signs the certificates of one cluster.
 
-    Example:
+    Examples:
         >>> authority = Authority()
         >>> authority.issue("raspi1").authority == authority.issue("raspi2").authority
         True

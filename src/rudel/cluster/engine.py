@@ -10,12 +10,12 @@ Limit: a host must be able to reach this computer at the address from which it i
 
 import asyncio
 import contextlib
-import importlib.util
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rudel.cluster.dashboard import check_dashboard
 from rudel.cluster.hosts import Host, parse_hosts
 from rudel.errors import ClusterError, OptionError, RudelError
 
@@ -40,7 +40,7 @@ class Cluster:
         HostError: a host cannot be reached, or has no Rudel.
         ClusterError: a worker cannot be started.
 
-    Example:
+    Examples:
         with rudel.Cluster(["raspi1", "raspi2"]) as cluster:
             rudel.fit(model, x, y, cluster=cluster)
             print(cluster.client)  # the Dask client, for whatever else one wants to compute
@@ -60,10 +60,11 @@ class Cluster:
                 f"`min_hosts` must be between 1 and {len(self.hosts)}, the number of hosts, not {min_hosts}."
             )
         self._ssh_config = None if ssh_config is None else Path(ssh_config).expanduser()
+        self.min_hosts = min_hosts
         self._least = min_hosts or len(self.hosts)
         self._dashboard = dashboard
-        if dashboard and importlib.util.find_spec("bokeh") is None:
-            raise OptionError("Dask's dashboard needs Bokeh, which is not installed: pip install 'rudel[dashboard]'.")
+        if dashboard:
+            check_dashboard()
         self._background: Any = None
         self._client: Any = None
         self._sync_client: Any = None
@@ -203,6 +204,11 @@ class Borrowed:
     def __exit__(self, *_: object) -> None:
         if self._own is not None:
             self._own.close()
+
+    @property
+    def client(self) -> Any:
+        """The Dask client of it, a synchronous `distributed.Client`."""
+        return self._client
 
     @property
     def count(self) -> int:

@@ -15,7 +15,7 @@ from rudel.lab import air, running, tap
 from rudel.lab.node import HOME, PATH, USER, home_of
 from rudel.lab.quota import groups
 from rudel.lab.running import Running
-from rudel.lab.settings import check_air
+from rudel.lab.settings import check_air, check_cpu
 
 _PATIENCE = 10.0  # seconds
 _AGAIN = 0.01  # seconds between two looks whether a node runs
@@ -89,6 +89,21 @@ def crash(lab: Running, name: str) -> None:
         os.close(process)
     if not ended:
         raise LabError(f"The processes of `{name}` do not end: look at what they wait for.")
+
+
+def change_cpu(lab: Running, name: str, share: float) -> None:
+    """Gives a node another share of the processor, as a computer that throttles itself has when it gets too hot.
+
+    Args:
+        lab: the lab.
+        name: of the node.
+        share: cores that all of its processes together may use from now on.
+
+    Raises:
+        LabError: there is no such node, or it cannot have that share.
+    """
+    check_cpu(share)
+    groups().limit(lab.name, lab.node(name).name, share)
 
 
 def change_air(lab: Running, rate: float | None = None, latency: float | None = None) -> None:

@@ -224,6 +224,10 @@ class Lab:
         """Changes the latency of the air, in ms."""
         control.change_air(self._running(), latency=latency)
 
+    def set_cpu(self, name: str, share: float) -> None:
+        """Changes how many cores a node may use, as for one that throttles itself when it gets too hot."""
+        control.change_cpu(self._running(), name, share)
+
     def command(self, name: str, *arguments: str, root: bool = False) -> list[str]:
         """A command for `subprocess` that runs another one in a node, as `pi` or as root, within its quota.
 

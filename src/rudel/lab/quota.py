@@ -61,13 +61,22 @@ class Groups:
             if self.version == 2:
                 _hand_down(parent)
             group.mkdir()
+        except OSError as error:
+            raise _refused(node, group, error) from error
+        self.limit(lab, node, share)
+
+    def limit(self, lab: str, node: str, share: float) -> None:
+        """Sets how many cores all processes of a node together may use, from now on.
+
+        Raises:
+            LabError: the kernel refuses.
+        """
+        group = self.member_file(lab, node).parent
+        try:
             for name, value in _limits(share, self.version).items():
                 (group / name).write_text(value)
         except OSError as error:
-            raise LabError(
-                f"The CPU quota of `{node}` cannot be set in {group} ({error.strerror}): "
-                "the lab needs control groups that it may write to, so run it outside of containers."
-            ) from error
+            raise _refused(node, group, error) from error
 
     def remove(self, lab: str) -> None:
         """Kills what is left in the groups of a lab, and removes them.
@@ -103,6 +112,13 @@ def groups(root: Path = Path("/sys/fs/cgroup")) -> Groups:
     if controllers.is_file() and "cpu" in controllers.read_text().split():
         return Groups(root, 2)
     raise LabError(f"There is no CPU controller in {root}: mount cgroups there (v2: mount -t cgroup2 none {root}).")
+
+
+def _refused(node: str, group: Path, error: OSError) -> LabError:
+    return LabError(
+        f"The CPU quota of `{node}` cannot be set in {group} ({error.strerror}): "
+        "the lab needs control groups that it may write to, so run it outside of containers."
+    )
 
 
 def _limits(share: float, version: int) -> dict[str, str]:

@@ -159,13 +159,9 @@ def settings(
     if not _is_subnet(subnet):
         raise LabError(f"`{subnet}` is no subnet: give --subnet three numbers of 0 to 255, such as 10.77.0.")
     check_air(rate, latency)
-    cores = os.cpu_count() or 1
     shares = _one_each("cpu", cpu, nodes)
     for share in shares:
-        if not _LEAST_CPU <= share <= cores:
-            raise LabError(
-                f"A node cannot have {share:g} cores of this machine: give --cpu numbers from {_LEAST_CPU} to {cores}."
-            )
+        check_cpu(share)
     kinds = [_kind(name) for name in _one_each("arch", arch, nodes)]
     made = zip(range(1, nodes + 1), shares, kinds, strict=True)
     return Settings(
@@ -176,6 +172,20 @@ def settings(
         latency=float(latency),
         nodes=tuple(Node(f"{prefix}{i}", f"{subnet}.{i}", float(share), kind) for i, share, kind in made),
     )
+
+
+def check_cpu(share: float) -> None:
+    """Refuses a share of the processor that a node cannot have.
+
+    Args:
+        share: cores.
+
+    Raises:
+        LabError: this machine has fewer, or it is none.
+    """
+    cores = os.cpu_count() or 1
+    if not _LEAST_CPU <= share <= cores:
+        raise LabError(f"A node cannot have {share:g} cores of this machine: give it from {_LEAST_CPU} to {cores}.")
 
 
 def check_air(rate: float, latency: float) -> None:

@@ -11,7 +11,8 @@ from rudel.report.read import Run
 from rudel.report.words import percent
 
 _LONGEST_SIDE = 128
-_SHARP_BELOW = 65
+SHARP_BELOW = 65
+"""Pictures with shorter sides, in pixels, are enlarged with their pixels to be seen."""
 
 
 def gallery(run: Run) -> Html | None:
@@ -57,7 +58,7 @@ def _picture(run: Run, predictions: Predictions, i: int) -> Html:
     mistaken = truth != answer
     alt = f"An example of {truth}, taken for {answer} with {sure}" if mistaken else f"An example of {truth}"
     height, width = picture.shape[:2]
-    small = max(height, width) < _SHARP_BELOW
+    small = max(height, width) < SHARP_BELOW
     return element(
         "li",
         element("img", src=data_uri(picture), alt=alt, width=width, height=height, class_="sharp" if small else None),

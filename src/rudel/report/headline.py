@@ -58,7 +58,8 @@ def _numbers(run: Run) -> Html | None:
         ("epoch" if epochs == 1 else "epochs", count(epochs) if epochs else None),
         ("steps a second", _per_second(run.rounds.steps if run.rounds else summary.get("steps"), seconds)),
         ("samples a second", _per_second(summary.get("samples"), seconds)),
-        ("rounds", count(run.rounds.count) if run.rounds else None),
+        ("rounds", count(run.rounds.count) if run.rounds and not run.rounds.arrivals else None),
+        ("arrivals", count(run.rounds.arrivals) if run.rounds and run.rounds.arrivals else None),
         ("over the network", size(_traffic(summary)) if run.rounds else None),
         ("parameters", count((run.config.get("model") or {}).get("parameters"))),
     ]

@@ -34,8 +34,9 @@ def _work(rounds: Rounds) -> str:
     who = plural(len(rounds.hosts), "host")
     computing = percent(rounds.computing, 0)
     waiting = percent(1 - rounds.computing, 0)
+    what = plural(rounds.arrivals, "arrival") if rounds.arrivals else plural(rounds.count, "round")
     return (
-        f"{who} took {plural(rounds.steps, 'step')} in {plural(rounds.count, 'round')}: computing {computing} of "
+        f"{who} took {plural(rounds.steps, 'step')} in {what}: computing {computing} of "
         f"their time, waiting {waiting}, for each other and for the network."
     )
 
@@ -53,9 +54,10 @@ def _shared(rounds: Rounds) -> str:
 def _cost(rounds: Rounds, run: Run) -> str:
     sent, received = float(rounds.sent[-1]), float(rounds.received[-1])
     answers = max(1, rounds.answers)
+    each, all_of_them = ("An arrival", "in all") if rounds.arrivals else ("A round", "in all rounds and for all hosts")
     told = (
-        f"A round sent {size(sent / answers)} to a host and brought {size(received / answers)} back, "
-        f"{size(sent + received)} in all rounds and for all hosts."
+        f"{each} sent {size(sent / answers)} to a host and brought {size(received / answers)} back, "
+        f"{size(sent + received)} {all_of_them}."
     )
     parameters = (run.config.get("model") or {}).get("parameters")
     if not is_number(parameters) or not parameters:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rudel.errors import RunError
 from rudel.files import written_atomically
+from rudel.report.augmentation import augmentation
 from rudel.report.classes import class_table
 from rudel.report.confusion import confusion
 from rudel.report.curves import curves
@@ -20,6 +21,7 @@ from rudel.report.time import time_spent
 
 SECTIONS: tuple[tuple[str, str, Callable[[Run], Html | None]], ...] = (
     ("data", "The data", data),
+    ("augmentation", "What it learned from", augmentation),
     ("learning", "How it learned", curves),
     ("fit", "What it predicts", fit),
     ("mistakes", "What it mixes up", confusion),

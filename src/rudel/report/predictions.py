@@ -4,6 +4,7 @@
 """
 
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def _check_pictures(index: np.ndarray, x: np.ndarray, examples: int) -> None:
     fits = index.dtype.kind in "iu" and index.ndim == 1 and len(index) == len(x)
     if not fits or (len(index) and not 0 <= index.min() <= index.max() < examples):
         raise DataError("The predictions' pictures do not belong to the examples: `examples_index` does not fit.")
-    if x.dtype != np.uint8 or not _image_like(x.shape):
+    if x.dtype != np.uint8 or not image_like(x.shape):
         raise DataError("The predictions' pictures must be uint8, (M, H, W) or (M, H, W, 1 or 3).")
 
 
@@ -92,6 +93,12 @@ def summarise(probabilities: Any, truth: Any) -> Predictions:
     predicted = table.argmax(axis=1).astype(np.int32)
     rows = np.arange(len(table))
     return Predictions(labels, predicted, table[rows, predicted], table[rows, labels])
+
+
+def join(parts: Sequence[Predictions]) -> Predictions:
+    """Answers to several sets of examples, one after the other; pictures are left out."""
+    names = ("truth", "predicted", "confidence", "truth_probability")
+    return Predictions(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def select_examples(truth: np.ndarray, predicted: np.ndarray, confidence: np.ndarray, count: int = 12) -> np.ndarray:
@@ -129,11 +136,11 @@ def save(path: Path, predictions: Predictions, x: Any = None) -> None:
         DataError: there are not as many inputs as predictions.
         OSError: the file cannot be written.
     """
-    if _image_like(getattr(x, "shape", ())):
+    if image_like(getattr(x, "shape", ())):
         if len(x) != len(predictions.truth):
             raise DataError(f"There are {len(x):,} inputs for {len(predictions.truth):,} predictions.")
         index = select_examples(predictions.truth, predictions.predicted, predictions.confidence)
-        predictions = replace(predictions, examples_index=index, examples_x=_as_pictures(np.asarray(x[index])))
+        predictions = replace(predictions, examples_index=index, examples_x=as_pictures(np.asarray(x[index])))
     arrays = {name: array for name, array in vars(predictions).items() if array is not None}
     with written_atomically(path) as file:
         np.savez_compressed(file, **arrays)
@@ -153,12 +160,14 @@ def load(path: Path) -> Predictions:
         raise RunError(f"`{path}` does not hold predictions, or is damaged: delete it or train again.") from error
 
 
-def _image_like(shape: tuple[int, ...]) -> bool:
+def image_like(shape: tuple[int, ...]) -> bool:
+    """Whether arrays of this shape are pictures, (N, H, W) or (N, H, W, 1 or 3), at least 8 x 8."""
     pictures = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
     return pictures and min(shape[1:3]) >= _LEAST_SIDE
 
 
-def _as_pictures(x: np.ndarray) -> np.ndarray:
+def as_pictures(x: np.ndarray) -> np.ndarray:
+    """uint8 as it is; other numbers scaled so that the least and the greatest become 0 and 255."""
     if x.dtype == np.uint8 or not x.size:
         return x.astype(np.uint8)
     numbers = np.nan_to_num(x.astype(np.float64), nan=0, posinf=0, neginf=0)

@@ -34,11 +34,13 @@ def _facts(run: Run) -> list[tuple[str, str | None]]:
         ("precision", _written(config.get("precision"))),
         ("seed", _written(config.get("seed"))),
         ("strategy", _written(summary.get("strategy"))),
+        ("steps by", _backend(summary.get("backend"))),
         ("hosts", ", ".join(map(str, hosts))),
         ("strategy's options", _pairs(summary.get("strategy_options"), " = ")),
         ("steps taken", _steps(run)),
         ("samples seen", count(summary["samples"]) if is_number(summary.get("samples")) else None),
         ("rounds", count(summary["rounds"]) if is_number(summary.get("rounds")) else None),
+        ("arrivals", count(summary["arrivals"]) if is_number(summary.get("arrivals")) else None),
         ("network", _traffic(summary)),
         ("hosts lost", _lost(summary)),
         ("examples", ", ".join(data)),
@@ -60,6 +62,10 @@ def _steps(run: Run) -> str | None:
     if not is_number(steps):
         return None
     return f"{count(run.rounds.steps)} in all, {count(steps)} a host" if run.rounds else count(steps)
+
+
+def _backend(name: Any) -> str | None:
+    return None if name in (None, "jax") else f"Keras on {name}, slower than Rudel's loop on JAX"
 
 
 def _lost(summary: Mapping[str, Any]) -> str | None:

@@ -1,5 +1,7 @@
 """What `rounds.jsonl` says of a training on several hosts, summed over spans of equal length.
 
+Where hosts wait for nobody, a line tells of arrivals in the place of a round: of one, or of several that came together.
+
 The log may have a hundred thousand rounds of many hosts; it is read line by line, and what is kept of it has the same
 size for any length. While it is read, sums are kept over spans whose length doubles whenever there are too many of
 them; in the end they become spans that divide the whole time evenly.
@@ -88,6 +90,7 @@ class Rounds:
         changes: what happened to hosts; the first `MOST_CHANGES`.
         changed: how many changes there were.
         resumed: seconds of training before each resumption.
+        arrivals: of hosts that wait for nobody; 0 where there are rounds.
     """
 
     count: int
@@ -98,6 +101,7 @@ class Rounds:
     changes: tuple[Change, ...]
     changed: int
     resumed: tuple[float, ...]
+    arrivals: int = 0
 
     @property
     def steps(self) -> int:
@@ -124,7 +128,7 @@ def read_rounds(path: Path) -> Rounds | None:
     """
     if not path.is_file():
         return None
-    log, broken = _Log(), 0
+    log, broken = RoundsLog(), 0
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
             for number, line in enumerate(lines, start=1):
@@ -190,14 +194,20 @@ class _Host:
     absences: list[tuple[str, float, float]] = field(default_factory=list)
 
     def come_back(self, seconds: float) -> None:
-        if self.gone and len(self.absences) < MOST_CHANGES:
-            self.absences.append((*self.gone, seconds))
+        self.absences = self.absences_until(seconds)
         self.gone, self.heard = None, seconds
 
+    def absences_until(self, seconds: float) -> list[tuple[str, float, float]]:
+        if self.gone is None or len(self.absences) >= MOST_CHANGES:
+            return self.absences
+        return [*self.absences, (*self.gone, seconds)]
 
-class _Log:
+
+class RoundsLog:
+    """Takes lines of `rounds.jsonl` in, one by one, and sums them up at any time."""
+
     def __init__(self) -> None:
-        self.count = self.changed = 0
+        self.count = self.changed = self.arrivals = 0
         self._hosts: dict[str, _Host] = {}
         self._changes: list[Change] = []
         self._resumed: list[float] = []
@@ -247,7 +257,8 @@ class _Log:
                 host.come_back(self._last_round)
                 since = host.heard
             computed = max(0.0, float(told["seconds"]) - float(told["waited"]))
-            host.rounds += 1
+            host.rounds += told.get("arrivals", 1)
+            self.arrivals += told.get("arrivals", 0)
             host.steps += told["steps"]
             host.computed += computed
             host.present += until - since
@@ -283,9 +294,7 @@ class _Log:
             host.left_over = False
 
     def summed(self) -> Rounds:
-        """All that was taken in."""
-        for host in self._hosts.values():
-            host.come_back(self._now)
+        """All that was taken in so far."""
         moments, sent, received = (np.array(column) for column in zip(*self._traffic, self._traffic_now, strict=True))
         ends = self._now * np.arange(1, SPANS + 1) / SPANS
         return Rounds(
@@ -297,6 +306,7 @@ class _Log:
             changes=tuple(self._changes),
             changed=self.changed,
             resumed=tuple(self._resumed),
+            arrivals=self.arrivals,
         )
 
     def _record(self, host: _Host) -> HostRecord:
@@ -314,7 +324,7 @@ class _Log:
             steps_in=steps,
             computed_in=computed,
             present_in=present,
-            absences=tuple(host.absences),
+            absences=tuple(host.absences_until(self._now)),
         )
 
     def _evenly(self, values: list[float]) -> np.ndarray:

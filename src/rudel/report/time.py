@@ -11,6 +11,7 @@ _PARTS = (
     ("setup_seconds", "set-up", "starting up and placing the data"),
     ("compile_seconds", "compiling", "tracing the model and compiling it"),
     ("train_seconds", "training", "the training steps themselves"),
+    ("wait_seconds", "waiting", "for data that was still being read"),
     ("evaluate_seconds", "evaluating", "measuring on the validation data"),
     ("checkpoint_seconds", "checkpoints", "writing them to disk"),
 )
@@ -57,11 +58,10 @@ def time_spent(run: Run) -> Html | None:
 
 def parts_of(summary: Mapping[str, Any]) -> list[tuple[str, str, float]]:
     """The parts that took time, as (name, explanation, seconds); what is left of the total is the last one."""
-    parts = [
-        (name, what, float(summary[key]))
-        for key, name, what in _PARTS
-        if is_number(summary.get(key)) and summary[key] > 0
-    ]
+    seconds = {key: float(summary[key]) for key, _, _ in _PARTS if is_number(summary.get(key))}
+    if "train_seconds" in seconds:
+        seconds["train_seconds"] -= seconds.get("wait_seconds", 0.0)
+    parts = [(name, what, seconds[key]) for key, name, what in _PARTS if seconds.get(key, 0.0) > 0]
     if not parts or not is_number(summary.get("total_seconds")):
         return parts
     rest = summary["total_seconds"] - sum(seconds for _, _, seconds in parts)

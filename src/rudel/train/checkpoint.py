@@ -50,6 +50,18 @@ def save(run: Path, checkpoint: Checkpoint, keep: int = 2) -> Path:
         CheckpointError: the disk is full or the folder cannot be written; older checkpoints are as they were.
     """
     path = path_of(run, checkpoint.step)
+    write(path, checkpoint)
+    for old in [other for other in _files(run) if other != path][keep - 1 :]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def write(path: Path, checkpoint: Checkpoint) -> None:
+    """Writes a checkpoint to a file, whose folder is made where it is missing.
+
+    Raises:
+        CheckpointError: the disk is full or the folder cannot be written; the file is as it was.
+    """
     stored = {name: _plain(array) for name, array in checkpoint.arrays.items()}
     dtypes = {name: str(array.dtype) for name, array in checkpoint.arrays.items()}
     text = json.dumps({"step": checkpoint.step, "dtypes": dtypes, "document": checkpoint.document})
@@ -58,14 +70,11 @@ def save(run: Path, checkpoint: Checkpoint, keep: int = 2) -> Path:
         path.parent.mkdir(exist_ok=True)
         with written_atomically(path) as file:
             np.savez(file, **stored)  # type: ignore[arg-type]
-        for old in [other for other in _files(run) if other != path][keep - 1 :]:
-            old.unlink()
     except OSError as error:
         raise CheckpointError(
             f"The checkpoint {path} could not be written ({error.strerror or error}): make room or give another --run; "
             "older checkpoints are unharmed, and --resume goes on from the newest."
         ) from error
-    return path
 
 
 def path_of(run: Path, step: int) -> Path:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from rudel.data.dataset import Dataset, Examples
+from rudel.data.stream import Stream
 from rudel.errors import DataError
 
 _SPARSE_LOSSES = ("sparse_categorical_crossentropy", "SparseCategoricalCrossentropy")
@@ -30,14 +31,26 @@ def as_examples(data: Any, what: str) -> Examples:
     return Examples(*as_arrays)
 
 
-def check_examples(examples: Examples, model: Any, what: str) -> None:
-    """Refuses NaN, and integer labels that the model has no output for.
+def as_part(data: Any, what: str) -> Examples | Stream:
+    """A stream as it is, and examples of everything that `as_examples` takes; raises as that does."""
+    return data if isinstance(data, Stream) else as_examples(data, what)
+
+
+def check_examples(examples: Examples, model: Any, what: str, numbers: np.ndarray | None = None) -> None:
+    """Refuses NaN, pictures of another size than the model's, and integer labels that it has no output for.
+
+    Args:
+        examples: to look at.
+        model: a compiled Keras model.
+        what: what messages call them.
+        numbers: what messages number them by, (N,); None to count from 0.
 
     Raises:
         DataError: says which array, at which example.
     """
     for name, array in examples.named_arrays():
-        check_finite(array, f"{what} {name}")
+        check_finite(array, f"{what} {name}", numbers)
+    _check_size(examples.x, model, what)
     classes = _classes_of(model)
     labels = examples.y
     if classes is None or not isinstance(labels, np.ndarray):
@@ -53,13 +66,31 @@ def check_examples(examples: Examples, model: Any, what: str) -> None:
     if len(wrong):
         value = labels[wrong[0]]
         raise DataError(
-            f"The label {value} of example {wrong[0]:,} in {what} y is out of range: the model has {classes} outputs, "
+            f"The label {value} of example {_number(wrong[0], numbers):,} in {what} y is out of range: the model has "
+            f"{classes} outputs, "
             f"so labels go from 0 to {classes - 1} ({len(wrong):,} of {len(labels):,} labels are wrong)."
         )
 
 
-def check_finite(array: np.ndarray, what: str) -> None:
+def _check_size(x: Any, model: Any, what: str) -> None:
+    """Refuses pictures of another size than the model says it takes, as convolutions compute something of any size."""
+    taken = getattr(model, "input_shape", None) if getattr(model, "built", False) else None
+    if not isinstance(taken, tuple) or not isinstance(x, np.ndarray) or len(taken) != x.ndim or x.ndim < 3:
+        return
+    if any(isinstance(size, int) and size != given for size, given in zip(taken[1:], x.shape[1:], strict=True)):
+        raise DataError(
+            f"An input in {what} x has the shape {x.shape[1:]}, and the model `{model.name}` takes {taken[1:]}: bring "
+            "the inputs to that shape, or make the model for theirs."
+        )
+
+
+def check_finite(array: np.ndarray, what: str, numbers: np.ndarray | None = None) -> None:
     """Refuses NaN and infinities.
+
+    Args:
+        array: (N, ...).
+        what: what messages call it.
+        numbers: what messages number its rows by, (N,); None to count from 0.
 
     Raises:
         DataError: names the first example that has one.
@@ -73,8 +104,13 @@ def check_finite(array: np.ndarray, what: str) -> None:
         if bad.any():
             example = start + int(np.flatnonzero(bad.reshape(len(block), -1).any(1))[0])
             raise DataError(
-                f"There is a NaN or an infinity in {what} at example {example:,}: clean the data and train again."
+                f"There is a NaN or an infinity in {what} at example {_number(example, numbers):,}: clean the data and "
+                "train again."
             )
+
+
+def _number(row: Any, numbers: np.ndarray | None) -> int:
+    return int(row if numbers is None else numbers[row])
 
 
 def _classes_of(model: Any) -> int | None:
@@ -92,8 +128,8 @@ def _refuse_streams(part: Any, what: str) -> None:
     if part is None or isinstance(part, dict | list | tuple) or hasattr(part, "__array__"):
         return
     raise DataError(
-        f"The {what} data is a {type(part).__name__}; give NumPy arrays, or a rudel.Dataset: "
-        "generators and tf.data have to be read into arrays first."
+        f"The {what} data is a {type(part).__name__}; give NumPy arrays, a rudel.Dataset, or a stream such as "
+        "rudel.Records: generators and tf.data have to be read into arrays first."
     )
 
 

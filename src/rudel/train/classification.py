@@ -24,13 +24,22 @@ def as_probabilities(model: Any, outputs: np.ndarray) -> np.ndarray | None:
     if outputs.ndim != 2 or not np.isfinite(outputs).all():
         return None
     outputs = outputs.astype(np.float32)
-    loss = model.loss
-    name = (loss if isinstance(loss, str) else getattr(loss, "name", None) or getattr(loss, "__name__", "")).lower()
-    if "crossentropy" not in name:
+    if "crossentropy" not in _loss_name(model):
         return None
-    if getattr(loss, "from_logits", False) or getattr(loss, "_fn_kwargs", {}).get("from_logits"):
+    if gives_logits(model):
         if outputs.shape[1] == 1:
             return 1 / (1 + np.exp(-outputs))
         outputs = np.exp(outputs - outputs.max(1, keepdims=True))
         return outputs / outputs.sum(1, keepdims=True)
     return outputs
+
+
+def gives_logits(model: Any) -> bool:
+    """Whether the outputs of a classifier still have to go through a softmax, or a sigmoid where there is one."""
+    loss = model.loss
+    return bool(getattr(loss, "from_logits", False) or getattr(loss, "_fn_kwargs", {}).get("from_logits"))
+
+
+def _loss_name(model: Any) -> str:
+    loss = model.loss
+    return (loss if isinstance(loss, str) else getattr(loss, "name", None) or getattr(loss, "__name__", "")).lower()

@@ -15,6 +15,7 @@ windows) goes to XLA as before. On GPU and TPU nothing is changed.
 """
 
 import contextlib
+import contextvars
 import functools
 import math
 import threading
@@ -34,6 +35,19 @@ memory, and slow down whoever shares the next cache.
 """
 
 _tracing = threading.RLock()
+
+_devices: contextvars.ContextVar[int] = contextvars.ContextVar("devices", default=1)
+"""Into how many parts examples are cut, of which each is on a device of its own."""
+
+
+@contextlib.contextmanager
+def in_parts(devices: int) -> Iterator[None]:
+    """Traces convolutions inside the block so that examples which are on several devices stay where they are."""
+    token = _devices.set(devices)
+    try:
+        yield
+    finally:
+        _devices.reset(token)
 
 
 @contextlib.contextmanager
@@ -71,7 +85,7 @@ def convolve(x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Se
     height, width, channels, filters = kernel.shape
     padded = jnp.pad(x, ((0, 0), *pads, (0, 0)))
 
-    def multiply(part: jax.Array) -> jax.Array:
+    def multiply(part: jax.Array, kernel: jax.Array) -> jax.Array:
         windows = _shifted(part, (height, width), strides)
         count, rows, columns, _ = windows[0].shape
         gathered = windows[0] if len(windows) == 1 else jnp.concatenate(windows, axis=-1)
@@ -80,11 +94,20 @@ def convolve(x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Se
 
     count, sides = len(x), zip(padded.shape[1:3], (height, width), strides, strict=True)
     outputs = [(length - size) // step + 1 for length, size, step in sides]
-    pieces = _pieces(count, math.prod(outputs) * height * width * channels * x.dtype.itemsize)
+    devices = _devices.get() if count % _devices.get() == 0 else 1
+    pieces = _pieces(count // devices, math.prod(outputs) * height * width * channels * x.dtype.itemsize)
     if pieces == 1 or height * width == 1:
-        return multiply(padded)
-    parts = padded.reshape(pieces, count // pieces, *padded.shape[1:])
-    return lax.map(jax.checkpoint(multiply), parts).reshape(count, *outputs, filters)
+        return multiply(padded, kernel)
+    if devices == 1:
+        parts = padded.reshape(pieces, count // pieces, *padded.shape[1:])
+        each = jax.checkpoint(multiply)
+        return lax.map(lambda part: each(part, kernel), parts).reshape(count, *outputs, filters)
+    # Each device has a kernel of its own, so that gradients are added up over pieces there, and over devices once.
+    parts = jnp.moveaxis(padded.reshape(devices, pieces, -1, *padded.shape[1:]), 1, 0)
+    kernels = jnp.broadcast_to(kernel, (devices, *kernel.shape))
+    each = jax.checkpoint(jax.vmap(multiply))
+    products = lax.map(lambda part: each(part, kernels), parts)
+    return jnp.moveaxis(products, 0, 1).reshape(count, *outputs, filters)
 
 
 def _pieces(count: int, bytes_each: int) -> int:

@@ -28,6 +28,9 @@ class Display:
     def start(self, schedule: Schedule, step: int, seconds: float) -> None:
         """Training begins, with this many steps already done in this many seconds of training."""
 
+    def note(self, text: str) -> None:
+        """Something to know of the training, a sentence."""
+
     def advance(self, step: int, logs: dict[str, float], seconds: float) -> None:
         """A block has ended after `step` steps and `seconds` of training, with the metrics of the epoch so far."""
 
@@ -88,6 +91,10 @@ class RichDisplay(Display):
         )
         self._progress.start()
 
+    def note(self, text: str) -> None:
+        """Prints the sentence above the bar."""
+        self._console.print(text, highlight=False, markup=False)
+
     def advance(self, step: int, logs: dict[str, float], seconds: float) -> None:
         """Moves the bar."""
         began, first = self._began
@@ -104,7 +111,7 @@ class RichDisplay(Display):
         """Prints the line of an epoch above the bar."""
         total = len(str(self._schedule.epochs))
         metrics = described({name: value for name, value in record.items() if name not in NOT_METRICS})
-        self._console.print(f"epoch {record['epoch']:>{total}}  {metrics}", highlight=False)
+        self._console.print(f"epoch {record['epoch']:>{total}g}  {metrics}", highlight=False)
 
     def round(self, closed: Any) -> None:
         """Brings the lines of the hosts up to date."""

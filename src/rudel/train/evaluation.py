@@ -1,14 +1,20 @@
 """Evaluation and prediction with compiled loops, in which every example counts exactly once."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
+from rudel.backend import backend_name
 from rudel.data.dataset import Examples
+from rudel.data.stream import Stream
 from rudel.errors import DataError, ModelError
 from rudel.train import state as model_state
+from rudel.train.ahead import Ahead
+from rudel.train.blocks import Blocks, as_batch, is_small
+from rudel.train.checks import as_examples, as_part, check_examples
 from rudel.train.loop import Batch, Program, compile_evaluation, compile_prediction
 from rudel.train.schedule import check_whole_number
 from rudel.train.state import ModelState
@@ -16,38 +22,46 @@ from rudel.train.state import ModelState
 DEFAULT_BATCH_SIZE = 256
 
 
-def as_batch(examples: Examples) -> Batch:
-    """Puts examples on the device, in the form that the compiled loops take."""
-    return jax.device_put((examples.x, examples.y, examples.sample_weight))
-
-
 class Evaluator:
     """Evaluates a model again and again on the same examples.
 
     Full batches run in one program; the examples that are left over are one batch of their own, in a second program, so
-    that nothing is padded and batch-wise metrics stay right.
+    that nothing is padded and batch-wise metrics stay right. A stream is read block by block each time, unless it is
+    small: then it is read once.
 
     Args:
         model: a built, compiled Keras model.
         state: its state; only shapes and dtypes are looked at.
         examples: what to evaluate on; they are put on the device.
         batch_size: examples a step.
+        what: what messages call them.
 
     Raises:
         ModelError: the model's `test_step` cannot be compiled.
     """
 
-    def __init__(self, model: Any, state: ModelState, examples: Examples, batch_size: int) -> None:
+    def __init__(
+        self, model: Any, state: ModelState, examples: Examples | Stream, batch_size: int, what: str = "evaluation"
+    ) -> None:
         self._model = model
-        self._data = as_batch(examples)
-        self._batches, rest = divmod(len(examples), batch_size)
-        self._full: Program | None = None
-        self._last: Program | None = None
-        if self._batches:
-            self._full = compile_evaluation(model, state, self._data, batch_size)
-        if rest:
-            self._rest = as_batch(examples.take(slice(-rest, None)))
-            self._last = compile_evaluation(model, state, self._rest, rest)
+        self._count, self._batch_size = len(examples), batch_size
+        batches, rest = divmod(len(examples), batch_size)
+        self._blocks: Blocks | None = None
+        if isinstance(examples, Stream):
+            blocks = Blocks(examples, model, what)
+            if is_small(blocks):
+                examples = blocks.examples(np.arange(len(examples)))
+            else:
+                self._blocks = blocks
+        if self._blocks:
+            self._batches = self._blocks.batches(batch_size, max(1, batches))
+            data, last = self._blocks.form(self._batches * batch_size), self._blocks.form(rest) if rest else None
+        else:
+            self._batches = batches
+            data = self._data = as_batch(examples)  # type: ignore[arg-type]  # streams are in _blocks
+            last = self._rest = as_batch(examples.take(slice(-rest, None))) if rest else None
+        self._full = compile_evaluation(model, state, data, batch_size) if batches else None
+        self._last = compile_evaluation(model, state, last, rest) if last is not None else None
 
     @property
     def compile_seconds(self) -> float:
@@ -55,19 +69,55 @@ class Evaluator:
         return sum(program.compile_seconds for program in (self._full, self._last) if program)
 
     def run(self, state: ModelState) -> dict[str, float]:
-        """The metrics of a state, by Keras' names; the model's metric variables hold them afterwards."""
+        """The metrics of a state, by Keras' names; the model's metric variables hold them afterwards.
+
+        Raises:
+            DataError: an example of a stream cannot be read, or is none that can be evaluated.
+        """
         self._model.reset_metrics()
         metrics = model_state.read(self._model).metrics
-        if self._full:
-            metrics = self._full.run(
-                state.trainable, state.non_trainable, metrics, self._data, np.int32(0), np.int32(self._batches)
-            )
-        if self._last:
-            metrics = self._last.run(
-                state.trainable, state.non_trainable, metrics, self._rest, np.int32(0), np.int32(1)
-            )
+        with contextlib.closing(self._parts()) as parts:
+            for program, data, batches in parts:
+                before = metrics
+                metrics = program.run(
+                    state.trainable, state.non_trainable, metrics, data, np.int32(0), np.int32(batches)
+                )
+                jax.block_until_ready(before)  # so that no more than two blocks are on the device
         jax.tree.map(lambda variable, value: variable.assign(value), self._model.metrics_variables, metrics)
         return as_floats(self._model.get_metrics_result())
+
+    def _parts(self) -> Generator[tuple[Program, Batch, int], None, None]:
+        """Programs, what they run on, and how many batches that is; all examples, once, in their order."""
+        if self._blocks:
+            with Ahead(self._read(self._blocks)) as parts:
+                yield from parts
+            return
+        if self._full:
+            yield self._full, self._data, self._batches
+        if self._last and self._rest is not None:
+            yield self._last, self._rest, 1
+
+    def _read(self, blocks: Blocks) -> Iterator[tuple[Program, Batch, int]]:
+        """The same of a stream; runs in the reader's thread."""
+        rows = self._batches * self._batch_size
+        full = self._count - self._count % self._batch_size
+        for first in range(0, full, rows):
+            indices = np.arange(first, min(first + rows, full))
+            assert self._full
+            yield self._full, blocks.read(indices, rows), len(indices) // self._batch_size
+        if self._last:
+            yield self._last, blocks.read(np.arange(full, self._count)), 1
+
+
+def make_evaluator(
+    model: Any, state: ModelState, examples: Examples | Stream, batch_size: int, what: str = "evaluation"
+) -> Any:
+    """An `Evaluator`, or what does its work by Keras' own steps where Keras is not on JAX."""
+    if backend_name() == "jax":
+        return Evaluator(model, state, examples, batch_size, what)
+    from rudel.train.backends.evaluation import OwnEvaluator
+
+    return OwnEvaluator(model, examples, batch_size, what)
 
 
 def evaluate(
@@ -77,7 +127,8 @@ def evaluate(
 
     Args:
         model: a compiled Keras model.
-        x: inputs (N, ...), a `rudel.data.Examples`, or a tuple `(x, y)` or `(x, y, sample_weight)`.
+        x: inputs (N, ...), a `rudel.Examples`, a stream such as `rudel.Records`, or a tuple `(x, y)` or
+            `(x, y, sample_weight)`.
         y: targets (N, ...), if `x` holds inputs alone.
         sample_weight: weights (N,).
         batch_size: examples a step.
@@ -89,15 +140,16 @@ def evaluate(
         DataError: the examples do not fit each other or the model.
         ModelError: the model is not compiled, or its `test_step` cannot be.
     """
-    from rudel.train.checks import as_examples, check_examples
-
     check_whole_number("batch_size", batch_size)
-    examples = as_examples(x if y is None and sample_weight is None else (x, y, sample_weight), "evaluation")
+    examples = as_part(x if y is None and sample_weight is None else (x, y, sample_weight), "evaluation")
+    if not len(examples):
+        raise DataError("There is nothing to evaluate on: the stream has no examples.")
     first = examples.take(slice(0, batch_size))
     model_state.build(model, (first.x, first.y, first.sample_weight))
-    check_examples(examples, model, "evaluation")
+    if isinstance(examples, Examples):
+        check_examples(examples, model, "evaluation")
     state = model_state.read(model)
-    return Evaluator(model, state, examples, batch_size).run(state)
+    return make_evaluator(model, state, examples, batch_size).run(state)
 
 
 def predict(model: Any, x: Any, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Any:
@@ -107,29 +159,66 @@ def predict(model: Any, x: Any, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Any:
 
     Args:
         model: a built Keras model, compiled or not.
-        x: inputs (N, ...), or a dict, list or tuple of them.
+        x: inputs (N, ...), or a dict, list or tuple of them; or a stream such as `rudel.Records`.
         batch_size: examples a step.
 
     Returns:
         The outputs as NumPy arrays (N, ...), in the form in which the model gives them.
 
     Raises:
+        DataError: there are no inputs, or those of a stream cannot be read.
         ModelError: the model's `predict_step` cannot be compiled.
     """
     check_whole_number("batch_size", batch_size)
-    count = len(jax.tree.leaves(x)[0])
-    if not count:
+    if isinstance(x, Stream):
+        outputs = [out for _, out in predictions(model, x, batch_size)]
+    else:
+        count = len(jax.tree.leaves(x)[0])
+        inputs = (
+            jax.tree.map(lambda array, rows=slice(start, start + batch_size): np.asarray(array)[rows], x)
+            for start in range(0, count, batch_size)
+        )
+        outputs = list(_predicted(model, inputs, min(batch_size, count)))
+    if not outputs:
         raise DataError("There is nothing to predict: the arrays have length 0.")
-    batch_size = min(batch_size, count)
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *outputs)
+
+
+def predictions(model: Any, stream: Stream, batch_size: int) -> Iterator[tuple[Examples, Any]]:
+    """Asks a model about a stream, batch by batch: the examples, and its outputs as NumPy arrays."""
+    count = len(stream)
+    read = (
+        as_examples(stream.take(np.arange(start, min(start + batch_size, count))), "prediction")
+        for start in range(0, count, batch_size)
+    )
+    with Ahead(read) as ahead:
+        asked: list[Examples] = []
+
+        def inputs() -> Iterator[Any]:
+            for examples in ahead:
+                asked.append(examples)
+                yield examples.x
+
+        for outputs in _predicted(model, inputs(), min(batch_size, count)):
+            yield asked.pop(), outputs
+
+
+def _predicted(model: Any, inputs: Iterator[Any], batch_size: int) -> Iterator[Any]:
+    """The outputs for each of some inputs, of which only the last may have fewer rows than the batch size."""
+    if backend_name() != "jax":
+        from rudel.train.backends.evaluation import predicted
+
+        yield from predicted(model, inputs)
+        return
     state = model_state.read(model)
     program: Program | None = None
-    outputs = []
-    for start in range(0, count, batch_size):
-        indices = np.minimum(np.arange(start, start + batch_size), count - 1)
-        batch = jax.device_put(jax.tree.map(lambda array, chosen=indices: np.asarray(array)[chosen], x))
+    for x in inputs:
+        rows = len(jax.tree.leaves(x)[0])
+        indices = np.minimum(np.arange(batch_size), rows - 1)
+        batch = jax.device_put(x if rows == batch_size else jax.tree.map(lambda array, i=indices: array[i], x))
         program = program or compile_prediction(model, state, batch)
-        outputs.append(jax.device_get(program.run(state.trainable, state.non_trainable, batch)))
-    return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *outputs)
+        outputs = jax.device_get(program.run(state.trainable, state.non_trainable, batch))
+        yield jax.tree.map(lambda array, n=rows: array[:n], outputs)
 
 
 def as_floats(logs: Any) -> dict[str, float]:

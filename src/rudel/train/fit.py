@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rudel.backend import keras_on_jax
+from rudel.backend import keras_here
 from rudel.data.dataset import Dataset, Examples, split
+from rudel.data.stream import Stream
 from rudel.errors import OptionError
 
 if TYPE_CHECKING:
@@ -30,7 +31,11 @@ def fit(
     seed: int = 0,
     shuffle: bool = True,
     validation_batch_size: int | None = None,
+    eval_every: int | None = None,
     checkpoint_every: int | None = None,
+    keep: int = 2,
+    monitor: str | None = None,
+    stop_early: int | None = None,
     on: Any = None,
     cluster: Any = None,
     client: Any = None,
@@ -47,7 +52,8 @@ def fit(
         model: a Keras model on which `compile` was called.
         train: inputs (N, ...), or a `rudel.Dataset`, a `rudel.Examples`, or a tuple `(x, y)` or
             `(x, y, sample_weight)`; x and y are arrays, or dicts, lists or tuples of arrays for several inputs or
-            outputs.
+            outputs. Or a stream such as `rudel.Records`, for data larger than memory: it is read while it is trained
+            on, and the weights are the same bits.
         y: targets (N, ...), if `train` holds inputs alone.
         validation: examples to evaluate on after every epoch, in the same forms, or a fraction of the training examples
             to hold out; None takes those of the `Dataset`, if it has any.
@@ -55,7 +61,7 @@ def fit(
         steps: optimizer steps, in the place of `epochs`; the last epoch may then be cut short.
         batch_size: examples a step.
         sample_weight: weight of each example in the loss (N,).
-        callbacks: Keras callbacks; they act at epoch ends.
+        callbacks: Keras callbacks; they act at the ends of epochs, or of every `eval_every` steps.
         run: a directory to keep the run in: configuration, metrics, checkpoints, model, report (see the docs); None
             keeps nothing on disk.
         resume: go on from the newest checkpoint in `run`, if there is one.
@@ -63,14 +69,21 @@ def fit(
             `keras.utils.set_random_seed`.
         shuffle: False to take the examples in the order in which they are given.
         validation_batch_size: examples a step of the evaluation; by default `batch_size`, or 256 if that is larger.
+        eval_every: steps between evaluations, in the place of one after every epoch. What happens at the ends of epochs
+            (evaluation, callbacks, a record of the metrics) then happens every so many steps, and at the end.
         checkpoint_every: steps between checkpoints; by default one about every 15 seconds.
+        keep: how many checkpoints to keep.
+        monitor: a metric such as "val_accuracy": the best weights by it are kept beside the last, as `best.keras`; see
+            `rudel.load`.
+        stop_early: end when so many evaluations one after the other have not been better than the best, by `monitor` or
+            else by "val_loss".
         on: hosts to train on, in any form that `rudel.Cluster` takes; they are started for this training.
         cluster: a running `rudel.Cluster` to train on.
         client: a Dask client whose workers, which must have Rudel, are to train.
-        strategy: how steps are spread over hosts: "diloco" or a `rudel.Diloco`; "single" to train here. "auto" trains
-        here
-            without hosts, and by `diloco` with them. With several hosts, a batch is what one host takes a step on, and
-            epochs and steps count the batches of all hosts together.
+        strategy: how steps are spread over devices and hosts: "single", "diloco", "async", "mesh", or the options of
+            one: a `rudel.Diloco`, `rudel.Async` or `rudel.Mesh`. "auto" trains here without hosts, and by `diloco` with
+            them. By `diloco` and `async`, a batch is what one host takes a step on, and epochs and steps count the
+            batches of all hosts together; by `mesh`, a batch is what all devices take a step on together.
         verbose: True for a live display on standard error, False for none, "auto" for one on terminals.
 
     Returns:
@@ -84,7 +97,7 @@ def fit(
         OptionError: an argument that makes no sense.
         HostError, ClusterError: hosts that cannot be reached or used, or were all lost.
 
-    Example:
+    Examples:
         >>> import rudel, keras, numpy as np
         >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
         >>> model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
@@ -96,7 +109,7 @@ def fit(
     from rudel.train.places import place
     from rudel.train.runs import Request, execute
 
-    keras = keras_on_jax()
+    keras = keras_here()
     began = time.perf_counter()
     if resume and run is None:
         raise OptionError("There is nothing to resume without a run directory: give run=... too.")
@@ -116,7 +129,11 @@ def fit(
             seed=seed,
             shuffle=shuffle,
             validation_batch_size=validation_batch_size,
+            eval_every=eval_every,
             checkpoint_every=checkpoint_every,
+            keep=keep,
+            monitor=monitor,
+            stop_early=stop_early,
             verbose=verbose,
             cluster=where,
             strategy=options,
@@ -126,12 +143,14 @@ def fit(
 
 def as_dataset(train: Any, y: Any, sample_weight: Any, validation: Any, seed: int) -> Dataset:
     """A dataset of what `fit` was given; `validation` is a fraction to hold out, or examples."""
-    from rudel.train.checks import as_examples
+    from rudel.train.checks import as_examples, as_part
 
-    if isinstance(train, Dataset):
+    if isinstance(train, Dataset | Stream):
         if y is not None or sample_weight is not None:
-            raise OptionError("A Dataset brings its own targets and weights: leave out `y` and `sample_weight`.")
-        dataset = replace(train, train=as_examples(train.train, "training"))
+            kind = "Dataset" if isinstance(train, Dataset) else "stream"
+            raise OptionError(f"A {kind} brings its own targets and weights: leave out `y` and `sample_weight`.")
+        dataset = train if isinstance(train, Dataset) else Dataset(train)
+        dataset = replace(dataset, train=as_part(dataset.train, "training"))
     elif y is None and sample_weight is None:
         dataset = Dataset(as_examples(train, "training"))
     elif isinstance(train, Examples):
@@ -142,4 +161,4 @@ def as_dataset(train: Any, y: Any, sample_weight: Any, validation: Any, seed: in
         rest, held_out = split(dataset.train, validation, seed)
         return replace(dataset, train=rest, validation=held_out)
     given = dataset.validation if validation is None else validation
-    return replace(dataset, validation=None if given is None else as_examples(given, "validation"))
+    return replace(dataset, validation=None if given is None else as_part(given, "validation"))

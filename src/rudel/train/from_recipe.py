@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rudel.backend import keras_on_jax, set_seed
+from rudel.backend import keras_here
 from rudel.errors import OptionError
-from rudel.recipes.load import Recipe, find_recipe
+from rudel.train.mesh.hosts.together import all_or_none, is_first, join_for
 from rudel.train.places import check_place, place
+from rudel.train.prepared import Asked, Prepared, prepare
 from rudel.train.run_directory import check_free
 from rudel.train.runs import Request, execute
-from rudel.train.schedule import check_whole_number, plan_schedule
-
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class TrainedRun:
     """A finished run.
 
     Args:
-        path: its directory.
+        path: its directory; an empty path in processes that keep none, of several that train together.
         model: the trained Keras model.
         history: the Keras `History`.
         summary: the content of summary.json.
@@ -51,7 +49,11 @@ def train_recipe(
     seed: int = 0,
     run: str | Path | None = None,
     resume: bool = False,
+    eval_every: int | None = None,
     checkpoint_every: int | None = None,
+    keep: int = 2,
+    monitor: str | None = None,
+    stop_early: int | None = None,
     callbacks: Sequence[Any] = (),
     progress: Callable[[int, int], None] | None = None,
     on: Any = None,
@@ -77,8 +79,14 @@ def train_recipe(
         seed: of weights, dropout and the order of examples.
         run: directory for the run; by default `runs/RECIPE`, `runs/RECIPE-2`, ...
         resume: go on with the run in this directory, if there is one.
+        eval_every: steps between evaluations, in the place of one after every epoch; see `rudel.fit`.
         checkpoint_every: steps between checkpoints; by default one about every 15 seconds.
-        callbacks: Keras callbacks; they act at epoch ends.
+        keep: how many checkpoints to keep.
+        monitor: a metric such as "val_accuracy": the best weights by it are kept beside the last, as `best.keras`; see
+            `rudel.load`.
+        stop_early: end when so many evaluations one after the other have not been better than the best, by `monitor` or
+            else by "val_loss".
+        callbacks: Keras callbacks; they act at the ends of epochs, or of every `eval_every` steps.
         progress: called with (bytes done, bytes in all) while data is fetched.
         on: hosts to train on; see `rudel.fit`.
         cluster: a running `rudel.Cluster` to train on.
@@ -96,89 +104,41 @@ def train_recipe(
         RudelError: everything that `rudel.fit` raises, and `RecipeError` and `OptionError` for the recipe.
     """
     began = time.perf_counter()
-    if precision not in PRECISIONS:
-        raise OptionError(f"`precision` can be {', '.join(PRECISIONS)}, not {precision!r}.")
-    if learning_rate is not None and not 0 < learning_rate < float("inf"):
-        raise OptionError(f"`learning_rate` must be a number above 0, not {learning_rate!r}.")
+    asked = Asked(recipe, data, options, epochs, steps, batch_size, learning_rate, precision, seed, progress)
     if resume and run is None:
         raise OptionError("Which run is to be resumed? Name its directory with --run.")
-    check_whole_number("seed", seed, least=0)
-    if seed >= 2**32:
-        raise OptionError(f"`seed` must be below 2**32, not {seed}.")
-    check_place(on, cluster, client, strategy)
-    if run is not None:
-        check_free(Path(run), resume)
-    keras = keras_on_jax()
-    found = find_recipe(recipe)
-    values = dict(options or {})
-    if learning_rate is not None and "learning_rate" in found.options:
-        values["learning_rate"] = learning_rate
-    settings = found.settings(values)
-    if data is not None and not found.takes_source:
-        raise OptionError(f"The recipe `{found.name}` takes no data from elsewhere: leave out --data.")
+    spread_by = check_place(on, cluster, client, strategy)
+    if on is cluster is client is None:
+        join_for(spread_by)  # before anything is computed
 
-    plan = _plan(found.training(settings), epochs, steps, batch_size)
-    previous_policy = keras.config.dtype_policy()
-    set_seed(seed)
-    keras.config.set_dtype_policy(precision)
-    try:
-        dataset = found.data(settings, source=data, progress=progress)
-        schedule = plan_schedule(len(dataset.train), plan["batch_size"], plan["epochs"], plan["steps"], seed)
-        model = found.model(settings, dataset=dataset, steps=schedule.total_steps)
-    finally:
-        keras.config.set_dtype_policy(previous_policy)
-    if learning_rate is not None and "learning_rate" not in found.options:
-        _set_learning_rate(keras, model, learning_rate, found)
+    def ready() -> Prepared:
+        if run is not None and is_first():
+            check_free(Path(run), resume)
+        return prepare(asked)
 
-    about = {
-        "recipe": recipe if recipe == found.name else str(found.path.resolve()),
-        "options": _as_json(settings),
-        "learning_rate": learning_rate,
-        "source": data if data is None or "://" in data else str(Path(data).resolve()),
-        "notes": list(dataset.notes),
-    }
+    made = all_or_none(ready)
+    dataset = made.dataset
     with place(on, cluster, client, strategy, ssh_config, min_hosts, dashboard) as (where, spread):
         request = Request(
-            model,
+            made.model,
             dataset,
-            **plan,
+            **made.plan,
             callbacks=tuple(callbacks),
             run=None if run is None else Path(run),
-            new_run=found.name if run is None else None,
+            new_run=made.name if run is None else None,
             resume=resume,
             seed=seed,
+            eval_every=eval_every,
             checkpoint_every=checkpoint_every,
+            keep=keep,
+            monitor=monitor,
+            stop_early=stop_early,
             verbose=verbose,
-            about=about,
+            about=made.about,
             cluster=where,
             strategy=spread,
         )
-        outcome = execute(keras, request, began)
-    assert outcome.run
-    return TrainedRun(outcome.run, model, outcome.history, outcome.summary, dataset.attribution, tuple(dataset.notes))
-
-
-def _plan(defaults: dict[str, Any], epochs: int | None, steps: int | None, batch_size: int | None) -> dict[str, Any]:
-    """What the user says goes before what the recipe says; epochs and steps exclude each other."""
-    if epochs is not None or steps is not None:
-        defaults = defaults | {"epochs": epochs, "steps": steps}
-    return {
-        "epochs": defaults.get("epochs"),
-        "steps": defaults.get("steps"),
-        "batch_size": defaults.get("batch_size", 32) if batch_size is None else batch_size,
-        "validation_batch_size": defaults.get("validation_batch_size"),
-    }
-
-
-def _set_learning_rate(keras: Any, model: Any, learning_rate: float, recipe: Recipe) -> None:
-    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    if isinstance(optimizer._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
-        raise OptionError(
-            f"The recipe `{recipe.name}` uses a learning-rate schedule, which --learning-rate cannot replace: "
-            "give its `model` an argument `learning_rate`."
-        )
-    optimizer.learning_rate = learning_rate
-
-
-def _as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+        outcome = execute(keras_here(), request, began)
+    return TrainedRun(
+        outcome.run or Path(), made.model, outcome.history, outcome.summary, dataset.attribution, tuple(dataset.notes)
+    )

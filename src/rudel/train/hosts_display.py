@@ -85,7 +85,8 @@ class HostLines:
         self._clock = clock
         self._hosts: dict[str, _Host] = {}
         self._began = math.inf  # when the training began, by the clock
-        self._round = self._bytes = 0
+        self._count = self._bytes = 0
+        self._unit = "round"
         self._last = 0.0
         self._window = (0.0, 0.0, 0.0)  # rounds, bytes and seconds lately
 
@@ -97,7 +98,8 @@ class HostLines:
         kept, new = math.exp(-since / _WINDOW), (1, max(0, moved - self._bytes), since)
         self._window = tuple(kept * old + more for old, more in zip(self._window, new, strict=True))
         self._last, self._bytes = now, moved
-        self._round += 1
+        self._count += max(1, len(closed.arrivals))
+        self._unit = "arrivals" if closed.arrivals else "round"
         for told in closed.replicas:
             host = self._hosts.get(told.name)
             if host is None:
@@ -174,7 +176,7 @@ class HostLines:
         computing = min(1.0, sum(host.computed for host in there) / seconds) if seconds else 0.0
         _, moved, window = self._window
         return (
-            f"round {self._round:,} · computing {percent(computing, 0)}, waiting {percent(1 - computing, 0)} · "
+            f"{self._unit} {self._count:,} · computing {percent(computing, 0)}, waiting {percent(1 - computing, 0)} · "
             f"network {size(self._bytes)}, {size(moved / max(window, 1e-9))}/s"
         )
 

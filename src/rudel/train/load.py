@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from rudel.backend import keras_on_jax, set_seed
+from rudel.backend import keras_here, set_seed
 from rudel.data.dataset import Dataset
 from rudel.errors import OptionError, RecipeError, RunError
 from rudel.recipes.load import Recipe, find_recipe
@@ -12,11 +12,13 @@ from rudel.train.model_file import load_model
 from rudel.train.run_directory import RunDirectory
 
 
-def load(run: str | Path) -> Any:
+def load(run: str | Path, best: bool = False) -> Any:
     """Reads the trained model of a finished run.
 
     Args:
         run: the run directory.
+        best: whether to read the weights that were the best by the metric that `monitor` named, in the place of the
+            last.
 
     Returns:
         The Keras model, compiled as it was.
@@ -24,10 +26,17 @@ def load(run: str | Path) -> Any:
     Raises:
         RunError: there is no such run, it is unfinished, or the model cannot be read.
     """
-    keras_on_jax()
+    keras_here()
     directory = run_directory.open_finished(Path(run))
-    recipe_of(directory)  # registers the classes that a recipe of the user's defines
-    return load_model(directory.model)
+    if best and not directory.best.is_file():
+        raise RunError(
+            f"The run {directory.path} kept no best weights: train with `--monitor METRIC`, such as val_loss, to have "
+            "them."
+        )
+    recipe = recipe_of(directory)  # registers the classes that a recipe of the user's defines
+    if recipe:
+        recipe.register_classes()
+    return load_model(directory.best if best else directory.model)
 
 
 def recipe_of(run: RunDirectory) -> Recipe | None:

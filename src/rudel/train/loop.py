@@ -18,7 +18,7 @@ from jax import lax
 
 from rudel.errors import ModelError
 from rudel.train.convolution import fast_on_cpu
-from rudel.train.state import ModelState, first_line
+from rudel.train.state import NO_VALUES_YET, ModelState, first_line
 
 _BOUNDS = (np.int32(0), np.int32(1))
 
@@ -49,13 +49,22 @@ class Program:
 
 
 def compile_training(
-    model: Any, state: ModelState, data: Batch, order: np.ndarray, augment: Callable[[Any, Any], Any] | None = None
+    model: Any,
+    state: ModelState,
+    data: Batch,
+    order: Any,
+    augment: Callable[[Any, Any], Any] | None = None,
+    jit: Callable[..., Any] = jax.jit,
 ) -> tuple[Program, Any]:
-    """Compiles `run(progress, data, order, key, first, last) -> progress` for a built model.
+    """Compiles `run(progress, data, order, key, first, last, offset) -> (progress, bad_step)` for a built model.
 
-    `order` is int32 (steps, batch_size), indices into `data`; the steps `first` (inclusive) to `last` (exclusive) of it
-    are taken. `key` is the epoch's random key for `augment(key, x) -> x`; every step derives its own from it. The
-    progress that goes in is consumed (its buffers are donated).
+    `order` is int32 (steps, batch_size), indices into `data`. The steps `first` (inclusive) to `last` (exclusive) of
+    the epoch are taken, of which step i sees the examples `order[i - offset]`. `key` is the epoch's random key for
+    `augment(key, x) -> x`; every step derives its own from it. The progress that goes in is consumed (its buffers are
+    donated); the second result is its `bad_step` once more, which can be waited for when the first is consumed, too.
+
+    Of `state`, `data` and `order`, only shapes and dtypes are looked at. `order` can be int32 (steps,), if `data` has
+    whole batches along axis 0. `jit` compiles, and may know more of where things are to be.
 
     Returns:
         The program, and logs of the right form to start with.
@@ -66,21 +75,25 @@ def compile_training(
 
     run, start = training_loop(model, state, data, order, augment)
 
+    def block(progress: Progress, data: Batch, order: Any, key: Any, first: Any, last: Any, offset: Any) -> Any:
+        done = run(progress, data, order, key, first, last, offset=offset)
+        return done, done.bad_step + jnp.int32(0)  # an array of its own
+
     def traced() -> tuple[Any, Any]:
         begin = start()
-        key = jax.random.key(0)
-        return jax.jit(run, donate_argnums=0, keep_unused=True).trace(begin, data, order, key, *_BOUNDS), begin.logs
+        arguments = begin, data, order, jax.random.key(0), *_BOUNDS, np.int32(0)
+        return jit(block, donate_argnums=0, keep_unused=True).trace(*arguments), begin.logs
 
     return _compile(model, "train_step", traced)
 
 
 def training_loop(
-    model: Any, state: ModelState, data: Batch, order: np.ndarray, augment: Callable[[Any, Any], Any] | None
+    model: Any, state: ModelState, data: Batch, order: Any, augment: Callable[[Any, Any], Any] | None
 ) -> tuple[Callable[..., Progress], Callable[[], Progress]]:
     """The loop of `compile_training` before it is compiled, and what makes the progress to begin with.
 
-    The loop is `run(progress, data, order, key, first, last, rates=None) -> progress`. Where `rates` is given, float32
-    (steps,), step i uses the learning rate `rates[i]` in the place of the optimizer's own.
+    The loop is `run(progress, data, order, key, first, last, rates=None, offset=0) -> progress`. Where `rates` is
+    given, float32 (steps,), step i uses the learning rate `rates[i]` in the place of the optimizer's own.
     """
 
     @jax.jit  # so that the step is traced once, though it is asked for its shapes first
@@ -101,10 +114,11 @@ def training_loop(
         first: jax.Array,
         last: jax.Array,
         rates: jax.Array | None = None,
+        offset: jax.Array | int = 0,
     ) -> Progress:
         def body(i: jax.Array, progress: Progress) -> Progress:
             rate = None if rates is None else rates[i]
-            logs, state = step(progress.state, batch_of(data, order[i], key, i), rate)
+            logs, state = step(progress.state, batch_of(data, order[i - offset], key, i), rate)
             loss = logs.get("loss") if isinstance(logs, Mapping) else None
             failed = jnp.asarray(False) if loss is None else ~jnp.all(jnp.isfinite(loss))
             bad_step = jnp.where((progress.bad_step < 0) & failed, i.astype(jnp.int32), progress.bad_step)
@@ -113,7 +127,8 @@ def training_loop(
         return lax.fori_loop(first, last, body, progress)
 
     def start() -> Progress:
-        batch = jax.eval_shape(batch_of, data, order[0], jax.random.key(0), 0)
+        indices = jax.ShapeDtypeStruct(order.shape[1:], order.dtype)
+        batch = jax.eval_shape(batch_of, data, indices, jax.random.key(0), 0)
         shapes, new_state = jax.eval_shape(step, state, batch, None)
         _check_carried(model, state, new_state)
         logs = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
@@ -136,11 +151,13 @@ def _learning_rate(model: Any, rate: jax.Array | None) -> Iterator[None]:
         del optimizer._get_current_learning_rate
 
 
-def compile_evaluation(model: Any, state: ModelState, data: Batch, batch_size: int) -> Program:
+def compile_evaluation(
+    model: Any, state: ModelState, data: Batch, batch_size: int | None, jit: Callable[..., Any] = jax.jit
+) -> Program:
     """Compiles `run(trainable, non_trainable, metrics, data, first, last) -> metrics` for a built model.
 
     Batch number i is examples i * batch_size to (i + 1) * batch_size of `data`, in order; there is no randomness and no
-    partial batch: compile a second program for the rest.
+    partial batch: compile a second program for the rest. With no `batch_size`, `data` has whole batches along axis 0.
 
     Raises:
         ModelError: the model's `test_step` cannot be traced.
@@ -148,14 +165,19 @@ def compile_evaluation(model: Any, state: ModelState, data: Batch, batch_size: i
 
     def run(trainable: Any, non_trainable: Any, metrics: Any, data: Batch, first: jax.Array, last: jax.Array) -> Any:
         def body(i: jax.Array, metrics: Any) -> Any:
-            batch = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, i * batch_size, batch_size), data)
+            batch = jax.tree.map(lambda a: batch_of(a, i), data)
             _, new = model.test_step((trainable, non_trainable, metrics), _as_keras_data(batch))
             return list(new[2])
 
         return lax.fori_loop(first, last, body, metrics)
 
+    def batch_of(array: jax.Array, i: jax.Array) -> jax.Array:
+        if batch_size is None:
+            return lax.dynamic_index_in_dim(array, i, keepdims=False)
+        return lax.dynamic_slice_in_dim(array, i * batch_size, batch_size)
+
     def traced() -> tuple[Any, None]:
-        return jax.jit(run, keep_unused=True).trace(
+        return jit(run, keep_unused=True).trace(
             state.trainable, state.non_trainable, state.metrics, data, *_BOUNDS
         ), None
 
@@ -200,8 +222,7 @@ def tracing(model: Any, method: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise ModelError(
-            f"`{method}` of the model `{model.name}` cannot be compiled: {first_line(error)} "
-            "Use keras.ops or jax.numpy on the arrays, and no Python branches on their values."
+            f"`{method}` of the model `{model.name}` cannot be compiled: {first_line(error)} {NO_VALUES_YET}"
         ) from error
 
 

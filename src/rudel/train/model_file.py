@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from rudel.backend import keras_on_jax, without_tensorflow
+from rudel.backend import keras_here, without_tensorflow
 from rudel.errors import ModelError, RunError
 from rudel.train.state import first_line
 
@@ -31,7 +31,7 @@ def check_can_be_saved(model: Any) -> None:
     Raises:
         ModelError: names what is in the way.
     """
-    keras = keras_on_jax()
+    keras = keras_here()
     try:
         with without_tensorflow():
             keras.saving.serialize_keras_object(model)
@@ -48,7 +48,7 @@ def load_model(path: Path) -> Any:
     Raises:
         RunError: the file is damaged, or needs classes that are not known.
     """
-    keras = keras_on_jax()
+    keras = keras_here()
     try:
         with without_tensorflow():
             return keras.models.load_model(path)

@@ -5,28 +5,47 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rudel.errors import OptionError
+from rudel.backend import backend_name
+from rudel.errors import ModelError, OptionError
+from rudel.train.mesh.hosts.together import join_for
+from rudel.train.strategy import Strategy, named
 
-STRATEGIES = ("auto", "single", "diloco")
 
-
-def check_place(on: Any, cluster: Any, client: Any, strategy: Any) -> None:
-    """Refuses what does not go together, before anything is started.
+def check_place(on: Any, cluster: Any, client: Any, strategy: Any) -> Strategy | None:
+    """Refuses what does not go together, before anything is started; returns the options of the strategy.
 
     Raises:
         OptionError: says what.
+        ModelError: Keras runs on a backend by which that strategy cannot train.
     """
     given = [name for name, value in (("on", on), ("cluster", cluster), ("client", client)) if value is not None]
     if len(given) > 1:
         raise OptionError(f"Hosts are given twice, as `{given[0]}` and as `{given[1]}`: give one of them.")
-    if strategy not in STRATEGIES and not _is_diloco(strategy):
-        raise OptionError(f"`strategy` can be {', '.join(STRATEGIES)} or a rudel.Diloco, not {strategy!r}.")
-    if given and strategy == "single":
+    options = named(strategy, bool(given))
+    if given and options is None:
         raise OptionError(f"The strategy `single` trains on this computer: leave out `{given[0]}`, or take `diloco`.")
-    if not given and strategy not in ("auto", "single"):
+    if not given and options is not None and options.needs_hosts:
         raise OptionError(
-            "This strategy needs hosts: name them, as in `--on raspi1,raspi2` or `on=['raspi1', 'raspi2']`."
+            f"The strategy `{options.name}` needs hosts: name them, as in `--on raspi1,raspi2` or "
+            "`on=['raspi1', 'raspi2']`."
         )
+    _check_backend(options)
+    return options
+
+
+def _check_backend(options: Strategy | None) -> None:
+    backend = backend_name()
+    if backend == "jax" or (options is not None and options.any_backend):
+        return
+    if options is not None:
+        raise ModelError(
+            f"Keras runs on {backend} here, and the strategy `{options.name}` trains on JAX alone: set "
+            "KERAS_BACKEND=jax, or take `diloco`."
+        )
+    raise ModelError(
+        f"Keras runs on {backend} here, and on one computer Rudel trains on JAX alone: set KERAS_BACKEND=jax before "
+        "Keras is imported, or import rudel first; or train by model.fit, or on hosts (on=...)."
+    )
 
 
 @contextlib.contextmanager
@@ -38,19 +57,18 @@ def place(
     ssh_config: str | Path | None = None,
     min_hosts: int | None = None,
     dashboard: bool = False,
-) -> Iterator[tuple[Any, Any]]:
-    """Yields the running cluster to train on and the options of the strategy, or (None, None) to train here.
+) -> Iterator[tuple[Any, Strategy | None]]:
+    """Yields the running cluster to train on, or None to train here, and the strategy, or None for `single`.
 
     A cluster that is started for this is ended at the end of the block.
     """
-    check_place(on, cluster, client, strategy)
+    options = check_place(on, cluster, client, strategy)
     if on is cluster is client is None:
-        yield None, None
+        join_for(options)
+        yield None, options
         return
     from rudel.cluster.engine import Borrowed, Cluster
-    from rudel.train.diloco.options import Diloco
 
-    options = strategy if isinstance(strategy, Diloco) else Diloco()
     if cluster is not None:
         yield cluster, options
     elif client is not None:
@@ -59,9 +77,3 @@ def place(
     elif on is not None:
         with Cluster(on, ssh_config=ssh_config, min_hosts=min_hosts, dashboard=dashboard) as started:
             yield started, options
-
-
-def _is_diloco(strategy: Any) -> bool:
-    from rudel.train.diloco.options import Diloco
-
-    return isinstance(strategy, Diloco)

@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 
 from rudel.data.dataset import Dataset, Examples
+from rudel.data.stream import Stream
 from rudel.report.regression import Answers, answers, choose
 from rudel.train.classification import class_labels
 from rudel.train.evaluation import predict
 
+_LOOKED_AT = 1000
 _FOR_NUMBERS = ("error", "huber", "log_cosh", "logcosh", "poisson", "tweedie")
 _SHORT = ("mse", "mae", "mape", "msle")
 _FOR_CLASSES = ("crossentropy", "hinge", "focal", "dice", "tversky", "divergence", "ctc", "circle")
@@ -40,16 +42,21 @@ def answers_about(model: Any, dataset: Dataset) -> dict[str, Answers] | None:
         Answers by part; None where the model is no such model, or its outputs are not like its targets.
     """
     parts = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
-    if not is_regression(model, dataset.train):
+    if not is_regression(model, _some(dataset.train)):
         return None
     told = {part: _answers(model, examples, part == "train") for part, examples in parts.items() if examples}
     known = {part: answer for part, answer in told.items() if answer is not None}
     return known if len(known) == len(told) else None
 
 
-def _answers(model: Any, examples: Examples, neighbours: bool) -> Answers | None:
-    targets = np.asarray(examples.y)
-    chosen = examples.take(choose(len(examples), max(1, targets[:1].size)))
+def _some(examples: Examples | Stream) -> Examples:
+    """Enough of a stream to tell what its targets are; arrays as they are."""
+    return examples.take(slice(0, _LOOKED_AT)) if isinstance(examples, Stream) else examples
+
+
+def _answers(model: Any, examples: Examples | Stream, neighbours: bool) -> Answers | None:
+    targets = np.asarray(examples.take(np.array([0])).y)
+    chosen = examples.take(choose(len(examples), max(1, targets.size)))
     outputs = predict(model, chosen.x)
     truth = np.asarray(chosen.y)
     if not isinstance(outputs, np.ndarray) or _without_ones(outputs) != _without_ones(truth):

@@ -1,11 +1,15 @@
 """The directory of one training: what was asked, what happened, what came out.
 
     config.json        what was asked for, versions, seed
-    metrics.jsonl      a line per epoch
+    metrics.jsonl      a line per epoch, or per evaluation
+    tensorboard/       the same for TensorBoard
     checkpoints/       see `rudel.train.checkpoint`
     model.keras        the trained model
+    best.keras         the same with the best weights, if a metric was named to tell
     predictions.npz    what the model says of its examples
+    augmentation.npz   what is done at random to training pictures, if anything is
     report.html        the same for a person
+    failure.json       why it ended by an error
     summary.json       written last: a run that has it is finished
 
 One training at a time may use a directory: it holds a lock (flock) that the system releases however the process ends.
@@ -16,15 +20,17 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rudel.errors import RunError
+from rudel.errors import RudelError, RunError
 from rudel.files import write_json, written_atomically
 
 _LOCK = ".lock"
+_ATTEMPTS, _PAUSE = 10, 0.01
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,11 @@ class RunDirectory:
     def model(self) -> Path:
         """Where the trained model is."""
         return self.path / "model.keras"
+
+    @property
+    def best(self) -> Path:
+        """Where the model with the best weights is, if a metric was named to tell."""
+        return self.path / "best.keras"
 
     @property
     def predictions(self) -> Path:
@@ -79,7 +90,7 @@ class RunDirectory:
             file.write("".join(json.dumps(finite(record)) + "\n" for record in records).encode())
 
     def append_metrics(self, record: dict[str, Any]) -> None:
-        """Adds the record of an epoch."""
+        """Adds the record of an epoch, or of an evaluation."""
         with writing(self.path), (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(finite(record)) + "\n")
 
@@ -95,6 +106,19 @@ class RunDirectory:
         """Adds a round, or what happened to a host."""
         with writing(self.path), (self.path / "rounds.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(finite(record)) + "\n")
+
+    @contextlib.contextmanager
+    def keeping_failure(self) -> Iterator[None]:
+        """Keeps why the block ended by an error, for those who watch; what an earlier training kept is removed."""
+        path = self.path / "failure.json"
+        path.unlink(missing_ok=True)
+        try:
+            yield
+        except Exception as error:
+            told = str(error) if isinstance(error, RudelError) else f"{type(error).__name__}: {error}"
+            with contextlib.suppress(OSError):
+                write_json(path, {"error": told})
+            raise
 
     def release(self) -> None:
         """Lets another training use the directory; removes it if nothing was kept in it."""
@@ -136,7 +160,7 @@ def create(path: Path, resume: bool) -> RunDirectory:
             f"The run directory {path} cannot be written ({error.strerror}): give another with --run."
         ) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _take(lock)
     except BlockingIOError as error:
         os.close(lock)
         raise RunError(
@@ -149,6 +173,19 @@ def create(path: Path, resume: bool) -> RunDirectory:
         os.close(lock)
         raise
     return RunDirectory(path, lock)
+
+
+def _take(lock: int) -> None:
+    """Takes the lock, also when someone is just looking whether it is taken, which lasts some microseconds.
+
+    Raises:
+        BlockingIOError: another training holds it.
+    """
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(BlockingIOError):
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(_PAUSE)
+    return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def check_free(path: Path, resume: bool) -> None:

@@ -1,33 +1,34 @@
 """A whole run: check what was asked for, train, and keep what came of it in the run directory."""
 
+import contextlib
 import datetime
-import hashlib
-import importlib.metadata
-import platform
-import re
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from rudel.backend import without_tensorflow
 from rudel.data.dataset import Dataset, Examples
-from rudel.errors import RunError
+from rudel.errors import OptionError, RunError
 from rudel.train import checkpoint as checkpoints
 from rudel.train import run_directory
+from rudel.train.best import chosen_monitor
 from rudel.train.callbacks import check_callbacks
 from rudel.train.checkpoint import Checkpoint
 from rudel.train.checks import check_examples
-from rudel.train.classification import as_probabilities, class_labels
 from rudel.train.display import choose_display
-from rudel.train.evaluation import DEFAULT_BATCH_SIZE, evaluate, predict
-from rudel.train.model_file import check_can_be_saved, save_model
+from rudel.train.evaluation import DEFAULT_BATCH_SIZE
+from rudel.train.identity import check_same, identity_of, name_of
+from rudel.train.job import DEFAULT_KEEP, Job
+from rudel.train.mesh.hosts.together import together
+from rudel.train.model_file import check_can_be_saved
+from rudel.train.results import keep_results, summary_of, versions
 from rudel.train.run_directory import RunDirectory
-from rudel.train.schedule import check_whole_number, plan_schedule
-from rudel.train.single import Job, Training, check_same
+from rudel.train.schedule import Schedule, check_whole_number, plan_schedule
+from rudel.train.single import Training
 from rudel.train.state import check_compiled
+from rudel.train.strategy import Strategy
+
+_ASKED = ("shuffle", "validation_batch_size", "eval_every", "checkpoint_every", "keep", "monitor", "stop_early")
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Request:
         run: the directory to use; `new_run` instead asks for the next free one of that name.
         about: what config.json should say beside that, such as the recipe and its options.
         cluster: a running `rudel.Cluster`, or one made of a client; None to train here.
-        strategy: options of the strategy that spreads the steps, a `Diloco`; None to train here.
+        strategy: options of the strategy that spreads the steps; None for `single`.
     """
 
     model: Any
@@ -53,11 +54,15 @@ class Request:
     seed: int = 0
     shuffle: bool = True
     validation_batch_size: int | None = None
+    eval_every: int | None = None
     checkpoint_every: int | None = None
+    keep: int = DEFAULT_KEEP
+    monitor: str | None = None
+    stop_early: int | None = None
     verbose: bool | Literal["auto"] = "auto"
     about: dict[str, Any] = field(default_factory=dict)
     cluster: Any = None
-    strategy: Any = None
+    strategy: Strategy | None = None
 
 
 @dataclass(frozen=True)
@@ -90,127 +95,119 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
     schedule = plan_schedule(
         len(dataset.train), request.batch_size, request.epochs, request.steps, request.seed, request.shuffle
     )
-    check_compiled(model)
-    check_callbacks(keras, request.callbacks)
-    check_examples(dataset.train, model, "training")
-    for part, name in ((dataset.validation, "validation"), (dataset.test, "test")):
-        if part is not None:
-            check_examples(part, model, name)
-    size = min(
-        request.validation_batch_size or max(request.batch_size, DEFAULT_BATCH_SIZE),
-        len(dataset.validation) if dataset.validation else 1,
-    )
-    for name, value in (
-        ("checkpoint_every", request.checkpoint_every),
-        ("validation_batch_size", request.validation_batch_size),
-    ):
-        if value is not None:
-            check_whole_number(name, value)
+    _check(keras, request)
     keeps = request.run is not None or request.new_run is not None
     if keeps:
         check_can_be_saved(model)
     with without_tensorflow():
         identity = _identity(request) if keeps else {}
-    job = Job(
-        model=model,
+    job = job_of(request, schedule, identity)
+    with together(request.strategy) as first:
+        run, config, saved = first(lambda: _begun(request, identity, schedule.total_steps), (None, {}, None))
+        training: Training | None = None
+        try:
+            arguments = (keras, job, run, saved, choose_display(request.verbose), began)
+            training = _training(request, arguments)
+            if run:
+                about = {"strategy_options": training.about.get("strategy_options")} if request.strategy else {}
+                run.write_config(_config(request, identity, config.get("started")) | about)
+            with run.keeping_failure() if run else contextlib.nullcontext():
+                history = training()
+                summary = summary_of(training, dataset, name_of(model, request.about))
+                if run:
+                    keep_results(run, dataset, summary, training)
+            return Outcome(history, summary, run.path if run else None)
+        finally:
+            if training:
+                training.close()
+            if run:
+                run.release()
+
+
+def _check(keras: Any, request: Request) -> None:
+    """Refuses what cannot be trained, before anything is made."""
+    dataset, model = request.dataset, request.model
+    check_compiled(model)
+    check_callbacks(keras, request.callbacks)
+    for part, name in ((dataset.train, "training"), (dataset.validation, "validation"), (dataset.test, "test")):
+        if isinstance(part, Examples):  # those of a stream are looked at when they are read
+            check_examples(part, model, name)
+    for name in ("eval_every", "checkpoint_every", "keep", "stop_early", "validation_batch_size"):
+        value = getattr(request, name)
+        if value is not None:
+            check_whole_number(name, value)
+    if request.monitor is not None and not isinstance(request.monitor, str):
+        raise OptionError(f"`monitor` is the name of a metric, such as 'val_loss', not {request.monitor!r}.")
+
+
+def job_of(request: Request, schedule: Schedule, identity: dict[str, Any]) -> Job:
+    """What is to be trained, as a strategy takes it."""
+    dataset = request.dataset
+    size = request.validation_batch_size or max(request.batch_size, DEFAULT_BATCH_SIZE)
+    return Job(
+        model=request.model,
         train=dataset.train,
         validation=dataset.validation,
         schedule=schedule,
         callbacks=request.callbacks,
-        validation_batch_size=size,
+        validation_batch_size=min(size, len(dataset.validation) if dataset.validation else 1),
+        eval_every=request.eval_every,
         checkpoint_every=request.checkpoint_every,
+        keep=request.keep,
+        monitor=chosen_monitor(request.monitor, request.stop_early),
+        stop_early=request.stop_early,
         identity=identity,
+        settings=_settings(request),
         augment=dataset.augment,
     )
-    run = _open(request)
-    try:
-        config = run.read_config() if run else {}
-        if run and config:
-            check_same(run, config.get("identity", {}), identity)
-        saved = _resumable(run, schedule.total_steps) if run else None
-        arguments = (keras, job, run, saved, choose_display(request.verbose), began)
-        training = _spread(request, arguments) if request.cluster is not None else Training(*arguments)
-        if run:
-            run.write_config(_config(request, identity, config.get("started")))
-        history = training()
-        summary = _summary(request, training)
-        if run:
-            _keep_results(run, request, summary, training)
-        return Outcome(history, summary, run.path if run else None)
-    finally:
-        if run:
-            run.release()
 
 
-def _spread(request: Request, arguments: tuple[Any, ...]) -> Training:
-    from rudel.train.diloco.training import DilocoTraining
-
-    return DilocoTraining(*arguments, cluster=request.cluster, options=request.strategy)
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that a result depends on."""
-    packages = ("rudel", "keras", "jax", "jaxlib", "numpy")
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in packages}
+def _settings(request: Request) -> dict[str, Any]:
+    """What was asked for, by name, as people read it."""
+    about = request.about
+    settings: dict[str, Any] = {
+        "recipe": name_of(request.model, about),
+        **about.get("options", {}),
+        "strategy": request.strategy.name if request.strategy else "single",
+        **{name: about[name] for name in ("learning_rate", "source") if about.get(name) is not None},
+        "precision": request.model.dtype_policy.name,
+    }
+    for name in ("epochs", "steps", "batch_size", "seed", *_ASKED):
+        if (value := getattr(request, name)) is not None:
+            settings[name] = value
+    return settings
 
 
 def _identity(request: Request) -> dict[str, Any]:
-    """What has to be alike for a run to be resumed: the recipe, its options, the model, the data and their order."""
-    about = request.about
-    identity = {
-        "recipe": _name(request),
-        **{f"option {name}": value for name, value in about.get("options", {}).items()},
-        "learning rate": about.get("learning_rate"),
-        "batch size": request.batch_size,
-        "seed": request.seed,
-        "shuffle": request.shuffle,
-        "precision": request.model.dtype_policy.name,
-        "optimizer": type(request.model.optimizer).__name__,
-        "model (fingerprint)": _fingerprint_of_model(request.model),
-        "training data (fingerprint)": _fingerprint_of_examples(request.dataset.train),
-    }
-    return run_directory.finite(identity)
+    train, about = request.dataset.train, request.about
+    return identity_of(request.model, train, request.batch_size, request.seed, request.shuffle, about)
 
 
-def _name(request: Request) -> str:
-    """The recipe, or the model's name without the number that Keras counts its models by."""
-    return request.about.get("recipe") or re.sub(r"_\d+$", "", request.model.name)
+def _training(request: Request, arguments: tuple[Any, ...]) -> Training:
+    if request.strategy is None:
+        return Training(*arguments)
+    return request.strategy.training(*arguments, cluster=request.cluster)
 
 
-def _fingerprint_of_model(model: Any) -> str:
-    """What the model and its compilation are made of.
+def _begun(
+    request: Request, identity: dict[str, Any], total_steps: int
+) -> tuple[RunDirectory | None, dict[str, Any], Checkpoint | None]:
+    """The run directory, if there is to be one, what it says of the training, and where that stands.
 
-    Names that Keras numbers (`dense_1`) do not count, nor does a learning-rate schedule, which may depend on how long
-    the training is to be.
+    Raises:
+        RunError: it cannot be used, or is of another training.
     """
-    lines = [type(model).__name__]
-    for layer in model._flatten_layers() if hasattr(model, "_flatten_layers") else model.layers:
-        settings = {name: value for name, value in _config_of(layer).items() if not isinstance(value, dict | list)}
-        lines += [f"{type(layer).__name__} {settings} {[tuple(w.shape) for w in getattr(layer, 'weights', [])]}"]
-    compiled = model.get_compile_config() or {}
-    optimizer = (compiled.get("optimizer") or {}).get("config", {})
-    if isinstance(optimizer, dict) and isinstance(optimizer.get("learning_rate"), dict):
-        optimizer.pop("learning_rate")
-    text = "\n".join(lines) + repr(compiled)
-    return hashlib.sha256(re.sub(r"(_\d+(?=['\"])| at 0x[0-9a-f]+)", "", text).encode()).hexdigest()[:16]
-
-
-def _config_of(layer: Any) -> dict[str, Any]:
+    run = _open(request)
+    if run is None:
+        return None, {}, None
     try:
-        return layer.get_config()
-    except NotImplementedError:  # a layer that does not describe itself counts by its weights
-        return {}
-
-
-def _fingerprint_of_examples(examples: Examples) -> str:
-    """Shapes, dtypes, and a CRC-32 over the bytes."""
-    lines = []
-    for name, array in examples.named_arrays():
-        array = np.asarray(array)
-        lines.append(
-            f"{name} {array.dtype} {array.shape} {zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data)}"
-        )
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+        config = run.read_config()
+        if config:
+            check_same(run, config.get("identity", {}), identity)
+        return run, config, _resumable(run, total_steps)
+    except BaseException:
+        run.release()
+        raise
 
 
 def _open(request: Request) -> RunDirectory | None:
@@ -242,11 +239,13 @@ def _config(request: Request, identity: dict[str, Any], started: str | None) -> 
         {
             "recipe": identity["recipe"],
             "options": {},
-            "strategy": "single" if request.cluster is None else "diloco",
+            "strategy": request.strategy.name if request.strategy else "single",
             "epochs": request.epochs,
             "steps": request.steps,
             "batch_size": request.batch_size,
             "seed": request.seed,
+            **{name: getattr(request, name) for name in _ASKED},
+            "monitor": chosen_monitor(request.monitor, request.stop_early),
             "precision": identity["precision"],
             "class_names": list(dataset.class_names),
             "attribution": dataset.attribution,
@@ -259,64 +258,3 @@ def _config(request: Request, identity: dict[str, Any], started: str | None) -> 
         }
         | request.about
     )
-
-
-def _summary(request: Request, training: Training) -> dict[str, Any]:
-    position = training.position
-    clock = position.clock
-    return {
-        "recipe": _name(request),
-        "seed": request.seed,
-        "versions": versions(),
-        "steps": position.step,
-        "setup_seconds": round(clock.setup, 3),
-        "compile_seconds": round(clock.compile, 3),
-        "train_seconds": round(clock.train, 3),
-        "evaluate_seconds": round(clock.evaluate, 3),
-        "checkpoint_seconds": round(clock.checkpoint, 3),
-        "total_seconds": round(training.total_seconds, 3),
-        "metrics": training.metrics | _test_metrics(request),
-        **training.about,
-    }
-
-
-def _test_metrics(request: Request) -> dict[str, float]:
-    """Metrics of the trained model on the test examples, if there are any."""
-    test = request.dataset.test
-    if test is None:
-        return {}
-    return {f"test_{name}": value for name, value in evaluate(request.model, test).items()}
-
-
-def _keep_results(run: RunDirectory, request: Request, summary: dict[str, Any], training: Training) -> None:
-    """Writes the model, the predictions, the summary that marks the run as finished, and the report of all that."""
-    from rudel.report.page import write_report
-
-    with run_directory.writing(run.path):
-        save_model(request.model, run.model)
-        _keep_predictions(run, request)
-    summary["total_seconds"] = round(training.total_seconds, 3)
-    run.write_summary(summary)
-    write_report(run.path)
-
-
-def _keep_predictions(run: RunDirectory, request: Request) -> None:
-    """Keeps what the trained model says of its examples, if their targets are classes or numbers."""
-    from rudel.report import regression
-    from rudel.report.predictions import save, summarise
-    from rudel.train.regression import answers_about
-
-    told = answers_about(request.model, request.dataset)
-    if told:
-        regression.save(run.predictions, told)
-        return
-    examples = request.dataset.validation
-    truth = class_labels(examples) if examples else None
-    if examples is None or truth is None or isinstance(examples.x, dict | list | tuple):
-        return
-    outputs = predict(request.model, examples.x)
-    if not isinstance(outputs, np.ndarray):
-        return
-    probabilities = as_probabilities(request.model, outputs)
-    if probabilities is not None:
-        save(run.predictions, summarise(probabilities, truth), examples.x)

@@ -1,12 +1,17 @@
 """The variables of a Keras model as a pytree that a compiled loop can carry, and the way back."""
 
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from rudel.backend import backend_name
 from rudel.errors import ModelError
+
+NO_VALUES_YET = "Use keras.ops or jax.numpy on the arrays, and no Python branches on their values."
+"""What to do about a model that wants values while its program is made."""
 
 _PREAMBLES = ("Exception encountered", "Unable to automatically build the model")
 
@@ -42,7 +47,10 @@ def build(model: Any, batch: tuple[Any, ...]) -> None:
         model._symbolic_build(data_batch=batch)
         model.optimizer.build(model.trainable_variables)
     except Exception as error:
-        raise ModelError(f"The model `{model.name}` cannot take these examples: {first_line(error)}") from error
+        told, traced = first_line(error), "traced array" in str(error)
+        raise ModelError(
+            f"The model `{model.name}` cannot take these examples: {told}" + (f" {NO_VALUES_YET}" if traced else "")
+        ) from error
 
 
 def check_compiled(model: Any) -> None:
@@ -55,7 +63,7 @@ def check_compiled(model: Any) -> None:
         raise ModelError(
             f"The model `{model.name}` is not compiled: call model.compile(optimizer=..., loss=...) first."
         )
-    if model.run_eagerly:
+    if model.run_eagerly and backend_name() == "jax":
         raise ModelError(
             f"The model `{model.name}` is compiled with run_eagerly=True, and Rudel compiles many steps into one "
             "program: leave run_eagerly out, or train with model.fit."
@@ -70,11 +78,13 @@ def variables(model: Any) -> ModelState:
 
 
 def read(model: Any) -> ModelState:
-    """The current values of a built model, on the device.
+    """The current values of a built model, on the device; where Keras is not on JAX, in NumPy arrays.
 
     The loop consumes them (donates their buffers): until `write`, the variables of the model then have no values.
     Variables that share an array, as after `a.assign(b)`, get one each.
     """
+    if backend_name() != "jax":
+        return ModelState(*(on_host(part) for part in variables(model)))
     seen: set[int] = set()
 
     def own(variable: Any) -> Any:
@@ -92,9 +102,21 @@ def write(model: Any, state: ModelState) -> None:
     jax.tree.map(lambda variable, value: variable.assign(value), variables(model), state)
 
 
+def on_host(variables: Iterable[Any]) -> list[np.ndarray]:
+    """Copies the values of Keras variables into NumPy arrays."""
+    from keras import ops
+
+    return [np.array(ops.convert_to_numpy(variable.value)) for variable in variables]
+
+
 def to_host(state: ModelState) -> ModelState:
     """Copies a state into NumPy arrays."""
     return jax.tree.map(lambda value: np.array(value, copy=True), state)
+
+
+def as_arrays(state: ModelState) -> dict[str, Any]:
+    """A state as arrays by name, as checkpoints hold it."""
+    return {f"{part}/{i}": array for part in ModelState._fields for i, array in enumerate(getattr(state, part))}
 
 
 def first_line(error: BaseException) -> str:

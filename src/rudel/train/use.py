@@ -47,7 +47,9 @@ class Prediction:
     ranking: list[tuple[str, float]]
 
 
-def evaluate_run(run: str | Path, data: str | Path | None = None, batch_size: int = DEFAULT_BATCH_SIZE) -> Evaluation:
+def evaluate_run(
+    run: str | Path, data: str | Path | None = None, batch_size: int = DEFAULT_BATCH_SIZE, best: bool = False
+) -> Evaluation:
     """Evaluates a finished run.
 
     Args:
@@ -55,13 +57,14 @@ def evaluate_run(run: str | Path, data: str | Path | None = None, batch_size: in
         data: an `.npz` file with `x`, `y` and optionally `names` (see `rudel.data.arrays_file`); or where the recipe
             shall take its data from; None for the recipe's own validation data.
         batch_size: examples a step.
+        best: whether to take the best weights, in the place of the last; see `rudel.load`.
 
     Raises:
         RunError: there is no such run, or it is unfinished.
         DataError: the data does not fit the model.
     """
     directory = run_directory.open_finished(Path(run))
-    model = load(run)
+    model = load(run, best)
     left_out: dict[str, int] = {}
     if data is not None and str(data).endswith(".npz"):
         names = directory.read_config().get("class_names", [])

@@ -47,7 +47,7 @@ def build(
     Raises:
         BenchError: the compiler is not there, or refuses a source.
     """
-    compiler = program("arm-none-eabi-gcc", "gcc-arm-none-eabi libnewlib-arm-none-eabi")
+    compiler = program("arm-none-eabi-gcc")
     own = {name: (resources.files("rudel.micro.bench") / name).read_text() for name in _OWN}
     for name, text in {**sources, **own}.items():
         (folder / name).write_text(text)
@@ -82,8 +82,6 @@ def build(
 
 def size(image: Path) -> Size:
     """Flash and RAM of an image."""
-    done = subprocess.run(
-        [program("arm-none-eabi-size", "gcc-arm-none-eabi"), str(image)], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([program("arm-none-eabi-size"), str(image)], capture_output=True, text=True, check=True)
     text, data, bss = map(int, done.stdout.splitlines()[1].split()[:3])
     return Size(text + data, data + bss)

@@ -59,7 +59,7 @@ def run(
     Raises:
         BenchError: QEMU is not there, the image faults, or does not end in time.
     """
-    emulator = program("qemu-system-arm", "qemu-system-arm")
+    emulator = program("qemu-system-arm")
     folder = image.parent
     (folder / "inputs.bin").write_bytes(b"".join(inputs))
     for name in ("outputs.bin", "records.bin"):

@@ -9,17 +9,21 @@ class BenchError(RudelError):
     """A measurement that could not be taken."""
 
 
-def program(name: str, packages: str) -> str:
-    """The path of a program.
+PACKAGES = {
+    "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
+    "arm-none-eabi-size": "gcc-arm-none-eabi",
+    "qemu-system-arm": "qemu-system-arm",
+}
+"""Programs, and the packages of Debian that bring them."""
 
-    Args:
-        name: of the program.
-        packages: those of Debian that bring it.
+
+def program(name: str) -> str:
+    """The path of one of these programs.
 
     Raises:
         BenchError: it is not installed.
     """
     path = shutil.which(name)
     if path is None:
-        raise BenchError(f"`{name}` is needed and is not installed: apt-get install {packages}.")
+        raise BenchError(f"`{name}` is needed and is not installed: apt-get install {PACKAGES[name]}.")
     return path

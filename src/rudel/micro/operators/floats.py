@@ -40,6 +40,15 @@ def _floats(operator: Operator, *tensors: Tensor) -> None:
         )
 
 
+def _biases(operator: Operator, graph: Graph, position: int, depth: int) -> np.ndarray:
+    """The biases, float32 (depth,), zeros where there are none."""
+    if len(operator.inputs) <= position or operator.inputs[position] < 0:
+        return np.zeros(depth, np.float32)
+    bias = constant(operator, graph, position, "biases").ravel()
+    require(bias.dtype == np.float32 and bias.size == depth, operator, "its biases do not fit")
+    return bias
+
+
 _CLAMP = Kernel(
     "clamp_float",
     """\
@@ -129,10 +138,7 @@ def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Ste
         f"weights {list(weights.shape)} do not fit output {list(output.shape)}",
     )
     window = window_of(operator, shape, result, weights.shape[1:3])
-    bias = np.zeros(weights.shape[0], np.float32)
-    if len(operator.inputs) > 2 and operator.inputs[2] >= 0:
-        bias = constant(operator, graph, 2, "biases").ravel()
-        require(bias.dtype == np.float32 and bias.size == weights.shape[0], operator, "its biases do not fit")
+    bias = _biases(operator, graph, 2, weights.shape[0])
     fields = ", ".join(
         str(value)
         for value in (
@@ -201,10 +207,7 @@ def lower_transposed(operator: Operator, graph: Graph, context: Context) -> Step
     weights = constant(operator, graph, 1, "weights")
     _floats(operator, source, output, graph[operator.inputs[1]])
     window = transposed_window(operator, graph)
-    bias = np.zeros(weights.shape[0], np.float32)
-    if len(operator.inputs) > 3 and operator.inputs[3] >= 0:
-        bias = constant(operator, graph, 3, "biases").ravel()
-        require(bias.dtype == np.float32 and bias.size == weights.shape[0], operator, "its biases do not fit")
+    bias = _biases(operator, graph, 3, weights.shape[0])
     fields = ", ".join(
         str(value)
         for value in (

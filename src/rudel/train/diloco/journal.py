@@ -53,6 +53,7 @@ class Journal:
                 other.unlink()
         with self._told():
             self._file: BinaryIO = self._path.open("wb", buffering=0)
+        self.size = 0
 
     def append(self, record: Record) -> None:
         """Adds a record.
@@ -64,6 +65,7 @@ class Journal:
         body = b"".join([struct.pack("<I", len(text)), text, *record.parts])
         with self._told():
             self._file.write(_HEAD.pack(len(body), zlib.crc32(body)) + body)
+        self.size += len(body)
 
     def close(self) -> None:
         """Closes the file."""

@@ -1,8 +1,9 @@
 """What can be chosen of the strategy `diloco`, and the defaults that were measured."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rudel.errors import OptionError
 from rudel.train.diloco.lengths import Agreed, Lengths, Speeds
@@ -24,7 +25,7 @@ LEAST_FIRST_STEPS = 64
 SLOW_LINK_SHARE, FULL_LINK_SHARE = 0.35, 0.7
 """A link is slow if what a round sends takes more than this share of it; with smaller messages, it may take that."""
 
-_CODEC, _SMALL_CODEC, _SMALLER = "topk:0.2:3", "topk:0.1:2", 0.48
+_CODEC, _SMALL_CODEC, SMALLER = "topk:0.2:3", "topk:0.1:3", 0.56
 """How changes travel, and how over slow links: as so much less bytes."""
 
 
@@ -67,6 +68,10 @@ class Diloco:
     (64, 1.6, 'nesterov:1:0.5')
     """
 
+    name: ClassVar[str] = "diloco"
+    needs_hosts: ClassVar[bool] = True
+    any_backend: ClassVar[bool] = True
+
     round_steps: int | None = None
     rate_factor: float | None = None
     outer: str | None = None
@@ -77,18 +82,15 @@ class Diloco:
     def __post_init__(self) -> None:
         if self.round_steps is not None:
             check_whole_number("round_steps", self.round_steps)
-        if self.rate_factor is not None and not 0 < self.rate_factor <= 100:
-            raise OptionError(f"`rate_factor` must be above 0 and at most 100, not {self.rate_factor!r}.")
-        if not 0 <= self.patience < float("inf"):
-            raise OptionError(f"`patience` must be a number of seconds from 0, not {self.patience!r}.")
-        from rudel.train.diloco.codec import make_codec
         from rudel.train.diloco.outer import make_outer
 
-        for codec in (self.delta_codec, self.merge_codec):
-            if codec is not None:
-                make_codec(codec)
-        if self.outer is not None:
-            make_outer(self.outer)
+        check_merging(self, make_outer)
+
+    def training(self, *arguments: Any, cluster: Any) -> Any:
+        """Makes what trains; see `rudel.train.strategy.Strategy`."""
+        from rudel.train.diloco.training import DilocoTraining
+
+        return DilocoTraining(*arguments, cluster=cluster, options=self)
 
     def chosen_for(self, replicas: int, total_steps: int) -> "Chosen":
         """The same with everything chosen.
@@ -130,7 +132,7 @@ class Diloco:
         >>> options.agree(chosen, 4, Speeds(0.03, 0.01, 50e3, bytes_per_second=10e6)).lengths
         Lengths(most=16, first=16)
         >>> options.agree(chosen, 4, Speeds(0.0007, 0.02, 62e3, bytes_per_second=2e6))
-        Agreed(lengths=Lengths(most=128, first=64), delta_codec='topk:0.1:2', merge_codec='topk:0.1:2')
+        Agreed(lengths=Lengths(most=142, first=64), delta_codec='topk:0.1:3', merge_codec='topk:0.1:3')
         """
         most, codecs = chosen.round_steps, {name: getattr(chosen, name) for name in ("delta_codec", "merge_codec")}
         if replicas == 1:
@@ -139,9 +141,32 @@ class Diloco:
         most = min(most, max(LEAST_ROUND_STEPS, 2 ** round(math.log2(by_time))))
         seconds = replicas * speeds.exchange_bytes / speeds.bytes_per_second
         if seconds > SLOW_LINK_SHARE * most * speeds.step_seconds:
-            seconds *= _SMALLER
+            seconds *= SMALLER
             codecs = {name: getattr(self, name) or _SMALL_CODEC for name in codecs}
             most = max(LEAST_ROUND_STEPS, most // 2, round(seconds / (FULL_LINK_SHARE * speeds.step_seconds)))
         if self.round_steps is not None:
             return Agreed(Lengths(self.round_steps, self.round_steps), **codecs)
         return Agreed(Lengths(most, min(most, max(LEAST_FIRST_STEPS, most // 4))), **codecs)
+
+
+def check_merging(options: Any, make_outer: Callable[[str], Any]) -> None:
+    """Refuses what makes no sense in the options that all strategies have whose hosts merge what they learned.
+
+    Args:
+        options: with `rate_factor`, `outer`, `delta_codec`, `merge_codec` and `patience`.
+        make_outer: what makes an outer optimizer of that strategy by its name.
+
+    Raises:
+        OptionError: a value that makes no sense.
+    """
+    from rudel.train.diloco.codec import make_codec
+
+    if options.rate_factor is not None and not 0 < options.rate_factor <= 100:
+        raise OptionError(f"`rate_factor` must be above 0 and at most 100, not {options.rate_factor!r}.")
+    if not 0 <= options.patience < float("inf"):
+        raise OptionError(f"`patience` must be a number of seconds from 0, not {options.patience!r}.")
+    for codec in (options.delta_codec, options.merge_codec):
+        if codec is not None:
+            make_codec(codec)
+    if options.outer is not None:
+        make_outer(options.outer)

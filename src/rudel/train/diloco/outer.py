@@ -106,6 +106,19 @@ def make_outer(name: str) -> Outer:
             f"There is no outer optimizer {name!r}: it can be average, momentum:LR:MU or nesterov:LR:MU, "
             "as nesterov:1:0.5."
         )
+    return _with_memory(kind, *rate_and_momentum(name), ahead=kind == "nesterov")
+
+
+def rate_and_momentum(name: str) -> tuple[float, float]:
+    """The numbers of an outer optimizer `KIND:LR:MU`, with 0 < LR <= 2 and 0 <= MU < 1.
+
+    Raises:
+        OptionError: it has others.
+
+    >>> rate_and_momentum("nesterov:0.7:0.6")
+    (0.7, 0.6)
+    """
+    kind, *numbers = name.split(":")
     try:
         lr, mu = map(float, numbers)
     except ValueError:
@@ -115,7 +128,7 @@ def make_outer(name: str) -> Outer:
             f"The outer optimizer {name!r} must be {kind}:LR:MU with a learning rate above 0 and up to 2 and a "
             f"momentum from 0 to below 1, as {kind}:1:0.5."
         )
-    return _with_memory(kind, lr, mu, ahead=kind == "nesterov")
+    return lr, mu
 
 
 def _with_memory(kind: str, lr: float, momentum: float, ahead: bool) -> Outer:

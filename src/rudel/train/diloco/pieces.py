@@ -1,7 +1,7 @@
-"""Pieces of a data set as they travel and as hosts keep them: compressed, named by their content.
+"""Pieces of a data set as they travel and as hosts keep them: compressed, with a checksum at the end.
 
-A host that has a piece in its cache is not sent it again, in this training or a later one. A piece that is damaged on
-disk is noticed by its name and fetched anew.
+A host that has a piece of a name in its cache is not sent it again, in this training or a later one. A piece that is
+damaged, on its way or on disk, is noticed by its checksum and fetched anew.
 """
 
 import contextlib
@@ -21,14 +21,16 @@ from rudel.train.diloco import wire
 LARGEST_CACHE = 4 * 2**30
 """Bytes of pieces that a host keeps; those that were not used for longest go first."""
 
+_CHECKSUM = hashlib.sha256().digest_size
 _ABANDONED_SECONDS = 3600
 """A file that is half written and that old belongs to a process that was killed."""
 
 
 def encode(rows: Sequence[np.ndarray]) -> tuple[str, bytes]:
-    """A piece's name, the SHA-256 of its content, and its compressed content."""
+    """A piece's name, the SHA-256 of its content, and its compressed content with its checksum."""
     content = zlib.compress(wire.pack(rows), 1)
-    return hashlib.sha256(content).hexdigest(), content
+    checksum = hashlib.sha256(content)
+    return checksum.hexdigest(), content + checksum.digest()
 
 
 def missing(names: Sequence[str]) -> list[str]:
@@ -40,10 +42,10 @@ def keep(name: str, content: bytes) -> None:
     """Puts a piece into the cache.
 
     Raises:
-        ValueError: the content is not what the name says.
+        ValueError: the content is not what its checksum says.
         OSError: the disk is full.
     """
-    if hashlib.sha256(content).hexdigest() != name:
+    if not _is_whole(content):
         raise ValueError("a piece of data was damaged on its way")
     path = _path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,11 +63,15 @@ def read(name: str) -> list[np.ndarray]:
     """
     path = _path(name)
     content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != name:
+    if not _is_whole(content):
         path.unlink(missing_ok=True)
         raise ValueError(f"the piece {path} was damaged")
     os.utime(path)
-    return wire.unpack(zlib.decompress(content))
+    return wire.unpack(zlib.decompress(content[:-_CHECKSUM]))
+
+
+def _is_whole(content: bytes) -> bool:
+    return hashlib.sha256(content[:-_CHECKSUM]).digest() == content[-_CHECKSUM:]
 
 
 def _make_room(folder: Path, wanted: int) -> None:

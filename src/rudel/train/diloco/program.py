@@ -11,7 +11,7 @@ Limit: what JAX cannot export, such as Python callbacks inside the model, cannot
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -31,13 +31,55 @@ class RoundProgram:
         code: what `jax.export` serialised.
         logs: shape and dtype of every log of a step.
         log_names: their names.
-        platform: JAX's name of what it is for: cpu, cuda, rocm or tpu.
+        platform: JAX's name of what it is for: cpu, cuda, rocm or tpu; or another backend of Keras.
     """
 
     code: bytes
     logs: tuple[tuple[tuple[int, ...], str], ...]
     log_names: tuple[str, ...]
     platform: str
+
+
+class Steps(Protocol):
+    """What takes a replica's local steps.
+
+    Attributes:
+        weights: of the shapes and dtypes of the trainable variables.
+    """
+
+    weights: Sequence[Any]
+
+    def put(self, arrays: Any) -> Any:
+        """Nested arrays as `__call__` takes them, on the device."""
+        ...
+
+    def __call__(
+        self, parts: Any, data: Any, order: np.ndarray, rates: np.ndarray, key: np.ndarray, first: Any, last: Any
+    ) -> tuple[Any, Any]:
+        """Takes steps; see `export_rounds`."""
+        ...
+
+
+class CompiledSteps:
+    """An exported loop, compiled for this computer.
+
+    Args:
+        code: from `export_rounds`.
+    """
+
+    def __init__(self, code: bytes) -> None:
+        self._run, shapes = load_rounds(code)
+        self.weights = shapes[0][0]
+
+    def put(self, arrays: Any) -> Any:
+        """Puts arrays on the device."""
+        return jax.device_put(arrays)
+
+    def __call__(
+        self, parts: Any, data: Any, order: np.ndarray, rates: np.ndarray, key: np.ndarray, first: Any, last: Any
+    ) -> tuple[Any, Any]:
+        """Takes steps; `parts` are consumed."""
+        return self._run(parts, data, order, rates, key, first, last)
 
 
 def export_rounds(
@@ -108,14 +150,16 @@ def fold_seeds(non_trainable: Sequence[Any], seeds: Sequence[int], number: int, 
 
     Args:
         non_trainable: the model's non-trainable variables.
-        seeds: which of them are states of random generators, uint32 (2,): a seed and a count.
+        seeds: which of them are states of random generators, uint32 (2,), or other integers for them: a seed and a
+            count.
         number: of the replica, from 0; replica 0 keeps the model's own.
         round: in which it begins, from 0, so that it does not draw again what was drawn in earlier rounds.
     """
     own = list(non_trainable)
     for index in seeds:
-        state = np.array(own[index])
+        value = np.asarray(own[index])
+        state = value.astype(np.uint32)
         state[0] ^= np.uint32((number * 0x9E3779B9) & 0xFFFFFFFF)
         state[1] ^= np.uint32((round * 0x85EBCA6B) & 0xFFFFFFFF)
-        own[index] = state
+        own[index] = state.astype(value.dtype)
     return own

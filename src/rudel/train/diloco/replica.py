@@ -21,7 +21,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import ml_dtypes
 import numpy as np
 
@@ -30,7 +29,7 @@ from rudel.errors import NonFiniteError
 from rudel.train.diloco import wire
 from rudel.train.diloco.codec import make_codec
 from rudel.train.diloco.outer import make_outer
-from rudel.train.diloco.program import ROWS, fold_seeds, load_rounds
+from rudel.train.diloco.program import ROWS, CompiledSteps, Steps, fold_seeds
 from rudel.train.diloco.shard import Leaf, Shard
 from rudel.train.memory import release_freed_memory
 
@@ -49,7 +48,7 @@ class Setup:
     """What a replica is made of, the same for a whole training.
 
     Args:
-        code: exported program, from `export_rounds`.
+        code: exported program, from `export_rounds`, or from `pack_steps` for another backend than JAX.
         examples, leaves: the whole data set's length, and (shape of an example, dtype) of its arrays.
         batch_size: examples a step.
         seed, shuffle: of the order of examples.
@@ -59,6 +58,8 @@ class Setup:
         statistics: which non-trainable variables are averaged over the replicas.
         state: packed non-trainable, optimizer and metrics variables and logs to begin with.
         counts: how many there are of each of these four.
+        on_disk: whether examples are to be in files; see `rudel.train.diloco.shard`.
+        backend: of Keras, by which steps are taken.
     """
 
     code: bytes
@@ -75,6 +76,8 @@ class Setup:
     statistics: Sequence[int]
     state: bytes
     counts: Sequence[int]
+    on_disk: bool = False
+    backend: str = "jax"
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,7 @@ class Answer:
         memory: bytes that the process has held at most.
         cpu: seconds of processor time that the process took.
         slots: packed optimizer variables, floats as bfloat16, if the plan asked for them.
+        computed: seconds in which steps were taken; what is left of `seconds` is for encoding and merging.
     """
 
     delta: bytes
@@ -154,6 +158,7 @@ class Answer:
     memory: int
     cpu: float
     slots: bytes | None = None
+    computed: float = 0.0
 
 
 @dataclass
@@ -180,11 +185,13 @@ class Replica:
     def __init__(self, setup: Setup, publish: Callable[[int, Any], None]) -> None:
         self._setup, self._publish = setup, publish
         began = time.perf_counter()
-        self._run, shapes = load_rounds(setup.code)
+        self._run = _steps_of(setup)
         self.compile_seconds = time.perf_counter() - began
         release_freed_memory()
         leaves = [Leaf(tuple(shape), dtype) for shape, dtype in setup.leaves]
-        self.shard = Shard(setup.examples, leaves, setup.batch_size, setup.seed, setup.number, setup.shuffle)
+        self.shard = Shard(
+            setup.examples, leaves, setup.batch_size, setup.seed, setup.number, setup.shuffle, setup.on_disk
+        )
         self._delta_codec, self._merge_codec = make_codec(setup.delta_codec), make_codec(setup.merge_codec)
         self._outer = make_outer(setup.outer)
         parts, arrays = [], wire.unpack(setup.state)
@@ -196,8 +203,8 @@ class Replica:
         self._parts: list[list[Any]] = [[], non_trainable, optimizer, self._fresh_metrics, logs]
         self._inbox, self._changed = _Inbox(), threading.Condition()
         self._thread: threading.Thread | None = None
-        self.step_seconds = self._try_out(shapes[0][0])
-        self.exchange_seconds, self.exchange_bytes = self._try_exchange([w.shape for w in shapes[0][0]])
+        self.step_seconds = self.rehearse(_TRY_OUT_SECONDS)
+        self.exchange_seconds, self.exchange_bytes = self._try_exchange([w.shape for w in self._run.weights])
 
     def stand(self, standing: Standing) -> None:
         """Takes a standing over; ends what it did before."""
@@ -222,7 +229,7 @@ class Replica:
         self._round, self._awaited, self._merged_at = number, None, 0
         self._parts[1] = fold_seeds(self._parts[1], self._setup.seeds, 0, number)
         self._parts[0] = [w.astype(dtype, copy=True) for w, dtype in zip(self._weights, self._dtypes, strict=True)]
-        self._parts = jax.device_put(self._parts)
+        self._parts = self._run.put(self._parts)
         self._try_exchange(
             [w.shape for w in self._weights]
         )  # so that memory and code are there when the first round ends
@@ -257,22 +264,31 @@ class Replica:
         except Exception as error:
             self._publish(self._round, error)
 
-    def _try_out(self, trainable: Sequence[Any]) -> float:
-        """Takes some steps on weights of zeros, so that all is loaded; returns the seconds of a step."""
-        parts = [[np.zeros(w.shape, w.dtype) for w in trainable], *([np.array(v) for v in p] for p in self._parts[1:])]
+    def rehearse(self, seconds: float) -> float:
+        """Takes steps on weights of zeros before the first standing, so that all is loaded.
+
+        Args:
+            seconds: to go on for.
+
+        Returns:
+            The seconds of a step.
+        """
+        zeros = [np.zeros(w.shape, w.dtype) for w in self._run.weights]
+        parts = [zeros, *([np.array(v) for v in part] for part in self._parts[1:])]
         order = np.zeros((ROWS, self._setup.batch_size), np.int32)
-        for array in self.shard.arrays:
-            array[:1] = 0
-        fixed = jax.device_put(self.shard.arrays), order, np.zeros(ROWS, np.float32), np.zeros(2, np.uint32)
-        count, seconds = 1, 0.0
-        while True:
-            first, began = not seconds, time.perf_counter()
+        self.shard.blank()
+        fixed = self._run.put(self.shard.arrays), order, np.zeros(ROWS, np.float32), np.zeros(2, np.uint32)
+        count, steps, taken = 1, -1, 0.0
+        while taken < seconds:
+            began = time.perf_counter()
             parts, bad = self._run(parts, *fixed, np.int32(0), np.int32(count))
             int(bad)
-            seconds = time.perf_counter() - began
-            if not first and (seconds > _TRY_OUT_SECONDS or count == ROWS):
-                return seconds / count
-            count = count if first else min(ROWS, 4 * count)
+            if steps < 0:  # the first one loads what the others need
+                steps = 0
+                continue
+            steps, taken = steps + count, taken + time.perf_counter() - began
+            count = min(ROWS, 4 * count, max(1, int((seconds - taken) * steps / taken)))
+        return taken / steps
 
     def _try_exchange(self, shapes: Sequence[tuple[int, ...]]) -> tuple[float, int]:
         """Encodes, decodes and merges as after a round; returns the seconds of the second time, and bytes."""
@@ -298,10 +314,10 @@ class Replica:
 
     def _one_round(self, plan: Plan, inbox: _Inbox) -> Answer:
         began, cpu = time.perf_counter(), time.process_time()
-        waited, done, bad_step = 0.0, 0, -1
+        waited, done, bad_step, self._computed = 0.0, 0, -1, 0.0
         if plan.pieces is not None:
             self.shard.own([(int(first), int(last)) for first, last in plan.pieces], self._round)
-            self._data = jax.device_put(self.shard.arrays)
+            self._data = self._run.put(self.shard.arrays)
         self._parts[3] = [np.array(value) for value in self._fresh_metrics]
         (rates,) = wire.unpack(plan.rates)
         rates = np.broadcast_to(rates, plan.steps)
@@ -350,13 +366,15 @@ class Replica:
             memory=_largest_resident_bytes(),
             cpu=time.process_time() - cpu,
             slots=self._packed_slots() if plan.slots else None,
+            computed=self._computed,
         )
 
-    def _steps(self, fixed: Any, first: int, count: int) -> int:
+    def _steps(self, fixed: tuple[np.ndarray, np.ndarray, np.ndarray], first: int, count: int) -> int:
         began = time.perf_counter()
         self._parts, bad = self._run(self._parts, self._data, *fixed, np.int32(first), np.int32(first + count))
         bad = int(bad)  # waits for the steps
-        self.step_seconds = (time.perf_counter() - began) / count
+        seconds = time.perf_counter() - began
+        self.step_seconds, self._computed = seconds / count, self._computed + seconds
         return bad
 
     def _merge(self, merge: Merge) -> None:
@@ -373,7 +391,7 @@ class Replica:
         means = wire.unpack(merge.statistics)
         for index, start, mean in zip(self._setup.statistics, self._statistics_at_start, means, strict=True):
             value = self._parts[1][index]
-            self._parts[1][index] = (np.asarray(value, np.float32) + (mean - start)).astype(value.dtype)
+            self._parts[1][index] = agreed(np.asarray(value, np.float32), start, mean).astype(value.dtype)
         self._awaited = None
 
     def _step_outer(self, merge: Merge) -> None:
@@ -397,6 +415,34 @@ class Replica:
 
     def _local(self, weights: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [w.astype(dtype, copy=False) for w, dtype in zip(weights, self._dtypes, strict=True)]
+
+
+def _steps_of(setup: Setup) -> Steps:
+    if setup.backend == "jax":
+        return CompiledSteps(setup.code)
+    from rudel.train.backends.steps import OwnSteps
+
+    rows = [np.zeros((setup.batch_size, *shape), dtype) for shape, dtype in setup.leaves]
+    return OwnSteps(setup.backend, setup.code, rows)
+
+
+def agreed(now: np.ndarray, start: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """An averaged variable of a replica, when the mean over all replicas has come.
+
+    What it has moved since it was averaged counts on top of the mean. A moving variance has forgotten much of where it
+    was by then, and must not become negative: what was not negative is at least the smaller of what it is and the mean.
+
+    Args:
+        now: what it is.
+        start: what it was when it was averaged.
+        mean: over the replicas, at that time.
+
+    >>> agreed(np.float32([4.0, -1.0]), np.float32([10.0, 0.0]), np.float32([3.0, 2.0]))
+    array([3., 1.], dtype=float32)
+    """
+    moved = now + (mean - start)
+    positive = (now >= 0) & (start >= 0) & (mean >= 0)
+    return np.where(positive, np.maximum(moved, np.minimum(now, mean)), moved)
 
 
 def _key(*numbers: int) -> np.ndarray:

@@ -44,6 +44,7 @@ class Told:
         memory: bytes that the worker has held at most.
         cpu: seconds of processor time, of all threads of the worker.
         sent, received: payload bytes to and from it since the training began.
+        answers: how many this adds up.
     """
 
     name: str
@@ -55,11 +56,28 @@ class Told:
     cpu: float
     sent: int
     received: int
+    answers: int = 1
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What one replica brought, where nobody waits for others.
+
+    Args:
+        delta: as it came.
+        steps: that it stands for.
+        weight, fresh: how much it counted: for its share of a cycle, and for its age.
+    """
+
+    delta: bytes
+    steps: int
+    weight: float
+    fresh: float
 
 
 @dataclass(frozen=True)
 class RoundClosed:
-    """A round is over.
+    """A round is over, or some replicas have come.
 
     Args:
         world: the state after it.
@@ -68,8 +86,9 @@ class RoundClosed:
         metrics: sums over the replicas of the metrics variables of this round.
         logs: of a replica's last step.
         sent, received: payload bytes since the training began.
-        merge: what the replicas are told of it.
+        merge: what the replicas are told of a round.
         slots: packed optimizer variables of a replica, if some were asked for.
+        arrivals: in the order in which they came.
     """
 
     world: World
@@ -79,8 +98,9 @@ class RoundClosed:
     logs: list[np.ndarray]
     sent: int
     received: int
-    merge: Merge
+    merge: Merge | None
     slots: bytes | None
+    arrivals: tuple[Arrival, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ thought dead does no harm. The handlers' names begin with `rudel_`.
 """
 
 import asyncio
-import importlib.metadata
 import os
 import platform
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -16,21 +16,26 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from rudel.cache import cache_folder
 from rudel.errors import ClusterError
+from rudel.train.backends.packages import LOADED_BYTES, versions_here
 from rudel.train.diloco import pieces
 from rudel.train.diloco.replica import Answer, Merge, Plan, Replica, Setup, Standing
 
-VERSIONED = ("rudel", "jax", "jaxlib", "numpy", "distributed")
-"""Packages that have to be alike on all hosts."""
-
 
 class ReplicaPlugin(WorkerPlugin):
-    """Adds the handlers to a worker."""
+    """Adds the handlers to a worker.
+
+    Args:
+        backend: of Keras, by which it is to train.
+    """
 
     name = "rudel-replica"
 
+    def __init__(self, backend: str = "jax") -> None:
+        self._backend = backend
+
     def setup(self, worker: Any) -> None:
         """Called by Dask on the worker."""
-        self._service = service = Service()
+        self._service = service = Service(self._backend)
         worker.handlers.update({f"rudel_{name}": getattr(service, name) for name in HANDLERS})
 
     async def teardown(self, worker: Any) -> None:
@@ -42,21 +47,28 @@ class ReplicaPlugin(WorkerPlugin):
 
 _NO_PART = "this worker takes no part in that training"
 
-HANDLERS = ("describe", "probe", "missing", "piece", "load", "prepare", "stand", "join", "exchange", "end")
+HANDLERS = (
+    "describe", "probe", "missing", "piece", "load", "prepare", "rehearse", "stand", "join", "exchange", "end",
+)  # fmt: skip
 
 
 class Service:
-    """What a worker does for a coordinator; one training at a time."""
+    """What a worker does for a coordinator; one training at a time.
 
-    def __init__(self) -> None:
+    Args:
+        backend: of Keras, by which it is to train.
+    """
+
+    def __init__(self, backend: str = "jax") -> None:
+        self._backend = backend
         self._token = ""
         self._replica: Replica | None = None
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._lock = asyncio.Lock()
 
     async def describe(self) -> dict[str, Any]:
-        """What this worker is: versions, JAX's platform, cores, memory."""
-        return await asyncio.to_thread(_describe)
+        """What this worker is: versions, backend and JAX's platform, cores, memory."""
+        return await asyncio.to_thread(_describe, self._backend)
 
     async def missing(self, names: Sequence[str]) -> list[str]:
         """Which of these pieces are not in this host's cache."""
@@ -71,10 +83,7 @@ class Service:
         try:
             await asyncio.to_thread(pieces.keep, name, content)
         except OSError as error:
-            raise ClusterError(
-                f"{platform.node()} cannot keep data in {cache_folder()} ({error.strerror}): make room there, or set "
-                "RUDEL_CACHE there."
-            ) from error
+            raise _cannot_keep(error) from error
 
     async def probe(self, content: bytes) -> int:
         """Takes bytes that say how fast the link is; returns how many."""
@@ -102,8 +111,16 @@ class Service:
                 "exchange_bytes": replica.exchange_bytes,
             }
 
+    async def rehearse(self, token: str, seconds: float) -> float:
+        """Lets the replica, which has no standing yet, take steps for so long; returns the seconds of a step."""
+        return await asyncio.to_thread(self._of(token).rehearse, seconds)
+
     async def load(self, token: str, owned: Sequence[tuple[str, Sequence[int]]]) -> list[str]:
-        """Loads pieces from this host's cache, by name and range of examples; returns those that it does not have."""
+        """Loads pieces from this host's cache, by name and range of examples; returns those that it does not have.
+
+        Raises:
+            ClusterError: they are to be on disk, and it is full.
+        """
         return await asyncio.to_thread(_load, self._of(token), owned)
 
     async def stand(self, token: str, standing: dict[str, Any]) -> None:
@@ -175,19 +192,33 @@ class Service:
                 future.exception()  # told when it is asked for
 
 
-def _describe() -> dict[str, Any]:
-    import jax
+def _describe(backend: str) -> dict[str, Any]:
     import psutil
 
-    device = jax.local_devices()[0]
     return {
         "host": platform.node(),
         "machine": platform.machine(),
-        "platform": device.platform if device.platform != "gpu" else device.client.platform_version.split()[0].lower(),
+        "backend": backend,
+        "platform": _platform() if backend == "jax" else backend,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory": psutil.virtual_memory().available,
-        "versions": {name: importlib.metadata.version(name) for name in VERSIONED},
+        "memory": psutil.virtual_memory().available - LOADED_BYTES[backend],
+        "disk": _free_bytes(),
+        "versions": versions_here(backend),
     }
+
+
+def _platform() -> str:
+    """JAX's name of what it computes on."""
+    import jax
+
+    device = jax.local_devices()[0]
+    return device.platform if device.platform != "gpu" else device.client.platform_version.split()[0].lower()
+
+
+def _free_bytes() -> int:
+    """What can still be written into the cache folder, which need not be there yet."""
+    folder = cache_folder()
+    return shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
 
 
 def _load(replica: Replica, owned: Sequence[tuple[str, Sequence[int]]]) -> list[str]:
@@ -198,5 +229,15 @@ def _load(replica: Replica, owned: Sequence[tuple[str, Sequence[int]]]) -> list[
         except (OSError, ValueError):
             failed.append(name)
         else:
-            replica.shard.write((first, last), rows)
+            try:
+                replica.shard.write((first, last), rows)
+            except OSError as error:
+                raise _cannot_keep(error) from error
     return failed
+
+
+def _cannot_keep(error: OSError) -> ClusterError:
+    return ClusterError(
+        f"{platform.node()} cannot keep data in {cache_folder()} ({error.strerror}): make room there, or set "
+        "RUDEL_CACHE there."
+    )

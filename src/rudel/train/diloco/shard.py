@@ -7,12 +7,18 @@ lost, no shape changes and nothing is compiled anew. Examples have the same inde
 
 import itertools
 import math
+import mmap
+import os
+import tempfile
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rudel.cache import cache_folder
 from rudel.data.dataset import aligned_empty
 
 
@@ -43,12 +49,26 @@ class Shard:
         seed: of the permutations.
         number: of the replica.
         shuffle: False to see the examples in their order, again and again.
+        on_disk: keep the arrays in files without names in the cache folder, for data that does not fit in memory; they
+            are gone when the process ends.
+
+    Raises:
+        OSError: there can be no such files.
     """
 
     def __init__(
-        self, examples: int, leaves: Sequence[Leaf], batch_size: int, seed: int, number: int, shuffle: bool
+        self,
+        examples: int,
+        leaves: Sequence[Leaf],
+        batch_size: int,
+        seed: int,
+        number: int,
+        shuffle: bool,
+        on_disk: bool = False,
     ) -> None:
-        self.arrays = [aligned_empty((examples, *leaf.shape), np.dtype(leaf.dtype)) for leaf in leaves]
+        shapes = [((examples, *leaf.shape), np.dtype(leaf.dtype)) for leaf in leaves]
+        self._files = [_OnDisk(*form) for form in shapes] if on_disk else []
+        self.arrays = [file.array for file in self._files] or [aligned_empty(*form) for form in shapes]
         self.owned: dict[tuple[int, int], None] = {}
         self._batch_size, self._shuffle = batch_size, shuffle
         self._seed, self._since = (seed, number), 0
@@ -75,12 +95,22 @@ class Shard:
 
         Raises:
             ValueError: they are not rows of this data set.
+            OSError: the disk is full.
         """
         first, last = piece
         for array, part in zip(self.arrays, rows, strict=True):
             if part.shape != (last - first, *array.shape[1:]) or part.dtype != array.dtype or last > len(array):
                 raise ValueError(f"rows {part.dtype} {part.shape} do not fit {array.dtype} {array.shape}")
-            array[first:last] = part
+        for number, part in enumerate(rows):
+            if self._files:
+                self._files[number].write(first, part)
+            else:
+                self.arrays[number][first:last] = part
+
+    def blank(self) -> None:
+        """Makes zeros of the first example, for trying things out."""
+        for array in () if self._files else self.arrays:  # files are zeros where nothing was written
+            array[:1] = 0
 
     def batches(self, count: int) -> np.ndarray:
         """Indices of the next batches, int32 (count, batch_size)."""
@@ -94,6 +124,31 @@ class Shard:
             self._ahead = np.concatenate([self._ahead, everything])
         taken, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
         return taken.reshape(count, self._batch_size)
+
+
+class _OnDisk:
+    """An array of zeros in a file that takes room where it is written.
+
+    It is written through the file and not through memory, so that a full disk is an error and not the process' end.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        size = math.prod(shape) * dtype.itemsize
+        self._file, path = tempfile.mkstemp(prefix=".shard.", dir=folder)
+        weakref.finalize(self, os.close, self._file)
+        Path(path).unlink()
+        os.truncate(self._file, max(1, size))
+        memory = mmap.mmap(self._file, max(1, size), access=mmap.ACCESS_READ)
+        self.array = np.frombuffer(memory, dtype, math.prod(shape)).reshape(shape)
+
+    def write(self, first: int, rows: np.ndarray) -> None:
+        content = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
+        place = first * (len(content) // max(1, len(rows)))
+        while len(content):
+            written = os.pwrite(self._file, content, place)
+            content, place = content[written:], place + written
 
 
 def cut(examples: int, row_bytes: int, workers: int) -> list[tuple[int, int]]:

@@ -7,6 +7,13 @@ from typing import Any
 from rudel.errors import ClusterError
 from rudel.train.diloco.members import Member, Piece, deal
 
+_AT_ONCE = 64
+"""Pieces that are shipped before they are loaded, so that a cache need not hold all of a large data set."""
+
+
+_AHEAD = 512
+"""Pieces that are shipped before they can be loaded; with 4 MB each, no cache is too small for them."""
+
 
 class Supply:
     """The pieces, and the way to the members.
@@ -52,21 +59,27 @@ class Supply:
         if not wanted:
             member.take_dealt()
             return
+        for first in range(0, len(wanted) if load else min(len(wanted), _AHEAD), _AT_ONCE):
+            await self._bring(member, wanted[first : first + _AT_ONCE], load)
+        if load:
+            member.take_dealt()
+
+    async def _bring(self, member: Member, wanted: Sequence[Piece], load: bool) -> None:
         missing = set(await self._call(member, "missing", names=[piece.name for piece in wanted]))
         await self._ship(member, [piece for piece in wanted if piece.name in missing])
-        if load:
-            failed = set(await self._load(member, wanted))  # damaged there, or more than its cache can hold
-            for piece in wanted:
-                if piece.name in failed:
-                    await self._ship(member, [piece])
-                    if await self._load(member, [piece]):
-                        raise ClusterError(f"{member.name} cannot keep a piece of the data that it was sent.")
-            member.loaded.update(wanted)
-            member.take_dealt()
+        if not load:
+            return
+        failed = set(await self._load(member, wanted))  # damaged there, or more than its cache can hold
+        for piece in wanted:
+            if piece.name in failed:
+                await self._ship(member, [piece])
+                if await self._load(member, [piece]):
+                    raise ClusterError(f"{member.name} cannot keep a piece of the data that it was sent.")
+        member.loaded.update(wanted)
 
     async def _ship(self, member: Member, pieces: Iterable[Piece]) -> None:
         for piece in pieces:
-            content = piece.content()
+            content = await asyncio.to_thread(piece.content)  # which may have to be read
             self._count_sent(member, len(content))
             await self._call(member, "piece", name=piece.name, content=content)
 

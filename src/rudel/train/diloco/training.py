@@ -21,26 +21,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import numpy as np
 
+from rudel.backend import backend_name
 from rudel.errors import ModelError, NonFiniteError, RunError
 from rudel.train import checkpoint as checkpoints
 from rudel.train import state as model_state
+from rudel.train.backends.rates import rate_table
 from rudel.train.checkpoint import Checkpoint
-from rudel.train.diloco import journal, pieces, wire
-from rudel.train.diloco.checks import check_memory, check_versions
+from rudel.train.diloco import journal, wire
+from rudel.train.diloco.checks import belongs_on_disk, check_disk, check_memory, check_versions
 from rudel.train.diloco.codec import make_codec
 from rudel.train.diloco.coordinator import Coordinator
+from rudel.train.diloco.leader import Leader
 from rudel.train.diloco.lengths import Agreed, Speeds
-from rudel.train.diloco.members import Piece
-from rudel.train.diloco.options import Diloco
 from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.program import RoundProgram, export_rounds
 from rudel.train.diloco.rounds import HostChanged, RoundClosed, Task, World
 from rudel.train.diloco.service import ReplicaPlugin
-from rudel.train.diloco.shard import cut, rows_of
-from rudel.train.evaluation import Evaluator, as_floats
+from rudel.train.diloco.source import Source
+from rudel.train.evaluation import as_floats
 from rudel.train.single import Training
 
 _SLOTS_SECONDS = 15.0
@@ -60,17 +60,17 @@ _LATE_BYTES = 256e6
 
 @dataclass(frozen=True)
 class _Late:
-    """An epoch that has ended and is not evaluated yet.
+    """A span that has ended and is not evaluated yet.
 
     Args:
-        epoch: its number, from 0.
+        span: its number, from 0.
         logs: its training metrics.
         world: the state at its end.
         sums: of its metrics variables.
         seconds: of training until its end.
     """
 
-    epoch: int
+    span: int
     logs: dict[str, float]
     world: World
     sums: list[np.ndarray]
@@ -85,15 +85,17 @@ class DilocoTraining(Training):
         options: of the strategy.
     """
 
-    def __init__(self, *arguments: Any, cluster: Any, options: Diloco) -> None:
+    _strategy, _counted = "diloco", "rounds"
+
+    def __init__(self, *arguments: Any, cluster: Any, options: Any) -> None:
         self._cluster = cluster
         self._given = options
-        self._options = options.chosen_for(max(1, cluster.count), arguments[1].schedule.total_steps)
+        self._options: Any = options.chosen_for(max(1, cluster.count), arguments[1].schedule.total_steps)
         self._programs: dict[str, RoundProgram] = {}
         self._tracing = threading.Lock()
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._late: deque[_Late] = deque()
-        self._coordinator: Coordinator
+        self._coordinator: Leader
         self._hosts: list[str] = []
         self._sent = self._received = self._rounds = self._lost = self._joined = 0
         self._sent_before = self._received_before = 0
@@ -109,12 +111,12 @@ class DilocoTraining(Training):
         """What the summary says of how it was trained."""
         steps = self.position.step
         return {
-            "strategy": "diloco",
+            "strategy": self._strategy,
             "strategy_options": vars(self._options),
             "hosts": self._hosts,
             "steps": steps // max(1, len(self._hosts)),
             "samples": steps * self.job.schedule.batch_size,
-            "rounds": self._rounds,
+            self._counted: self._rounds,
             "bytes_sent": self._sent,
             "bytes_received": self._received,
             "workers_lost": self._lost,
@@ -122,11 +124,10 @@ class DilocoTraining(Training):
         }
 
     def _compile(self) -> None:
-        job, state = self.job, self._state
-        self._evaluator = None
-        if job.validation is not None:
-            self._evaluator = Evaluator(job.model, state, job.validation, job.validation_batch_size)
-            self.position.clock.compile = self._evaluator.compile_seconds
+        state = self._state
+        self._source = Source(self.job.train, self.job.schedule.shuffle, self.job.model)
+        self._make_evaluator()
+        if self._evaluator:
             began = time.perf_counter()
             self._evaluator.run(state)
             self._evaluation_seconds = time.perf_counter() - began
@@ -138,25 +139,66 @@ class DilocoTraining(Training):
             )
         moving = set(range(len(state.non_trainable))) - _frozen(self._model)
         self._statistics = [i for i in sorted(moving) if np.asarray(state.non_trainable[i]).dtype.kind in "fV"]
-        self._seeds = [
-            i for i, v in enumerate(state.non_trainable) if np.asarray(v).dtype == np.uint32 and np.shape(v) == (2,)
-        ]
+        self._seeds = [i for i, v in enumerate(self._model.non_trainable_variables) if _is_seed(v)]
         self._rates = self._rate_table()
+        self._export_for_other_backends()
         host = model_state.to_host(state)
         weights = [np.asarray(value, np.float32) for value in host.trainable]
+        momentum, residual = self._first_memory(weights)
         self._world = World(
             round=0,
             steps=0,
             weights=weights,
-            momentum=make_outer(self._options.outer).init(weights),
-            residual=make_codec(self._options.merge_codec).init([w.shape for w in weights]),
+            momentum=momentum,
+            residual=residual,
             statistics=[np.asarray(host.non_trainable[i], np.float32) for i in self._statistics],
         )
         self._host_state = host
         self._read_rate()
 
+    # -- what another way of merging does otherwise -----------------------------------------------------------------
+
+    def _first_memory(self, weights: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The state of the outer optimizer, and of the merge codec, before anything was merged."""
+        shapes = [w.shape for w in weights]
+        return make_outer(self._options.outer).init(weights), make_codec(self._options.merge_codec).init(shapes)
+
+    @property
+    def _replicas_outer(self) -> str:
+        """What becomes of merges where the replicas are."""
+        return self._options.outer
+
+    def _take_agreed(self, agreed: Agreed) -> None:
+        self._options = replace(self._options, round_steps=agreed.lengths.most)
+
+    def _make_coordinator(self, fleet: Any, task: Task) -> Leader:
+        return Coordinator(fleet, task, self._world, self._slots, self._events.put)
+
+    def _world_after(self, record: journal.Record) -> tuple[World, list[np.ndarray]] | None:
+        """The world after a round of the journal, and sums of metrics; None if that is not the one that comes next."""
+        world, document = self._world, record.document
+        if document["round"] != world.round + 1:
+            return None
+        delta, statistics, sums = record.parts
+        codec, outer = make_codec(document["merge_codec"]), make_outer(document["outer"])
+        shapes = [w.shape for w in world.weights]
+        weights, momentum = outer.update(codec.decode(delta, shapes), world.momentum, world.weights)
+        after = World(
+            document["round"], document["step"], weights, momentum, codec.init(shapes), wire.unpack(statistics)
+        )
+        return after, wire.unpack(sums)
+
+    def _record_of_round(self, closed: RoundClosed) -> journal.Record:
+        """What the journal has of a round: what the replicas were told, and what people and callbacks have seen."""
+        assert closed.merge
+        return journal.Record(
+            self._document_of(closed), [closed.merge.delta, closed.merge.statistics, wire.pack(self._sums)]
+        )
+
+    # -- the training -----------------------------------------------------------------------------------------------
+
     def _train(self) -> None:
-        if self.position.step >= self.job.schedule.total_steps or self.position.stopped:
+        if self.position.step >= self.job.schedule.total_steps or self.ended:
             return
         try:
             self._train_on_hosts()
@@ -178,13 +220,13 @@ class DilocoTraining(Training):
         self._last_slots = self._last_save = time.perf_counter()
         self._last_evaluation, self._save_seconds = time.perf_counter(), 0.0
         self._save()
-        self._callbacks.on_epoch_begin(self._epoch_of(self.position.step))
+        self._callbacks.on_epoch_begin(self.spans.number(self.position.step))
         self._read_rate()
         done = background.start(self._coordinator.run())
         try:
             while not (done.done() and self._events.empty()):
                 self._take_events()
-                if self._interrupts.received or self.position.stopped:
+                if self._interrupts.received or self.ended:
                     self._coordinator.stop()
         except BaseException:
             done.cancel()
@@ -208,38 +250,27 @@ class DilocoTraining(Training):
 
     def _agree(self, speeds: Speeds) -> Agreed:
         agreed = self._given.agree(self._options, len(self._hosts), speeds)
-        self._options = replace(
-            self._options,
-            round_steps=agreed.lengths.most,
-            delta_codec=agreed.delta_codec,
-            merge_codec=agreed.merge_codec,
-        )
+        self._options = replace(self._options, delta_codec=agreed.delta_codec, merge_codec=agreed.merge_codec)
+        self._take_agreed(agreed)
         return agreed
 
     async def _prepare(self) -> None:
         fleet = self._cluster.fleet
-        await fleet.install(ReplicaPlugin())
+        await fleet.install(ReplicaPlugin(backend_name()))
         self._hosts = sorted(await fleet.members())
-        arrays = jax.tree.leaves((self.job.train.x, self.job.train.y, self.job.train.sample_weight))
-        count = len(self.job.train)
-        layout = np.random.default_rng(0).permutation(count) if self.job.schedule.shuffle else np.arange(count)
-        row_bytes = sum(int(np.prod(np.shape(a)[1:])) * np.asarray(a[:1]).dtype.itemsize for a in arrays)
-        spans = cut(count, row_bytes, len(self._hosts))
-        encoded = await asyncio.to_thread(lambda: [(s, *pieces.encode(rows_of(arrays, s, layout))) for s in spans])
+        parcels = await asyncio.to_thread(self._source.pieces, len(self._hosts))
         task = Task(
             total_steps=self.job.schedule.total_steps,
             agree=self._agree,
             batch_size=self.job.schedule.batch_size,
-            outer=make_outer(self._options.outer),
+            outer=make_outer(self._replicas_outer),
             dtypes=[value.dtype for value in self._host_state.trainable],
-            pieces=[Piece(name, span, lambda content=content: content) for span, name, content in encoded],
+            pieces=parcels,
             setup=self._setup,
             rates=self._rates_of,
             patience=self._options.patience,
         )
-        self._leaves = [(np.shape(a)[1:], str(np.asarray(a[:1]).dtype)) for a in arrays]
-        self._shard_bytes = count * row_bytes
-        self._coordinator = Coordinator(fleet, task, self._world, self._slots, self._events.put)
+        self._coordinator = self._make_coordinator(fleet, task)
         await self._coordinator.prepare()
 
     # -- what replicas are made of --------------------------------------------------------------------------------
@@ -252,35 +283,57 @@ class DilocoTraining(Training):
             ClusterError: its versions are others than those here.
         """
         check_versions(description)
-        host = self._host_state
-        check_memory(description, host, self._shard_bytes / max(1, len(self._hosts)))
+        host, share = self._host_state, self._source.nbytes / max(1, len(self._hosts))
+        on_disk = belongs_on_disk(description, host, share, self._source.nbytes)
+        if on_disk:
+            check_disk(description, share)
+        check_memory(description, host, 0 if on_disk else share)
         with self._tracing:
             program = self._programs.get(description["platform"])
             if program is None:
                 job = self.job
-                data = (job.train.x, job.train.y, job.train.sample_weight)
                 program = export_rounds(
-                    job.model, self._state, data, job.schedule.batch_size, job.augment, description["platform"]
+                    job.model,
+                    self._state,
+                    self._source.form,
+                    job.schedule.batch_size,
+                    job.augment,
+                    description["platform"],
                 )
                 self._programs[program.platform] = program
         logs = [np.zeros(shape, dtype) for shape, dtype in program.logs]
         state = (host.non_trainable, host.optimizer, [np.asarray(m) for m in self._initial_metrics], logs)
         return {
             "code": program.code,
+            "backend": backend_name(),
             "examples": len(self.job.train),
-            "leaves": self._leaves,
+            "leaves": self._source.leaves,
+            "on_disk": on_disk,
             "batch_size": self.job.schedule.batch_size,
             "seed": self.job.schedule.seed,
             "shuffle": self.job.schedule.shuffle,
             "number": number,
             "delta_codec": self._options.delta_codec,
             "merge_codec": self._options.merge_codec,
-            "outer": self._options.outer,
+            "outer": self._replicas_outer,
             "seeds": self._seeds,
             "statistics": self._statistics,
             "state": wire.pack([value for part in state for value in part]),
             "counts": [len(part) for part in state],
         }
+
+    def _export_for_other_backends(self) -> None:
+        """Packs the model for replicas on which Keras takes its own steps; those on JAX get a compiled loop, later."""
+        if (backend := backend_name()) == "jax":
+            return
+        from rudel.train.backends.steps import SLOWER, pack_steps
+
+        job, began = self.job, time.perf_counter()
+        first = job.train.take(slice(0, job.schedule.batch_size))
+        batch = (first.x, first.y, first.sample_weight)
+        self._programs[backend] = pack_steps(job.model, self._source.form, batch, job.augment)
+        self.position.clock.compile += time.perf_counter() - began
+        self.display.note(SLOWER.format(backend))
 
     def _rate_table(self) -> np.ndarray | None:
         """Learning rate of every step, if the optimizer follows a schedule."""
@@ -289,10 +342,7 @@ class DilocoTraining(Training):
         rate = self._optimizer._learning_rate
         if not isinstance(rate, LearningRateSchedule):
             return None
-        steps = self.job.schedule.total_steps
-        return np.array(
-            jax.vmap(lambda step: jax.numpy.asarray(rate(step), "float32"))(np.arange(steps, dtype=np.int32))
-        )
+        return rate_table(rate, self.job.schedule.total_steps)
 
     def _rates_of(self, first: int, last: int, count: int) -> np.ndarray:
         if self._rates is None:
@@ -324,7 +374,7 @@ class DilocoTraining(Training):
             )
             self.display.host(event)
             return
-        if self.position.stopped:
+        if self.ended:
             return  # a round that was closed before the others heard of the end
         self._take_round(event)
         if self._save_is_due():
@@ -336,7 +386,7 @@ class DilocoTraining(Training):
     def _take_round(self, closed: RoundClosed) -> None:
         position, schedule = self.position, self.job.schedule
         self._world = closed.world
-        self._rounds += 1
+        self._rounds += max(1, len(closed.arrivals))
         self._sent, self._received = self._sent_before + closed.sent, self._received_before + closed.received
         self._slots = closed.slots or self._slots
         self._sums = [a + b for a, b in zip(self._sums, closed.metrics, strict=True)] if self._sums else closed.metrics
@@ -344,8 +394,8 @@ class DilocoTraining(Training):
         position.clock.train = self._train_before + closed.seconds
         self._log_round(closed)
         now = time.perf_counter()
-        epoch = self._epoch_of(before)
-        ends = position.step >= schedule.last_step(epoch)
+        span = self.spans.number(before)
+        ends = position.step >= self.spans.last(span)
         logs: dict[str, float] = {}
         if ends or (self.display.live and now - self._last_shown > _SHOW_SECONDS):
             self._last_shown = now
@@ -356,24 +406,24 @@ class DilocoTraining(Training):
             self._last_slots = now
             self._coordinator.want_slots()
         if ends:
-            self._end_epochs(epoch, logs)
+            self._end_spans(span, logs)
 
-    def _end_epochs(self, epoch: int, logs: dict[str, float]) -> None:
-        """A round has gone beyond the end of an epoch, or of several."""
-        epoch = max(epoch, self._epoch_of(max(self.position.step - 1, 0)))
-        epoch -= self.position.step < self.job.schedule.last_step(epoch)
+    def _end_spans(self, span: int, logs: dict[str, float]) -> None:
+        """A round has gone beyond the end of a span, or of several."""
+        span = max(span, self.spans.number(max(self.position.step - 1, 0)))
+        span -= self.position.step < self.spans.last(span)
         sums, self._sums = self._sums, []
-        self._late.append(_Late(epoch, logs, self._world, sums, self.position.clock.train))
+        self._late.append(_Late(span, logs, self._world, sums, self.position.clock.train))
         if self.job.callbacks:  # what these remember is in checkpoints alone
             self._end_journal()
         if not self._evaluation_can_wait():
             self._evaluate_late()
         if self.position.step < self.job.schedule.total_steps:
-            self._callbacks.on_epoch_begin(epoch + 1)
+            self._callbacks.on_epoch_begin(span + 1)
             self._read_rate()
 
     def _evaluation_can_wait(self) -> bool:
-        if self._evaluator is None or self.job.callbacks or len(self._late) > _LATE_EVALUATIONS:
+        if self._evaluator is None or self.job.callbacks or self.job.monitor or len(self._late) > _LATE_EVALUATIONS:
             return False
         if sum(w.nbytes for w in self._world.weights) * len(self._late) > _LATE_BYTES:
             return False
@@ -385,19 +435,19 @@ class DilocoTraining(Training):
             late = self._late.popleft()
             self._take_over(late.world, late.sums)
             began = time.perf_counter()
-            logs = self._end_of_epoch(late.epoch, late.logs)
+            logs = self._end_of_span(late.span, late.logs)
             self._last_evaluation = time.perf_counter()
             self._evaluation_seconds = self._last_evaluation - began
             with self._back_at(late):
-                self._record(late.epoch, logs)
+                self._record(late.span, logs)
             self.position.stopped = bool(self._model.stop_training)
 
     @contextlib.contextmanager
     def _back_at(self, late: "_Late") -> Iterator[None]:
-        """While it is entered, the position is where it was when an epoch ended."""
+        """While it is entered, the position is where it was when a span ended."""
         position, clock = self.position, self.position.clock
         here, now = position.step, clock.train
-        position.step, clock.train = min(self.job.schedule.last_step(late.epoch), here), late.seconds
+        position.step, clock.train = min(self.spans.last(late.span), here), late.seconds
         yield
         position.step, clock.train = here, now
 
@@ -412,7 +462,7 @@ class DilocoTraining(Training):
         non_trainable = list(old.non_trainable)
         for index, value in zip(self._statistics, world.statistics, strict=True):
             non_trainable[index] = value.astype(non_trainable[index].dtype)
-        optimizer = [np.asarray(variable.value) for variable in self._model.optimizer.variables]
+        optimizer = model_state.on_host(self._model.optimizer.variables)
         for i, variable in enumerate(self._model.optimizer.variables):
             if variable is self._optimizer.iterations:
                 optimizer[i] = np.asarray(world.steps, optimizer[i].dtype)
@@ -427,9 +477,6 @@ class DilocoTraining(Training):
         results = as_floats(self._model.get_metrics_result())
         names = next(iter(self._programs.values())).log_names
         return results if set(results) == set(names) else as_floats(dict(zip(names, last, strict=True)))
-
-    def _epoch_of(self, step: int) -> int:
-        return step // self.job.schedule.steps_per_epoch
 
     # -- what is kept ---------------------------------------------------------------------------------------------
 
@@ -457,43 +504,35 @@ class DilocoTraining(Training):
             self._journal.close()
         self._journal = None
 
-    def _record_of_round(self, closed: RoundClosed) -> journal.Record:
-        """What the journal has of a round: what the replicas were told, and what people and callbacks have seen."""
+    def _document_of(self, closed: RoundClosed) -> dict[str, Any]:
+        """The plain values of a round's record in the journal."""
         new = [r for r in self.position.records if not self._journaled.get(r["epoch"])]
         late = [r for r in self._records_of_late() if r["epoch"] not in self._journaled]
         self._journaled |= {r["epoch"]: True for r in new} | {r["epoch"]: False for r in late}
-        document = {
+        return {
             "round": closed.world.round,
             "step": closed.world.steps,
             "seconds": self.position.clock.train,
             "outer": self._options.outer,
             "merge_codec": self._options.merge_codec,
-            "diloco": self._counts(),
+            self._strategy: self._counts(),
             "records": new + late,
         }
-        return journal.Record(document, [closed.merge.delta, closed.merge.statistics, wire.pack(self._sums)])
 
     def _catch_up(self) -> None:
         assert self.run
         for record in journal.read(checkpoints.path_of(self.run.path, self.position.step)):
-            if record.document["round"] == self._world.round + 1:
-                self._replay(record)
+            if after := self._world_after(record):
+                self._world, self._sums = after
+                self._replayed(record.document)
         self._take_over(self._world)
 
-    def _replay(self, record: journal.Record) -> None:
-        """Does again what a round did."""
-        world, document, position = self._world, record.document, self.position
-        delta, statistics, sums = record.parts
-        codec, outer = make_codec(document["merge_codec"]), make_outer(document["outer"])
-        shapes = [w.shape for w in world.weights]
-        weights, momentum = outer.update(codec.decode(delta, shapes), world.momentum, world.weights)
-        self._world = World(
-            document["round"], document["step"], weights, momentum, codec.init(shapes), wire.unpack(statistics)
-        )
-        self._sums = wire.unpack(sums)
+    def _replayed(self, document: dict[str, Any]) -> None:
+        """Remembers what else a round of the journal has."""
+        position = self.position
         position.step = min(document["step"], self.job.schedule.total_steps)
         position.clock.train = document["seconds"]
-        self._take_counts(document["diloco"])
+        self._take_counts(document[self._strategy])
         known = {r["epoch"]: r for r in [*position.records, *document["records"]]}
         position.records = [known[epoch] for epoch in sorted(known)]
 
@@ -504,8 +543,8 @@ class DilocoTraining(Training):
         arrays = {f"{name}/{i}": array for name, values in parts.items() for i, array in enumerate(values)}
         if self._slots is not None:
             arrays["slots"] = np.frombuffer(self._slots, np.uint8)
-        diloco = self._counts() | {"round": world.round, "sums": len(self._sums)}
-        return arrays, {"diloco": diloco, "records": self.position.records + self._records_of_late()}
+        counts = self._counts() | {"round": world.round, "sums": len(self._sums)}
+        return arrays, {self._strategy: counts, "records": self.position.records + self._records_of_late()}
 
     def _counts(self) -> dict[str, Any]:
         return {
@@ -524,12 +563,12 @@ class DilocoTraining(Training):
         records = []
         for late in self._late:
             with self._back_at(late):
-                records.append(self._record_of(late.epoch, late.logs))
+                records.append(self._record_of(late.span, late.logs))
         return records
 
     def _restore_state(self, saved: Checkpoint) -> None:
         assert self.run
-        before, old = saved.document.get("diloco", {}), self._world
+        before, old = saved.document.get(self._strategy, {}), self._world
         parts = {"weights": old.weights, "momentum": old.momentum, "residual": old.residual}
         parts["statistics"] = old.statistics
         found: dict[str, list[np.ndarray]] = {}
@@ -556,7 +595,7 @@ class DilocoTraining(Training):
                 "steps": told.steps, "seconds": round(told.seconds, 4), "waited": round(told.waited, 4),
                 "merged_at": told.merged_at, "memory": told.memory, "cpu": round(told.cpu, 4),
                 "sent": told.sent, "received": told.received,
-            }
+            } | ({"arrivals": told.answers} if closed.arrivals else {})
             for told in closed.replicas
         }  # fmt: skip
         self._log_event(
@@ -569,6 +608,12 @@ class DilocoTraining(Training):
     def _log_event(self, event: dict[str, Any]) -> None:
         if self.run:
             self.run.append_round(event)
+
+
+def _is_seed(variable: Any) -> bool:
+    """Whether a variable is the state of a random generator."""
+    named = variable.dtype == "uint32" or variable.name == "seed_generator_state"
+    return named and tuple(variable.shape) == (2,)
 
 
 def _frozen(model: Any) -> set[int]:

@@ -1,0 +1,95 @@
+"""What the augmentation of a run does: some of its training pictures, and what it makes of each of them.
+
+`augmentation.npz` holds two arrays: `originals`, uint8 (M, H, W) or (M, H, W, 1 or 3), and `changed`, (K, M, ...), K
+versions of each.
+"""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rudel.data.dataset import Dataset
+from rudel.errors import RunError
+from rudel.files import written_atomically
+from rudel.report.gallery import SHARP_BELOW, data_uri
+from rudel.report.markup import Html, element, join
+from rudel.report.predictions import as_pictures, image_like
+from rudel.report.read import Run
+
+FILE = "augmentation.npz"
+
+_EXAMPLES, _VERSIONS = 6, 3
+
+
+def save(path: Path, dataset: Dataset) -> None:
+    """Writes what the augmentation of a dataset makes of some training examples, if it has one and they are pictures.
+
+    Args:
+        path: the file; in a run directory, `augmentation.npz`.
+        dataset: what was trained on. Its examples are taken from all over it; uint8 pictures are kept as they are,
+            others are scaled so that the least and the greatest value of all become 0 and 255.
+
+    Raises:
+        DataError: an example cannot be read.
+        OSError: the file cannot be written.
+    """
+    if dataset.augment is None:
+        return
+    import jax
+
+    count = min(_EXAMPLES, len(dataset.train))
+    x: Any = dataset.train.take(np.linspace(0, len(dataset.train) - 1, count).round().astype(int)).x
+    if not image_like(getattr(x, "shape", ())):
+        return
+    augment = jax.jit(dataset.augment)
+    changed = np.stack([np.asarray(augment(jax.random.key(i), x), np.float32) for i in range(_VERSIONS)])
+    if not image_like(changed.shape[1:]):
+        return
+    if x.dtype == np.uint8:
+        originals, changed = x, np.rint(changed.clip(0, 255)).astype(np.uint8)
+    else:
+        flat = as_pictures(np.concatenate([np.asarray(x, np.float32).ravel(), changed.ravel()]))
+        originals, changed = flat[: x.size].reshape(x.shape), flat[x.size :].reshape(changed.shape)
+    with written_atomically(path) as file:
+        np.savez_compressed(file, originals=originals, changed=changed)
+
+
+def augmentation(run: Run) -> Html | None:
+    """A column of pictures for each example: as it is, and changed; nothing where a run has none."""
+    loaded = _load(run.path / FILE)
+    if loaded is None:
+        return None
+    originals, changed = loaded
+    columns = [
+        element(
+            "li",
+            _picture(original, "A training example"),
+            join(_picture(version[i], "The same example, changed at random") for version in changed),
+        )
+        for i, original in enumerate(originals)
+    ]
+    told = "Above, examples as they are; below, what the net may see in their place, anew each time."
+    return join([element("p", told), element("ul", join(columns), class_="gallery changes")])
+
+
+def _picture(picture: np.ndarray, alt: str) -> Html:
+    height, width = picture.shape[:2]
+    sharp = "sharp" if max(height, width) < SHARP_BELOW else None
+    return element("img", src=data_uri(picture), alt=alt, width=width, height=height, class_=sharp)
+
+
+def _load(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
+    if not path.is_file():
+        return None
+    damaged = f"`{path}` does not hold pictures, or is damaged: delete it or train again."
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            originals, changed = file["originals"], file["changed"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise RunError(damaged) from error
+    fits = originals.dtype == changed.dtype == np.uint8 and changed.ndim == originals.ndim + 1
+    if not fits or not image_like(originals.shape) or changed.shape[1] != len(originals):
+        raise RunError(damaged)
+    return originals, changed

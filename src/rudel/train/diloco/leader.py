@@ -1,0 +1,422 @@
+"""What every coordinator does for its replicas, however their work is merged: brings them to where the others are,
+notices who is lost, and lets who comes back take part again.
+
+A worker is prepared once: it gets the examples that its cache does not have, the program, and a standing to begin
+from. A replica that is lost takes nothing with it but what it did since its last answer; its examples are dealt to the
+others.
+
+Limit: what was lost with this process itself is what was under way; the caller's checkpoints keep the rest.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from rudel.errors import ClusterError, NonFiniteError, RudelError
+from rudel.train.diloco import wire
+from rudel.train.diloco.codec import make_codec
+from rudel.train.diloco.lengths import Speeds
+from rudel.train.diloco.members import Member
+from rudel.train.diloco.replica import Answer, Standing
+from rudel.train.diloco.rounds import HostChanged, Task, Told, World
+from rudel.train.diloco.supply import Supply
+
+_MOST_FAILURES = 3
+"""How often a worker may fail by itself, without an answer between, before it is given up."""
+
+_SETTLING_SECONDS = 60.0
+"""Time for a replica to take a standing over: it ends the block of steps that it is in."""
+
+_PING_SECONDS = 2.0
+
+_PROBE_BYTES = 2**16
+"""What is sent to each worker to see how fast the link is."""
+
+_WITHOUT_ANSWER = ("piece", "stand", "join", "end")
+
+_OF_THE_HOST = ("describe", "probe", "missing", "piece")
+"""Handlers that have to do with no training in particular."""
+
+
+class Leader(ABC):
+    """Runs a task on a fleet; see the module. All methods but `stop` and `want_slots` run in the fleet's event loop.
+
+    Args:
+        fleet: the workers.
+        task: what to do.
+        world: from where to begin.
+        slots: packed optimizer variables for replicas to begin with, from a checkpoint.
+        tell: called with `RoundClosed` and `HostChanged` events.
+    """
+
+    def __init__(self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]) -> None:
+        self._fleet, self._task, self.world, self._tell = fleet, task, world, tell
+        self._token = secrets.token_hex(8)
+        self._members: dict[str, Member] = {}
+        self._changed = asyncio.Condition()
+        self._background: set[asyncio.Task[Any]] = set()
+        self._slots = slots
+        self._supply = Supply(task.pieces, self._members, self._call, self._count_sent)
+        self._stopping = self._ended = False
+        self._failure: BaseException | None = None
+        self._numbers = itertools.count()
+        self.sent = self.received = 0
+        self.lost = self.joined = 0
+        self.compile_seconds = 0.0
+        self.seconds = 0.0
+
+    def stop(self) -> None:
+        """Ends the training soon; can be called from any thread."""
+        self._stopping = True
+
+    @abstractmethod
+    def want_slots(self) -> None:
+        """Asks for a replica's optimizer slots with one of the next answers; can be called from any thread."""
+
+    # -- what a way of merging has to say ---------------------------------------------------------------------------
+
+    @abstractmethod
+    async def _lead(self) -> None:
+        """Trains to the end, with the replicas that have begun."""
+
+    @abstractmethod
+    def _plan_first(self, number: int) -> None:
+        """Plans what replicas do first, from round `number`."""
+
+    @abstractmethod
+    async def _follow(self, member: Member, number: int) -> None:
+        """Exchanges with a replica, from round `number`, until it is lost."""
+
+    @abstractmethod
+    async def _bring_up_to_date(self, member: Member, with_slots: bool) -> int:
+        """Brings a replica to the standing of the moment and lets it join; returns the round that it begins with."""
+
+    @abstractmethod
+    def _plan_for_joined(self, member: Member, number: int) -> None:
+        """Plans what a replica that joins does, from round `number`."""
+
+    # -- beginning and end ------------------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Brings program, examples and weights to all workers that are there.
+
+        Raises:
+            ClusterError: there are none, or one cannot take part.
+        """
+        addresses = await self._fleet.members()
+        if not addresses:
+            raise ClusterError("The cluster has no workers: start some, and look at the Dask scheduler's log.")
+        for name in sorted(addresses):
+            self._members[name] = Member(name, addresses[name], next(self._numbers))
+        members = list(self._members.values())
+        self._supply.deal(members)
+        await self._with_all(self._prepare)
+        await self._agree([member for member in members if member.active])
+        await self._with_all(self._stand)
+        self.compile_seconds = max(member.compile_seconds for member in members)
+        self.sent = 0
+        for member in members:
+            member.sent = 0
+
+    async def run(self) -> None:
+        """Trains to the end.
+
+        Raises:
+            ClusterError: all replicas were lost, and none came back.
+            NonFiniteError: the loss became NaN or infinite.
+        """
+        first = self.world.round
+        members = list(self._members.values())
+        joined = await asyncio.gather(*(self._call_to_join(m, first, []) for m in members), return_exceptions=True)
+        self._began = time.perf_counter()
+        for member, error in zip(members, joined, strict=True):
+            if member.lost or error is not None:
+                member.lost = False
+                await self._lose(member, error)
+        self._plan_first(first)
+        for member in members:
+            if member.active:
+                self._begin_to_follow(member, first)
+        watcher = self._spawn(self._watch())
+        try:
+            await self._lead()
+        finally:
+            self._ended = True
+            watcher.cancel()
+            async with self._changed:
+                self._changed.notify_all()
+            for task in self._background:
+                task.cancel()
+            await asyncio.gather(*self._background, return_exceptions=True)
+            await self._end_all()
+            await self._fleet.close()
+
+    async def _agree(self, members: Sequence[Member]) -> None:
+        """Measures the links, and lets it be decided how rounds shall be."""
+        rates = await asyncio.gather(*map(self._probe, members), return_exceptions=True)
+        rate = sum(rate for rate in rates if isinstance(rate, float))  # of all at the same time
+        speed, exchange, size = (
+            sum(getattr(member, name) for member in members) / len(members)
+            for name in ("speed", "exchange_seconds", "exchange_bytes")
+        )
+        self.agreed = self._task.agree(Speeds(1 / speed, exchange, size, max(rate, 1.0)))
+        self._delta_codec, self._merge_codec = make_codec(self.agreed.delta_codec), make_codec(self.agreed.merge_codec)
+        for codec in (self._delta_codec, self._merge_codec):  # so that it is fast when the first round ends
+            message, _ = codec.encode(self.world.weights, codec.init([w.shape for w in self.world.weights]))
+            codec.decode(message, [w.shape for w in self.world.weights])
+
+    async def _probe(self, member: Member) -> float:
+        """Bytes a second to a worker."""
+        began = time.perf_counter()
+        size = await self._call(member, "probe", timeout=_SETTLING_SECONDS, content=bytes(_PROBE_BYTES))
+        return size / (time.perf_counter() - began)
+
+    async def _with_all(self, step: Callable[[Member], Awaitable[None]]) -> None:
+        """Does something with all members at once; those that are lost meanwhile take no part.
+
+        Raises:
+            ClusterError: one cannot take part, or none is left.
+        """
+        members = [member for member in self._members.values() if not member.lost]
+        results = await asyncio.gather(*map(step, members), return_exceptions=True)
+        for member, error in zip(members, results, strict=True):
+            if isinstance(error, OSError):
+                member.lost, member.trouble = True, _reason(error)
+            elif error is not None:
+                await self._end_all()
+                raise error if isinstance(error, RudelError) else _cannot(member, error)
+            member.active = error is None
+        if not any(member.active for member in members):
+            troubles = _troubles(self._members.values())
+            raise ClusterError(f"No host could be prepared: {troubles}. Look after them, and try again.")
+
+    # -- answers ----------------------------------------------------------------------------------------------------
+
+    def _begin_to_follow(self, member: Member, number: int) -> None:
+        member.follower = self._spawn(self._follow(member, number))
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        """Waits until something holds, or the training has ended."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._ended or reached())
+
+    def _count_received(self, member: Member, answer: Answer) -> None:
+        received = sum(len(v) for v in vars(answer).values() if isinstance(v, bytes))
+        self.received, member.received = self.received + received, member.received + received
+
+    def _learn(self, member: Member, answer: Answer) -> None:
+        """Remembers how fast a replica was, and that it is well."""
+        member.answered(answer.steps, answer.seconds - answer.waited, time.perf_counter())
+        member.failures = 0
+
+    def _check_patience(self, alone_since: float, now: float) -> None:
+        """Ends a training that nobody takes part in any more, when it is time to.
+
+        Raises:
+            ClusterError: says what became of the replicas.
+        """
+        troubles = _troubles(self._members.values())
+        if now - alone_since > self._task.patience:
+            raise ClusterError(
+                f"All hosts were lost, and none came back within {self._task.patience:g} s "
+                f"({troubles}): look after them, then go on with --resume."
+            )
+        if all(m.failures >= _MOST_FAILURES for m in self._members.values()):
+            raise ClusterError(f"No host can go on: {troubles}.")
+
+    def _told(self, answers: Iterable[tuple[str, Answer]]) -> list[Told]:
+        """What each replica did, by name; one may have several answers."""
+        told: dict[str, Told] = {}
+        for name, answer in answers:
+            member = self._members[name]
+            before = told.get(name, Told(name, 0, 0.0, 0.0, 0, 0, 0.0, 0, 0, answers=0))
+            told[name] = Told(
+                name,
+                steps=before.steps + answer.steps,
+                seconds=before.seconds + answer.seconds,
+                waited=before.waited + answer.waited,
+                merged_at=answer.merged_at,
+                memory=answer.memory,
+                cpu=before.cpu + answer.cpu,
+                sent=member.sent,
+                received=member.received,
+                answers=before.answers + 1,
+            )
+        return list(told.values())
+
+    # -- replicas that come and go ----------------------------------------------------------------------------------
+
+    async def _lose(self, member: Member, error: BaseException | None) -> None:
+        if self._ended or member.lost:
+            return
+        self.lost += 1
+        member.lost, member.active = True, False
+        member.plans.clear()
+        self._blame(member, error)
+        if member.follower not in (None, asyncio.current_task()):
+            member.follower.cancel()
+        self._fleet.forget(member.address)
+        self._tell_host(member, "lost", member.trouble)
+        self._spawn(self._supply.share_out())
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _blame(self, member: Member, error: BaseException | None) -> None:
+        """Remembers what went wrong; a worker that fails again and again by itself is given up."""
+        if error is not None:
+            member.trouble = _reason(error)
+        if isinstance(error, RudelError):
+            member.failures = _MOST_FAILURES
+        elif error is not None and not isinstance(error, OSError):
+            member.failures += 1
+
+    def _tell_host(self, member: Member, event: str, reason: str) -> None:
+        self._tell(HostChanged(member.name, event, time.perf_counter() - self._began, reason))
+
+    async def _watch(self) -> None:
+        """Notices workers that are there and take no part, new ones and lost ones, and lets them join."""
+        while not self._ended:
+            await asyncio.sleep(0.5)
+            try:
+                addresses = await self._fleet.members()
+            except Exception:  # the scheduler may be gone for a while, and this has to go on
+                continue
+            for name, address in addresses.items():
+                member = self._members.get(name)
+                if member is None:
+                    member = self._members[name] = Member(name, address, next(self._numbers), lost=True)
+                if address != member.address:
+                    member.failures = 0
+                if member.lost and not member.joining and member.failures < _MOST_FAILURES:
+                    member.joining = True
+                    if address != member.address or not member.prepared:
+                        self._tell_host(member, "joining", "")
+                    self._spawn(self._join(member, address))
+
+    async def _join(self, member: Member, address: str) -> None:
+        """Brings a worker to where the others are, and lets it take part."""
+        try:
+            known = address == member.address and member.prepared
+            member.address = address
+            await self._call(member, "describe", timeout=_PING_SECONDS if known else 60.0)
+            if not known:
+                await self._prepare(member)
+            self._supply.deal([member])
+            await self._supply.bring(member)
+            if not known and self._slots is None:
+                await self._fresh_slots()
+            number = await self._bring_up_to_date(member, with_slots=not known)
+            was_lost, member.lost, member.active = member.lost, False, True
+            member.pieces_changed = True
+            member.plans.clear()
+            self._plan_for_joined(member, number)
+            if was_lost:
+                self.joined += 1
+                self._tell_host(member, "joined", "")
+            self._begin_to_follow(member, number)
+            self._spawn(self._supply.share_out())
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._fleet.forget(member.address)
+            member.lost = True
+            self._blame(member, error)
+            if member.failures >= _MOST_FAILURES:
+                self._tell_host(member, "lost", member.trouble)
+            self._spawn(self._supply.share_out())
+        finally:
+            member.joining = False
+
+    async def _call_to_join(self, member: Member, number: int, merges: Sequence[dict[str, Any]]) -> None:
+        if not member.lost or member.joining:
+            await self._call(member, "join", timeout=_SETTLING_SECONDS, round=number, merges=merges)
+
+    async def _fresh_slots(self) -> None:
+        self.want_slots()
+        async with self._changed:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait_for(lambda: self._slots is not None), 10)
+
+    async def _prepare(self, member: Member) -> None:
+        description = await self._call(member, "describe", timeout=120.0)
+        setup = await asyncio.to_thread(self._task.setup, member.number, {**description, "name": member.name})
+        await self._supply.bring(member, load=False)
+        prepared = await self._call(member, "prepare", setup=setup)
+        member.compile_seconds, member.step_seconds = prepared["compile_seconds"], prepared["step_seconds"]
+        member.exchange_seconds, member.exchange_bytes = prepared["exchange_seconds"], prepared["exchange_bytes"]
+        member.prepared = True
+        member.loaded.clear()
+        await self._supply.bring(member)
+
+    async def _stand(self, member: Member, with_slots: bool = True) -> None:
+        standing = self._standing_for(member, with_slots)
+        self._count_sent(member, sum(len(v) for v in vars(standing).values() if isinstance(v, bytes)))
+        await self._call(member, "stand", timeout=_SETTLING_SECONDS, standing=vars(standing))
+
+    def _standing_for(self, member: Member, with_slots: bool) -> Standing:
+        """From where a replica begins; strategies whose replicas differ go by the member."""
+        world = self.world
+        return Standing(
+            weights=wire.pack([w.astype(d) for w, d in zip(world.weights, self._task.dtypes, strict=True)]),
+            momentum=wire.pack(world.momentum),
+            statistics=wire.pack(world.statistics),
+            slots=self._slots if with_slots else None,
+            codecs=(self.agreed.delta_codec, self.agreed.merge_codec),
+        )
+
+    async def _end_all(self) -> None:
+        calls = [self._call(m, "end", timeout=5.0) for m in self._members.values() if not m.lost]
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    async def _call(self, member: Member, operation: str, timeout: float | None = None, **message: Any) -> Any:
+        if operation not in _OF_THE_HOST:
+            message["token"] = self._token
+        answer = await self._fleet.call(member.address, f"rudel_{operation}", timeout=timeout, **message)
+        if answer is None and operation not in _WITHOUT_ANSWER:  # Dask says so where there is no such handler
+            raise LookupError("another training has taken the worker over")
+        return answer
+
+    def _count_sent(self, member: Member, count: int) -> None:
+        self.sent, member.sent = self.sent + count, member.sent + count
+
+    def _spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+
+def not_finite(member: Member, round: str, answer: Answer) -> NonFiniteError:
+    """What to say of a loss that became NaN.
+
+    Args:
+        member: whose.
+        round: in which of its rounds, in words.
+        answer: what it said.
+    """
+    return NonFiniteError(
+        f"The loss became NaN or infinite on {member.name}, in {round}, local step {answer.bad_step + 1:,}: lower the "
+        "learning rate, clip the gradients (clipnorm=1.0 in the optimizer) or look for outliers in the data."
+    )
+
+
+def _cannot(member: Member, error: BaseException) -> ClusterError:
+    return ClusterError(f"{member.name} cannot take part: {_reason(error)}.")
+
+
+def _troubles(members: Iterable[Member]) -> str:
+    return "; ".join(f"{member.name}: {member.trouble}" for member in members if member.trouble)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    if isinstance(error, OSError):
+        return "its connection broke off"
+    text = " ".join(str(error).split())
+    return text[:200] if text else type(error).__name__

@@ -1,0 +1,47 @@
+/** The page: shows what the server sends, and goes on counting between two events. */
+
+import { Comparison } from "/page/compare.js";
+import { brief } from "/page/progress.js";
+import { RunView } from "/page/run.js";
+
+const RETRY = 2000;
+const main = document.querySelector("main");
+const lost = document.querySelector(".lost");
+let view = null;
+let seen = null;
+let ahead = 0; // seconds that this computer's clock is ahead of the server's
+
+function show(told) {
+  ahead = Date.now() / 1000 - told.now;
+  if (!view) {
+    view = told.runs.length === 1 ? new RunView(0) : new Comparison(told.runs.length);
+    main.replaceChildren(view.element);
+  }
+  seen = told.runs;
+  view.update(seen.length === 1 ? seen[0] : seen);
+  document.documentElement.dataset.state = seen[0].state;
+  tick();
+}
+
+function tick() {
+  if (!seen) return;
+  const share = view.tick(Date.now() / 1000 - ahead);
+  const title = brief(seen.length === 1 ? seen[0] : { title: `${seen.length} runs`, state: "" }, share);
+  if (document.title !== title) document.title = title;
+}
+
+function listen() {
+  const source = new EventSource("/events");
+  source.addEventListener("open", () => (lost.hidden = true));
+  source.addEventListener("message", (event) => show(JSON.parse(event.data)));
+  const again = () => {
+    source.close();
+    lost.hidden = false;
+    setTimeout(listen, RETRY);
+  };
+  source.addEventListener("error", again);
+  source.addEventListener("end", again);
+}
+
+setInterval(tick, 1000);
+listen();
