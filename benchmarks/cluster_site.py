@@ -177,8 +177,13 @@ class Program:
         threading.Thread(target=self._listen, daemon=True).start()
         threading.Thread(target=self._listen_to_errors, daemon=True).start()
 
-    def wait_for(self, event: str, seconds: float) -> dict[str, Any]:
+    def wait_for(self, event: str, seconds: float, may_fail: bool = False) -> dict[str, Any]:
         """The next document of this event.
+
+        Args:
+            event: its name.
+            seconds: to wait at most.
+            may_fail: whether the program may end with another code than 0, which its `exited` tells.
 
         Raises:
             BenchmarkError: the program ended, or was silent for too long.
@@ -193,10 +198,10 @@ class Program:
                 ) from None
             if said is None:
                 raise BenchmarkError(f"{self.name} ended before `{event}` ({self.last_error}).")
+            if said.get("event") == "exited" and said["code"] and not may_fail:
+                raise BenchmarkError(f"{self.name} ended with code {said['code']} ({self.last_error}).")
             if said.get("event") == event:
                 return said
-            if said.get("event") == "exited" and said["code"]:
-                raise BenchmarkError(f"{self.name} ended with code {said['code']} ({self.last_error}).")
 
     def tell(self, line: str) -> None:
         """Sends it a line."""

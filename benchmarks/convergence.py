@@ -17,11 +17,19 @@ their defaults:
     final=1             share of that factor which is left at the end, along a cosine
     net=mlp             or cnn
     samples=262144      over all workers
+    speeds=             of the workers, as 1:1:1:0.1: nobody waits for anybody (the strategy `async`), and the outer
+                        optimizer is one of arrivals; `round` is then the visit of the fastest, and `delay` in its steps
+    hold=0              steps of the fastest that go by before a worker is answered, so that it hears of those who come
+                        soon
+    jitter=0            standard deviation of the time that a visit takes, as a share of it
+    steer=0             1 lets workers take some steps more or fewer, so that all come at about the same time
+    least=0             steps of a visit of slow workers, which otherwise have as many as they take in the same time
 
 For one worker that trains as `rudel train` does: workers=1,round=8192,up=float32,down=float32,outer=average,factor=1.
 """
 
 import argparse
+import heapq
 import json
 import math
 import statistics
@@ -42,9 +50,12 @@ from contestants.job import Job, drawings, recipe_model  # noqa: E402
 
 from rudel.errors import RudelError  # noqa: E402
 from rudel.train import loop, state  # noqa: E402
+from rudel.train.asynchronous.delayed import freshness, make_delayed  # noqa: E402
+from rudel.train.asynchronous.visits import in_step  # noqa: E402
+from rudel.train.blocks import as_batch  # noqa: E402
 from rudel.train.diloco.codec import make_codec  # noqa: E402
 from rudel.train.diloco.outer import make_outer  # noqa: E402
-from rudel.train.evaluation import Evaluator, as_batch  # noqa: E402
+from rudel.train.evaluation import Evaluator  # noqa: E402
 
 CLASSES = "airplane,alarm clock,apple,banana,bicycle,bird,book,cat,dog,fish,flower,house,rainbow"
 ONE_WORKER = "workers=1,round=8192,up=float32,down=float32,outer=average,factor=1"
@@ -68,11 +79,21 @@ class Setting:
     final: float = 1.0
     net: str = "mlp"
     samples: int = 262_144
+    speeds: str = ""
+    least: int = 0
+    hold: int = 0
+    jitter: float = 0.0
+    steer: int = 0
 
     @property
     def steps(self) -> int:
         """Local steps of each worker."""
         return self.samples // (self.workers * BATCH_SIZE)
+
+    @property
+    def longest(self) -> int:
+        """Steps that a worker takes at most at a time."""
+        return 3 * self.round // 2 if self.speeds else self.round
 
     @property
     def rounds(self) -> list[int]:
@@ -191,7 +212,7 @@ class Bench:
         model = self.model(seed=0)
         values = state.read(model)
         self.program, self.logs = loop.compile_training(
-            model, values, self.data, np.zeros((setting.round, BATCH_SIZE), np.int32), self.dataset.augment
+            model, values, self.data, np.zeros((setting.longest, BATCH_SIZE), np.int32), self.dataset.augment
         )
         assert self.dataset.validation
         self.evaluator = Evaluator(model, values, self.dataset.validation, 256)
@@ -221,10 +242,11 @@ class Bench:
 
     def step(self, worker: Worker, steps: int) -> None:
         """Trains a worker for some steps."""
-        order = np.zeros((self.setting.round, BATCH_SIZE), np.int32)
+        order = np.zeros((self.setting.longest, BATCH_SIZE), np.int32)
         order[:steps] = worker.order(steps)
         key = jax.random.key(worker.random.integers(2**31))
-        worker.progress = self.program.run(worker.progress, self.data, order, key, np.int32(0), np.int32(steps))
+        block = np.int32(0), np.int32(steps), np.int32(0)
+        worker.progress, _ = self.program.run(worker.progress, self.data, order, key, *block)
 
 
 class Training:
@@ -299,6 +321,132 @@ class Training:
                     values.non_trainable[place] = jax.device_put(mean)
 
 
+@dataclass
+class Visitor:
+    """A worker that waits for nobody.
+
+    Args:
+        worker: what it does.
+        speed: steps in a unit of time.
+        held: the global weights as it has them.
+        seen: steps of all when it was told of them.
+        own: what it has brought last.
+        ends: when it is expected.
+    """
+
+    worker: Worker
+    speed: float
+    held: Weights
+    seen: int = 0
+    own: Weights = field(default_factory=list)
+    ends: float = 0.0
+
+
+class Arriving:
+    """A training without rounds: what a worker brings is applied as soon as it comes."""
+
+    def __init__(self, bench: Bench, seed: int) -> None:
+        self.bench, self.setting = bench, bench.setting
+        speeds = [float(speed) for speed in self.setting.speeds.split(":")]
+        if len(speeds) != self.setting.workers:
+            raise ValueError(f"There are {self.setting.workers} workers, and {len(speeds)} speeds.")
+        initial = state.to_host(state.read(bench.model(seed)))
+        self.up, self.down = make_codec(self.setting.up), make_codec(self.setting.down)
+        self.outer = make_delayed(self.setting.outer)
+        self.weights: Weights = initial.trainable
+        self.shapes = [w.shape for w in self.weights]
+        self.memory = self.outer.init(self.weights)
+        self.visitors = [
+            Visitor(bench.worker(number, seed, initial), speed, self.weights) for number, speed in enumerate(speeds)
+        ]
+        self.done = self.arrivals = self.given = 0
+        self.ways: tuple[list[float], list[float]] = ([], [])
+
+    def run(self) -> Outcome:
+        """Trains, and evaluates the weights at the end."""
+        total, coming = self.setting.samples // BATCH_SIZE, []
+        for number, visitor in enumerate(self.visitors):
+            if steps := self.plan(visitor):
+                self.bench.step(visitor.worker, steps)
+                heapq.heappush(coming, (self.begin(visitor, 0.0, steps), number, True, steps))
+        while coming and self.done < total:
+            now, number, arrives, steps = heapq.heappop(coming)
+            visitor = self.visitors[number]
+            if arrives:
+                self.arrive(visitor, round(steps))
+                wait = min(self.setting.hold / self.fastest, 0.9 * self.length(visitor) / visitor.speed)
+                heapq.heappush(coming, (now + wait, number, False, now))
+                continue
+            came, by = steps, self.answer(visitor)
+            steps = self.plan(visitor, came)
+            early = min(round((now - came + self.setting.delay / self.fastest) * visitor.speed), steps)
+            self.bench.step(visitor.worker, early)
+            visitor.worker.shift(by)
+            self.bench.step(visitor.worker, steps - early)
+            if steps:
+                heapq.heappush(coming, (self.begin(visitor, came, steps), number, True, steps))
+        final = self.visitors[0].worker.progress.state._replace(trainable=jax.device_put(self.weights))
+        metrics = self.bench.evaluator.run(final)
+        return Outcome(metrics["accuracy"], metrics["loss"], *self.ways)
+
+    def begin(self, visitor: Visitor, now: float, steps: int) -> float:
+        """Begins a visit, and returns when it will be over."""
+        visitor.ends = now + steps / visitor.speed  # as far as one knows
+        return now + steps / visitor.speed * max(0.5, visitor.worker.random.normal(1.0, self.setting.jitter))
+
+    @property
+    def fastest(self) -> float:
+        """Speed of the fastest worker."""
+        return max(visitor.speed for visitor in self.visitors)
+
+    def length(self, visitor: Visitor) -> int:
+        """Steps of a visit."""
+        setting, number = self.setting, self.arrivals // len(self.visitors)
+        longest = min(setting.round, (setting.first or setting.round) << min(number, 30))
+        return max(round(longest * visitor.speed / self.fastest), min(longest, setting.least), 1)
+
+    @property
+    def cycle(self) -> float:
+        """Steps of a cycle, in which everybody comes once."""
+        return float(sum(map(self.length, self.visitors)))
+
+    def in_step(self, visitor: Visitor, length: int, now: float) -> int:
+        """Steps with which a worker comes when the first one does."""
+        leader = self.visitors[0]
+        if visitor is leader or not self.setting.steer:
+            return length
+        return in_step(length, visitor.speed, now, leader.ends, self.length(leader) / leader.speed)
+
+    def plan(self, visitor: Visitor, now: float = 0.0) -> int:
+        """Steps of a worker's next visit."""
+        left = self.setting.samples // BATCH_SIZE - self.given
+        fair = left * visitor.speed / sum(other.speed for other in self.visitors)
+        length = self.length(visitor)
+        steps = min(left, self.in_step(visitor, length, now) if fair > 1.5 * length else math.ceil(fair))
+        self.given += steps
+        return steps
+
+    def arrive(self, visitor: Visitor, steps: int) -> None:
+        """Takes a worker's delta in."""
+        visitor.own = visitor.worker.moved()
+        message, visitor.worker.residuals = self.up.encode(visitor.own, visitor.worker.residuals)
+        self.ways[0].append(len(message))
+        fresh = freshness((self.done - visitor.seen) / self.cycle)
+        weight, delta = self.length(visitor) / self.cycle, self.up.decode(message, self.shapes)
+        self.weights, self.memory = self.outer.update(delta, weight, fresh, self.memory, self.weights)
+        self.done, self.arrivals = self.done + steps, self.arrivals + 1
+
+    def answer(self, visitor: Visitor) -> Weights:
+        """By how much a worker's weights are to be shifted."""
+        visitor.seen = self.done
+        difference = [now - held for now, held in zip(self.weights, visitor.held, strict=True)]
+        answer, _ = self.down.encode(difference, self.down.init(self.shapes))
+        told = self.down.decode(answer, self.shapes)
+        visitor.held = [held + part for held, part in zip(visitor.held, told, strict=True)]
+        self.ways[1].append(len(answer))
+        return [part - moved for part, moved in zip(told, visitor.own, strict=True)]
+
+
 def main() -> None:
     """Trains and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -313,7 +461,8 @@ def main() -> None:
         for text in given.settings:
             setting = setting_of(text)
             bench = Bench(given.data, given.classes.split(","), setting)
-            outcomes = [Training(bench, seed).run() for seed in range(given.seeds)]
+            kind = Arriving if setting.speeds else Training
+            outcomes = [kind(bench, seed).run() for seed in range(given.seeds)]
             results.append({"setting": vars(setting), "outcomes": [vars(outcome) for outcome in outcomes]})
             print(line(text, setting, outcomes), flush=True)
     except (RudelError, ValueError) as error:
@@ -326,10 +475,11 @@ def line(text: str, setting: Setting, outcomes: Sequence[Outcome]) -> str:
     """One line for a setting."""
     accuracies = [outcome.accuracy for outcome in outcomes]
     up, down = (statistics.fmean(statistics.fmean(way) for way in ways) for ways in _ways(outcomes))
-    total = setting.workers * len(setting.rounds) * (up + down)
+    rounds = len(outcomes[0].up) / (setting.workers if setting.speeds else 1)
+    total = setting.workers * rounds * (up + down)
     return (
         f"{statistics.fmean(accuracies):.4f} ({min(accuracies):.4f} to {max(accuracies):.4f})  "
-        f"loss {statistics.fmean(outcome.loss for outcome in outcomes):.4f}  {len(setting.rounds):3} rounds  "
+        f"loss {statistics.fmean(outcome.loss for outcome in outcomes):.4f}  {rounds:3.0f} rounds  "
         f"{up / 1e3:6.1f} kB up  {down / 1e3:6.1f} kB down  {total / 1e6:6.2f} MB in all  {text or 'the defaults'}"
     )
 

@@ -12,6 +12,9 @@ when half of the steps are done, one thing happens to the last node, or to the d
 | host-crashed | `kill -9` of all that runs on the node; its sshd comes back at once | 60 |
 | cut-20s | it is cut off from the network for 20 s; nothing is closed and nobody is told | 75 |
 | cut-for-good | the same until the end | 60 |
+| slowed | it has a tenth of its processor from then on | 75 |
+| late | it is cut off until the middle, and the others begin without it (`--min-hosts 3`) | 75 |
+| all-cut | all nodes are cut off, the training waits for 10 s and ends; they are healed, and it is resumed | 110 |
 | driver-killed | `kill -9` of `rudel train`, then the same command with `--resume` | 80 |
 
 All times are read from the run's own `rounds.jsonl`, with the clock that begins with the first step:
@@ -29,6 +32,7 @@ All times are read from the run's own `rounds.jsonl`, with the clock that begins
 import contextlib
 import itertools
 import json as json_format
+import math
 import os
 import signal
 import statistics
@@ -57,6 +61,8 @@ from rudel.errors import RudelError
 
 NODES = 4
 CUT_SECONDS = 20.0
+SLOWER = 10
+PATIENCE = 10.0
 WITHIN = {"worker-killed": 1.0, "host-crashed": 2.0, "cut-20s": 5.0, "cut-for-good": 5.0}
 AS_ACCURATE = 0.007
 
@@ -168,10 +174,61 @@ def with_a_killed_driver(site: Site, words: Sequence[str], run: Path, middle: in
         _wait_for_step(driver, run, middle)
         os.kill(number, signal.SIGKILL)
         killed = time.perf_counter()
-        driver.wait_for("exited", 30.0)
+        driver.process.wait(30.0)
     finally:
         driver.end()
+    return _resumed(site, words, run, closings(lines_of(run / "rounds.jsonl"))[-1], killed)
+
+
+def with_a_slowed_host(site: Site, words: Sequence[str], run: Path, middle: int) -> Numbers:
+    """A node that has a tenth of its processor from then on."""
+    share = site.lab.settings.nodes[-1].cpu / SLOWER
+    return _disturbed(site, words, run, middle, lambda victim: site.lab.set_cpu(victim, share))
+
+
+def with_a_late_host(site: Site, words: Sequence[str], run: Path, middle: int) -> Numbers:
+    """A node that cannot be reached when the training begins."""
+    site.lab.cut(site.lab.hosts[-1])
+    return _disturbed(site, [*words, "--min-hosts", str(NODES - 1)], run, middle, site.lab.heal)
+
+
+def with_all_cut(site: Site, words: Sequence[str], run: Path, middle: int) -> Numbers:
+    """Nobody is left, for longer than the training waits; later everybody is back, and it is resumed."""
+    driver = start_driver(site, [*words, "--patience", str(PATIENCE)])
+    try:
+        _wait_for_step(driver, run, middle)
+        for name in site.lab.hosts:
+            site.lab.cut(name)
+        cut = time.perf_counter()
+        code = driver.wait_for("exited", PATIENCE + 60.0, may_fail=True)["code"]
+        ended = time.perf_counter()
+    finally:
+        driver.end()
+    if code != 2:
+        raise BenchmarkError(f"{driver.name} ended with code {code} without any node, not with 2.")
     before = closings(lines_of(run / "rounds.jsonl"))[-1]
+    for name in site.lab.hosts:
+        site.lab.heal(name)
+    return _resumed(site, words, run, before) | {"noticed_seconds": ended - cut, "reason": driver.last_error}
+
+
+FAULTS: Mapping[str, Callable[[Site, Sequence[str], Path, int], Numbers]] = {
+    "none": with_nothing,
+    "worker-killed": with_a_killed_worker,
+    "host-crashed": with_a_crashed_host,
+    "cut-20s": with_a_cut,
+    "cut-for-good": with_a_cut_for_good,
+    "slowed": with_a_slowed_host,
+    "late": with_a_late_host,
+    "all-cut": with_all_cut,
+    "driver-killed": with_a_killed_driver,
+}
+
+
+def _resumed(
+    site: Site, words: Sequence[str], run: Path, before: Mapping[str, Any], since: float | None = None
+) -> Numbers:
+    """Goes on with a training that ended after the round `before`; tells how long `since` some moment that took."""
     driver = start_driver(site, [*words, "--resume"])
     try:
         resumed = driver.wait_for("begun", 300.0)
@@ -182,18 +239,8 @@ def with_a_killed_driver(site: Site, words: Sequence[str], run: Path, middle: in
     return _told(run, lines_of(run / "rounds.jsonl"), trained) | {
         "at_seconds": before["seconds"],
         "rounds_lost": max(0, before["round"] - resumed["round"]),
-        "back_seconds": resumed["at"] - killed,
+        "back_seconds": None if since is None else resumed["at"] - since,
     }
-
-
-FAULTS: Mapping[str, Callable[[Site, Sequence[str], Path, int], Numbers]] = {
-    "none": with_nothing,
-    "worker-killed": with_a_killed_worker,
-    "host-crashed": with_a_crashed_host,
-    "cut-20s": with_a_cut,
-    "cut-for-good": with_a_cut_for_good,
-    "driver-killed": with_a_killed_driver,
-}
 
 
 def _disturbed(
@@ -253,7 +300,7 @@ def after_fault(rounds: Sequence[Mapping[str, Any]], host: str, at: float) -> Nu
     gaps = [(later, later - earlier) for earlier, later in itertools.pairwise(moments)]
     delivered = [n for n, closed in enumerate(closings(rounds)) if closed["seconds"] <= at and host in closed["hosts"]]
     begun_at = sum(moment <= at for moment in moments)
-    last = delivered[-1]
+    last = delivered[-1] if delivered else begun_at  # a host that is late has nothing to lose
     if begun_at < len(moments) and host in closings(rounds)[begun_at]["hosts"]:
         last = begun_at  # it had delivered already, or did so in time
     lost, back = _event(rounds, "lost", host, at), _event(rounds, "joined", host, at)
@@ -261,17 +308,20 @@ def after_fault(rounds: Sequence[Mapping[str, Any]], host: str, at: float) -> Nu
         "at_seconds": at,
         "usual_seconds": statistics.median(gap for later, gap in gaps if later <= at),
         "standstill_seconds": max(gap for later, gap in gaps if at < later <= at + _AFTERMATH_SECONDS),
+        "later_round_seconds": statistics.median(
+            [gap for later, gap in gaps if later > at + _AFTERMATH_SECONDS] or [math.nan]
+        ),
         "later_standstill_seconds": max((gap for later, gap in gaps if later > at + _AFTERMATH_SECONDS), default=None),
         "noticed_seconds": None if lost is None else lost["seconds"] - at,
         "reason": None if lost is None else lost["reason"],
         "back_seconds": None if back is None else back["seconds"] - at,
-        "rounds_lost": max(1, begun_at - last),
+        "rounds_lost": max(1, begun_at - last) if delivered else 0,
         "events": [
             [round(line["seconds"] - at, 3), line["event"], line["host"], line["reason"]]
             for line in rounds
             if "event" in line
         ],
-        "round_steps": closings(rounds)[delivered[-1]]["hosts"][host]["steps"],
+        "round_steps": closings(rounds)[delivered[-1]]["hosts"][host]["steps"] if delivered else None,
     }
 
 
@@ -307,7 +357,7 @@ def verdicts(rounds: measure.Rounds) -> list[Verdict]:
     found = [_within(rounds, name, seconds) for name, seconds in WITHIN.items()]
     found += [_lost(rounds, name) for name in WITHIN]
     found += [_as_accurate(rounds, name) for name in FAULTS if name != "none"]
-    return [*found, _driver(rounds)]
+    return [*found, *(_nothing_else(rounds, name) for name in ("driver-killed", "all-cut")), _not_held_up(rounds)]
 
 
 def _within(rounds: measure.Rounds, name: str, seconds: float) -> Verdict:
@@ -322,9 +372,20 @@ def _lost(rounds: measure.Rounds, name: str) -> Verdict:
     return Verdict(text, max(most), max(most) <= 1) if most else Verdict(text, None, None)
 
 
-def _driver(rounds: measure.Rounds) -> Verdict:
-    most = measure.values(rounds, "driver-killed", "rounds_lost")
-    text = "driver-killed: nothing but the last round is done again"
+def _not_held_up(rounds: measure.Rounds) -> Verdict:
+    """Three nodes and a tenth of one should take 4 / 3.1 of the usual time; what is asked for is less than 4 / 2.9."""
+    longest = measure.values(rounds, "slowed", "later_round_seconds")
+    usual = measure.values(rounds, "slowed", "usual_seconds")
+    text = "slowed: rounds take less than 1.5 times as long, and not ten times"
+    if not longest:
+        return Verdict(text, None, None)
+    factor = max(later / before for later, before in zip(longest, usual, strict=True))
+    return Verdict(text, factor, factor < 1.5)
+
+
+def _nothing_else(rounds: measure.Rounds, name: str) -> Verdict:
+    most = measure.values(rounds, name, "rounds_lost")
+    text = f"{name}: nothing but the last round is done again"
     return Verdict(text, max(most), max(most) <= 1) if most else Verdict(text, None, None)
 
 

@@ -1,17 +1,56 @@
 import os
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any, NoReturn
 
+import parallel
 import pytest
+from browser import COMMAND, Browser, find, started
+from missing import skip_or_fail
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    return parallel.processes(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return parallel.make_scheduler(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: parallel.by_length(item.nodeid))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with parallel.while_nobody_measures(item):
+        return (yield)
 
 
 @pytest.fixture(scope="session")
-def shared_data() -> Path:
+def lacking() -> Callable[[str], NoReturn]:
+    """Skips a test that lacks something of the machine, and says what; in CI, where nothing may lack, fails it."""
+    return skip_or_fail
+
+
+@pytest.fixture(scope="session")
+def shared_data(lacking: Callable[[str], NoReturn]) -> Path:
     """The folder with real data, too big to be part of the project; `RUDEL_SHARED` says where its parent is."""
     shared = os.environ.get("RUDEL_SHARED") or Path(__file__).parents[2] / "shared"
     folder = Path(shared) / "data"
     if not folder.is_dir():
-        message = f"There is no real data in `{folder}`: set RUDEL_SHARED to the folder that holds `data`."
-        if os.environ.get("CI", "").lower() in ("true", "1"):
-            pytest.fail(message)
-        pytest.skip(message)
+        lacking(f"There is no real data in `{folder}`: set RUDEL_SHARED to the folder that holds `data`.")
     return folder
+
+
+@pytest.fixture(scope="session")
+def browser(lacking: Callable[[str], NoReturn]) -> Iterator[Browser]:
+    """A browser without a window, for all tests of pages."""
+    program = find()
+    if program is None:
+        lacking(f"There is no browser for the tests of pages: {COMMAND}")
+    with started(program) as running:
+        yield running

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -77,6 +78,56 @@ def test_an_unknown_contestant_is_one_sentence(drawings: Path) -> None:
     )
     assert process.returncode == 1
     assert process.stderr.startswith("There is no contestant abacus: ")
+
+
+def test_images_run_from_end_to_end(tmp_path: Path) -> None:
+    for name in ("bit", "bot"):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for number in range(20):
+            pixels = np.full((9, 9, 3), number, np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pictures" / name / f"{number}.jpg")
+    out = tmp_path / "numbers.json"
+    arguments = ["--data", tmp_path / "pictures", "--repeats", 1, "--contestants", "rudel", "--json", out]
+    process = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "images.py"), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    document = json.loads(out.read_text())
+    (results,) = document["rounds"]
+    assert results["rudel"]["records"] == 40
+    assert results["rudel"]["seconds"] > 0
+    assert [claim["holds"] for claim in document["claims"]] == [None, None]
+    assert str(tmp_path) not in out.read_text()
+
+
+def test_streaming_runs_from_end_to_end(tmp_path: Path) -> None:
+    out = tmp_path / "numbers.json"
+    process = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "streaming.py"), "--gigabytes", "0.1", "--json", str(out)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    document = json.loads(out.read_text())
+    assert document["records"]["gigabytes"] == pytest.approx(0.1, rel=0.02)
+    assert document["records"]["steps"] == 63
+    assert 0 <= document["records"]["waiting"] <= 1
+    assert document["records"]["peak_bytes"] > 100e6
+    assert len(document["claims"]) == 2
+
+
+def test_what_is_claimed_of_waiting_and_memory_is_judged(benchmark_module: Any) -> None:
+    streaming = benchmark_module("streaming")
+    for waiting, same, expected in ((0.04, 1.0, [True, True]), (0.06, 0.0, [False, False])):
+        verdicts = streaming.judged_waiting({"waiting": waiting, "same_metrics": same})
+        assert [verdict.holds for verdict in verdicts] == expected
+    for peak, flat, expected in ((5e8, 1.0, [True, True]), (7e8, 1.3, [False, False])):
+        measured = {"gigabytes": 4.0, "peak_bytes": peak, "last_quarter_over_second": flat}
+        assert [verdict.holds for verdict in streaming.judged_memory(measured)] == expected
 
 
 def test_ratios_are_paired_within_rounds(benchmark_module: Any) -> None:
@@ -287,3 +338,20 @@ def test_a_measurement_is_taken_again_while_the_computer_stands_still(
     taken[:] = [1]
     with pytest.raises(measure.BenchmarkError, match="it did not answer in time"):
         record.undisturbed(measured)
+
+
+def test_records_runs_from_end_to_end(tmp_path: Path) -> None:
+    for number in range(20):
+        (folder := tmp_path / "photographs" / str(number % 2)).mkdir(parents=True, exist_ok=True)
+        Image.effect_noise((100, 100), 50).convert("RGB").save(folder / f"{number}.jpg")
+    out = tmp_path / "numbers.json"
+    arguments = ["--photographs", tmp_path / "photographs", "--records", 1000, "--seconds", 0.1, "--repeats", 1]
+    arguments += ["--batch-size", 8, "--gigabytes", 0.01, "--work", tmp_path, "--json", out]
+    arguments += ["--contestants", "rudel, bytes;rudel, photographs;decoder, threads"]
+    command = [sys.executable, str(BENCHMARKS / "records.py"), *map(str, arguments)]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    (numbers,) = json.loads(out.read_text())["rounds"]
+    assert numbers["rudel, bytes"]["examples"] % 1000 == 0
+    assert numbers["rudel, photographs"]["examples"] % 16 == 0
+    assert len(numbers["rudel, memory"]["resident"]) >= 10

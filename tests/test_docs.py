@@ -11,6 +11,8 @@ makes of the page.
 
 A page that trains on raspi1 and raspi2 finds two such hosts, in a lab that its test starts; that needs Linux and root.
 
+A page about the Sign Language Digits Dataset finds a folder of that name, with made-up photographs in it.
+
 `rudel train montagsmaler` and `rudel data quickdraw` would fetch from the internet: where such a command has no
 `--data`, it gets the address of a server of this test's own, which has made-up drawings of everything.
 
@@ -38,6 +40,8 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from missing import skip_or_fail
+from PIL import Image, ImageDraw
 
 import rudel
 from rudel.lab import Lab
@@ -71,10 +75,63 @@ with Lab(nodes=2, cpu=(0.4, 0.2), rate=100, latency=1.5) as lab:
         "sudo rudel lab up --background --nodes 2\nexport RUDEL_SSH_CONFIG=/var/lib/rudel-lab/raspi/ssh_config",
     ),
     (
+        "cluster.md",
+        "rudel hosts run raspi1,raspi2 -- .rudel/env/bin/python -m pip install torch==2.13.0\n"
+        "KERAS_BACKEND=torch rudel train digits --on raspi1,raspi2",
+    ),
+    (
         "sine.md",
         "arduino-cli core install arduino:mbed_nano\n"
         "arduino-cli compile --upload --fqbn arduino:mbed_nano:nano33ble --port /dev/ttyACM0 --library sine "
         "sine/examples/sine",
+    ),
+    ("signs.md", "git clone https://github.com/ardamavi/Sign-Language-Digits-Dataset"),
+    ("play.md", "python3 -m http.server --directory digits-page"),
+    (
+        "gpu.md",
+        """nvidia-smi
+python3 -m venv ~/rudel-env
+. ~/rudel-env/bin/activate
+pip install . "jax[cuda13]\"""",
+    ),
+    ("gpu.md", "rudel train signs --data sign-records --precision mixed_bfloat16 --strategy mesh --batch-size 128"),
+    (
+        "gpu.md",
+        "rudel train signs --data sign-records --precision mixed_bfloat16\n"
+        "rudel predict runs/signs Sign-Language-Digits-Dataset/Dataset/7/IMG_1125.JPG",
+    ),
+    ("gpu.md", "python benchmarks/gpu.py --json gpu.json"),
+    (
+        "tpu.md",
+        """gcloud compute tpus tpu-vm create rudel --zone=us-west4-a \\
+    --accelerator-type=v5litepod-4 --version=v2-alpha-tpuv5-lite
+gcloud compute tpus tpu-vm ssh rudel --zone=us-west4-a""",
+    ),
+    (
+        "tpu.md",
+        """sudo apt-get update && sudo apt-get install -y python3.11 python3.11-venv git
+python3.11 -m venv ~/rudel-env
+. ~/rudel-env/bin/activate
+pip install . "jax[tpu]"
+python -c "import jax; print(jax.devices())\"""",
+    ),
+    (
+        "tpu.md",
+        """git clone https://github.com/ardamavi/Sign-Language-Digits-Dataset
+rudel data images Sign-Language-Digits-Dataset/Dataset --out sign-records
+rudel train signs --data sign-records --precision mixed_bfloat16 --strategy mesh --batch-size 128
+rudel predict runs/signs Sign-Language-Digits-Dataset/Dataset/7/IMG_1125.JPG""",
+    ),
+    (
+        "tpu.md",
+        """gcloud compute tpus tpu-vm scp --recurse rudel:runs/signs runs/signs --zone=us-west4-a
+gcloud compute tpus tpu-vm delete rudel --zone=us-west4-a""",
+    ),
+    (
+        "tpu.md",
+        """gcloud compute tpus tpu-vm ssh rudel --zone=us-west4-a --worker=all --command="
+    . ~/rudel-env/bin/activate
+    rudel train signs --data gs://bucket/sign-records --precision mixed_bfloat16 --strategy mesh --batch-size 512\"""",
     ),
     ("README.md", "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/rudel train"),
     (
@@ -86,6 +143,9 @@ with Lab(nodes=2, cpu=(0.4, 0.2), rate=100, latency=1.5) as lab:
 
 ON_HOSTS = {"cluster.md"}
 """Pages that train on raspi1 and raspi2."""
+
+SIGNS = "Sign-Language-Digits-Dataset"
+"""A data set of photographs, and the folder that a clone of it is."""
 
 _BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n+)?"
@@ -191,6 +251,19 @@ def _file_of_drawings(name: str, count: int = 4000) -> bytes:
     return header + said.ljust(117).encode() + b"\n" + np.where(smudges, 255 - thing, thing).tobytes()
 
 
+def _make_signs(folder: Path, count: int = 12) -> None:
+    """Ten folders with pictures of digits, named as the photographs of the data set are."""
+    random = np.random.default_rng(0)
+    for digit in range(10):
+        (folder / str(digit)).mkdir(parents=True)
+        for number in range(count):
+            ground = random.integers(130, 255, 3)
+            picture = Image.fromarray((ground + random.integers(-20, 20, (100, 100, 3))).clip(0, 255).astype(np.uint8))
+            place = tuple(random.integers(10, 40, 2).tolist())
+            ImageDraw.Draw(picture).text(place, str(digit), "black", font_size=60)
+            picture.save(folder / str(digit) / f"IMG_{1118 + digit + 10 * number}.JPG")
+
+
 @pytest.fixture(scope="session")
 def drawings() -> Iterator[str]:
     """The address of a server with drawings."""
@@ -206,11 +279,13 @@ def drawings() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A user's environment, with a cache that all pages share."""
+    """A user's environment, with a cache that all pages share, in other processes too."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KERAS_", "JAX_"))}
     return kept | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-        "RUDEL_CACHE": str(tmp_path_factory.mktemp("cache")),
+        "RUDEL_CACHE": str(folder / "cache"),
         "NO_PROXY": "*",
         "no_proxy": "*",
     }
@@ -223,16 +298,17 @@ def _hosts_for(page: Path, folder: Path) -> Iterator[dict[str, str]]:
         yield {}
         return
     if os.geteuid() != 0:
-        message = (
+        skip_or_fail(
             f"{page.name} trains in a lab, which needs root: sudo env PATH=$PATH python -m pytest tests/test_docs.py"
         )
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
     with Lab(nodes=2, cpu=0.8, rate=1000, latency=1, prefix="raspi", state=folder / "lab") as lab:
         yield {"RUDEL_SSH_CONFIG": str(lab.ssh_config)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path, drawings: str, environment: dict[str, str]) -> None:
+    if SIGNS in page.read_text(encoding="utf-8"):
+        _make_signs(tmp_path / SIGNS / "Dataset")
     with _hosts_for(page, tmp_path) as hosts:
         _check_page(page, tmp_path, drawings, environment | hosts)
 
@@ -334,7 +410,7 @@ def test_every_module_is_on_the_map() -> None:
 
 def test_imports_flow_from_left_to_right() -> None:
     rooms = ["errors", "files", "lab", "cache", "backend", "data", "recipes", "report", "micro", "cluster", "train"]
-    rooms += ["export", "cli"]
+    rooms += ["play", "export", "serve", "watch", "doctor", "cli"]
     source = ROOT / "src/rudel"
     for path in source.rglob("*.py"):
         room = path.relative_to(source).with_suffix("").parts[0]
@@ -379,3 +455,24 @@ def test_public_names_say_what_they_take_and_give(name: str) -> None:
     if inspect.isfunction(thing):
         assert "\nReturns:\n" in told
         assert "\nRaises:\n" in told
+
+
+def test_troubleshooting_quotes_what_is_really_said() -> None:
+    said = " ".join(_sentences(path) for path in (ROOT / "src/rudel").rglob("*.py"))
+    page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    quoted = [
+        quote for row in re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE) for quote in re.findall(r"`([^`]+)`", row)
+    ]
+    assert len(quoted) > 15
+    assert [quote for quote in quoted if quote not in said] == []
+
+
+def _sentences(path: Path) -> str:
+    """All texts of a file; what is put into them when they are said is left out."""
+    texts = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.append(node.value)
+        elif isinstance(node, ast.JoinedStr):
+            texts.append("".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values))
+    return " ".join(" ".join(texts).split())

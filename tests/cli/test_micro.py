@@ -1,3 +1,4 @@
+import importlib.util
 import json
 from pathlib import Path
 
@@ -56,8 +57,9 @@ def test_explain_prints_json(shared_data):
     assert sum(layer["flash"] for layer in document["layers"]) == document["weights_bytes"]
 
 
-def test_check_compares_with_the_interpreter(hello):
-    pytest.importorskip("ai_edge_litert", reason="pip install ai-edge-litert")
+def test_check_compares_with_the_interpreter(hello, lacking):
+    if importlib.util.find_spec("ai_edge_litert") is None:
+        lacking("This test needs LiteRT: pip install ai-edge-litert")
     result = _run("micro", "check", hello, "-n", 20)
     assert result.exit_code == 0
     assert "the same bits on 20 random inputs" in result.stdout

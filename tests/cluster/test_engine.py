@@ -15,16 +15,19 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import psutil
 import pytest
+from PIL import Image
 
 import rudel
 from rudel.cluster.certificates import Authority
 from rudel.cluster.engine import Cluster
 from rudel.cluster.hosts import Host
+from rudel.cluster.pictures import PictureWorkers
+from rudel.data.images.convert import convert
 from rudel.errors import ClusterError, HostError, OptionError
 
 PYTHON = sys.executable
@@ -59,12 +62,11 @@ class Computer:
 
 
 @pytest.fixture(scope="session")
-def computer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Computer]:
+def computer(tmp_path_factory: pytest.TempPathFactory, lacking: Callable[[str], NoReturn]) -> Iterator[Computer]:
     """An SSH server of the current user, on this computer alone, with a home folder of its own."""
     program = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if program is None:
-        message = "There is no SSH server to be tested with: sudo apt-get install openssh-server"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+        lacking("There is no SSH server to be tested with: sudo apt-get install openssh-server")
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
     folder = tmp_path_factory.mktemp("computer")
@@ -134,6 +136,20 @@ def test_computes_whatever_one_wants(running: Cluster) -> None:
     assert names == {"one", "two"}
     pids = running.client.run(os.getpid)
     assert len(set(pids.values())) == 2
+
+
+def test_helps_to_convert_pictures(running: Cluster, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for name in ("ant", "bee"):
+        (tmp_path / "drawn" / name).mkdir(parents=True)
+        for number in range(40):
+            picture = Image.fromarray(random.integers(0, 255, (30, 40, 3), dtype=np.uint8))
+            picture.save(tmp_path / "drawn" / name / f"{number}.webp")
+    alone = convert(tmp_path / "drawn", tmp_path / "alone")
+    together = convert(tmp_path / "drawn", tmp_path / "together", spread=PictureWorkers(running.client))
+    assert together.changes == alone.changes == {"written as JPEG or PNG": 80}
+    for shard in alone.shards:
+        assert (alone.path / shard.file).read_bytes() == (together.path / shard.file).read_bytes()
 
 
 def test_what_the_workers_are_is_theirs_and_not_the_drivers(running: Cluster, computer: Computer) -> None:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -31,16 +31,12 @@ X = random.normal(size=(20_000, 200)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
 
 
-def leave_out(message: str) -> None:
-    pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
-
-
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory, lacking: Callable[[str], NoReturn]) -> Iterator[Lab]:
     try:
         check_machine()
     except LabError as error:
-        leave_out(str(error))
+        lacking(str(error))
     state = tmp_path_factory.mktemp("lab")
     with Lab(nodes=3, cpu=0.6, rate=1000, latency=1.5, prefix="tlab", subnet="10.93.0", state=state) as lab:
         rudel_here = str(Path(sys.executable).with_name("rudel"))

@@ -1,4 +1,6 @@
-"""A training that is killed with SIGKILL, again and again, ends with the very weights of one that was not."""
+"""A training that is killed with SIGKILL, again and again, ends with the very weights of one that was not, whether its
+examples are in memory or read from a file.
+"""
 
 import contextlib
 import hashlib
@@ -17,13 +19,16 @@ import rudel
 
 WORKER = """
 import sys
+from pathlib import Path
 from rudel.backend import keras_on_jax, set_seed
 keras = keras_on_jax(light=True)
 import numpy as np
 import rudel
+from rudel.data.stream import Stream
+from rudel.train import blocks
 layers = keras.layers
 
-run, checkpoint_every = sys.argv[1], int(sys.argv[2])
+run, checkpoint_every, streamed = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "streamed"
 set_seed(3)
 random = np.random.default_rng(0)
 x = random.integers(0, 256, (2560, 10, 10), dtype="uint8")
@@ -43,20 +48,31 @@ class Tell(keras.callbacks.Callback):
     def on_train_begin(self, logs=None): print("began", flush=True)
     def on_epoch_end(self, epoch, logs=None): print(epoch, flush=True)
 
-rudel.fit(model, x, y, validation=0.2, steps=6400, batch_size=32, run=run, resume=True, callbacks=[*callbacks, Tell()],
+class OnDisk(Stream):
+    def __init__(self, folder):
+        np.save(folder / "x.npy", x)
+        self.x = np.load(folder / "x.npy", mmap_mode="r")
+
+    def __len__(self): return len(y)
+    def take(self, indices): return rudel.Examples(np.array(self.x[indices]), y[indices])
+    def fingerprint(self): return "on disk"
+
+blocks.BLOCK_BYTES = 30 * 32 * x[0].nbytes  # half an epoch
+data = rudel.Dataset(OnDisk(Path(run).parent) if streamed else rudel.Examples(x, y))
+rudel.fit(model, data, validation=0.2, steps=6400, batch_size=32, run=run, resume=True, callbacks=[*callbacks, Tell()],
           checkpoint_every=checkpoint_every)
 """
 
 
 @contextlib.contextmanager
-def started(run: Path, checkpoint_every: int) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-W", "ignore", "-c", WORKER, str(run), str(checkpoint_every)]
+def started(run: Path, checkpoint_every: int, data: str = "memory") -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-W", "ignore", "-c", WORKER, str(run), str(checkpoint_every), data]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
         yield worker
 
 
-def finish(run: Path) -> None:
-    with started(run, 10_000) as worker:
+def finish(run: Path, data: str = "memory") -> None:
+    with started(run, 10_000, data) as worker:
         worker.communicate()
     assert worker.returncode == 0
 
@@ -79,17 +95,24 @@ def metrics(run: Path) -> list[dict[str, object]]:
     return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
 
 
-def test_ten_kills_change_no_bit(tmp_path: Path) -> None:
-    undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
-    finish(undisturbed)
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("whole") / "undisturbed"
+    finish(run)
+    return run
+
+
+@pytest.mark.parametrize(("data", "kills"), [("memory", 6), ("streamed", 4)])
+def test_kills_change_no_bit(undisturbed: Path, tmp_path: Path, data: str, kills: int) -> None:
+    disturbed = tmp_path / "disturbed"
     chance = random.Random(os.environ.get("RUDEL_TEST_SEED", "rudel"))
-    for epoch in sorted(chance.sample(range(1, 60), 10)):
-        with started(disturbed, chance.choice([7, 64, 99])) as worker:
+    for epoch in sorted(chance.sample(range(1, 60), kills)):
+        with started(disturbed, chance.choice([7, 64, 99]), data) as worker:
             read_until_epoch(worker, epoch)
             worker.kill()  # wherever it is by now
         assert worker.returncode == -signal.SIGKILL
         assert not (disturbed / "summary.json").exists()
-    finish(disturbed)
+    finish(disturbed, data)
     assert weights(disturbed) == weights(undisturbed)
     assert metrics(disturbed) == metrics(undisturbed)
 

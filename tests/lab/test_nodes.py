@@ -95,18 +95,31 @@ def test_a_node_that_is_not_there_is_told_with_those_that_are(lab: Lab) -> None:
         lab.run("nobody", "true")
 
 
-def test_quotas_hold_for_all_processes_of_a_node(lab: Lab) -> None:
+def cores_used(lab: Lab, name: str, seconds: float = 2) -> float:
     work = (
         "import os, time\n"
         "os.fork()\n"
         "began = time.monotonic()\n"
-        "while time.monotonic() - began < 2: pass\n"
+        f"while time.monotonic() - began < {seconds}: pass\n"
         "print(time.process_time() / (time.monotonic() - began))"
     )
+    return sum(map(float, ssh(lab, name, f'{PYTHON} -c "{work}"').stdout.split()))
+
+
+def test_quotas_hold_for_all_processes_of_a_node(lab: Lab) -> None:
     for node in lab.settings.nodes:
-        told = ssh(lab, node.name, f'{PYTHON} -c "{work}"').stdout
-        used = sum(map(float, told.split()))
-        assert 0.1 * node.cpu < used < 1.2 * node.cpu  # little where this machine has other work
+        assert 0.1 * node.cpu < cores_used(lab, node.name) < 1.2 * node.cpu  # little where this machine has other work
+
+
+def test_a_quota_can_be_changed(lab: Lab) -> None:
+    node = lab.settings.nodes[0]
+    lab.set_cpu(node.name, 0.05)
+    try:
+        assert cores_used(lab, node.name, seconds=1) < 0.15
+    finally:
+        lab.set_cpu(node.name, node.cpu)
+    with pytest.raises(LabError, match="cannot have 0 cores of this machine"):
+        lab.set_cpu(node.name, 0)
 
 
 def test_a_node_that_is_cut_off_is_silent_until_it_is_healed(lab: Lab) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-import pytest
 from micro_support.models import Op, T, build
+from missing import skip_or_fail
 
 
 def dense(inputs: int, outputs: int, seed: int = 0, *, integers: bool = True) -> bytes:
@@ -65,10 +65,7 @@ def tool(name: str, package: str) -> str:
 
 def missing(name: str, package: str) -> NoReturn:
     """Skips the test on a user's machine, and fails where `CI` is set."""
-    message = f"This test needs `{name}`: {package}"
-    if os.environ.get("CI", "").lower() in ("true", "1"):
-        pytest.fail(message)
-    pytest.skip(message)
+    skip_or_fail(f"This test needs `{name}`: {package}")
 
 
 def run(*command: object, folder: Path | None = None) -> str:

@@ -5,7 +5,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from micro_board import needs_board
@@ -148,11 +150,10 @@ def test_the_benchmark_holds_its_claims_for_the_public_models(shared_data: Path,
             assert numbers[what] <= document["claims"][name][what] < document["tflm"][name][what]
 
 
-def test_a_twin_is_made_kept_and_measured(tmp_path: Path) -> None:
+def test_a_twin_is_made_kept_and_measured(tmp_path: Path, lacking: Callable[[str], NoReturn]) -> None:
     needs_board()
     if importlib.util.find_spec("tensorflow") is None:
-        message = "TensorFlow is needed: pip install tensorflow"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+        lacking("TensorFlow is needed: pip install tensorflow")
     script = Path(__file__).parents[2] / "benchmarks" / "micro.py"
     environment = {**os.environ, "RUDEL_CACHE": str(tmp_path), "COLUMNS": "200"}
     command = [sys.executable, str(script), "--only", "ad", "--inputs", "1", "--layers"]

@@ -1,12 +1,15 @@
 """Small models and data for the tests of training."""
 
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+import rudel
 from rudel.backend import keras_on_jax
+from rudel.data.stream import Stream
 
 keras = keras_on_jax()
 
@@ -38,3 +41,35 @@ def classifier() -> Callable[..., Any]:
         return model
 
     return make
+
+
+class Listed(Stream):
+    """A stream over arrays that notes what is asked of it, and can do something before it answers."""
+
+    def __init__(self, x: Any, y: Any = None, before: Callable[[np.ndarray], None] | None = None) -> None:
+        self.examples = rudel.Examples(x, y)
+        self.asked: list[np.ndarray] = []
+        self._before = before or (lambda indices: None)
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def take(self, indices: np.ndarray | slice) -> rudel.Examples:
+        numbers = np.arange(len(self))[indices]
+        self._before(numbers)
+        self.asked.append(numbers)
+        return self.examples.take(numbers)
+
+    def fingerprint(self) -> str:
+        return f"listed {zlib.crc32(np.ascontiguousarray(self.examples.x).view(np.uint8).data)}"
+
+
+@pytest.fixture
+def listed() -> type[Listed]:
+    return Listed
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of streams of 2 kB, so that small streams have many."""
+    monkeypatch.setattr("rudel.train.blocks.BLOCK_BYTES", 2000.0)

@@ -58,7 +58,7 @@ def test_one_replica_whose_deltas_are_taken_as_they_are_trains_as_one_computer_d
     program, logs = compile_training(model, one.state, DATA, order)
     progress = Progress(jax.device_put(one.state), logs, np.asarray(-1, np.int32))
     key = jax.random.key(0)
-    progress = program.run(progress, DATA, order, key, np.int32(0), np.int32(sum(lengths)))
+    progress, _ = program.run(progress, DATA, order, key, np.int32(0), np.int32(sum(lengths)), np.int32(0))
     for ours, expected in zip(weights, progress.state.trainable, strict=True):
         np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-4)
 

@@ -15,9 +15,9 @@ import pytest
 
 import rudel
 from rudel.errors import ClusterError, ModelError, NonFiniteError, OptionError, RunError
+from rudel.train.backends.packages import VERSIONED
 from rudel.train.diloco.checks import check_memory, check_versions
 from rudel.train.diloco.options import Diloco
-from rudel.train.diloco.service import VERSIONED
 from rudel.train.state import ModelState
 
 layers, ops = keras.layers, keras.ops
@@ -356,8 +356,8 @@ def test_a_model_that_is_too_large_for_a_host_is_told() -> None:
         ({"strategy": "diloco"}, "needs hosts: name them, as in `--on raspi1,raspi2`"),
         ({"strategy": SHORT}, "needs hosts"),
         ({"client": "tcp://127.0.0.1:1", "strategy": "single"}, "leave out `client`, or take `diloco`"),
-        ({"client": "tcp://127.0.0.1:1", "strategy": "mesh"}, "single, diloco or a rudel.Diloco, not 'mesh'"),
-        ({"client": "tcp://127.0.0.1:1", "strategy": 5}, "single, diloco or a rudel.Diloco, not 5"),
+        ({"client": "tcp://127.0.0.1:1", "strategy": "mush"}, "or the options of one, not 'mush'"),
+        ({"client": "tcp://127.0.0.1:1", "strategy": 5}, "or the options of one, not 5"),
         ({"client": 5}, "`client` must be a synchronous distributed.Client"),
     ],
     ids=str,

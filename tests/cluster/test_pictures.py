@@ -1,0 +1,109 @@
+"""Workers that examine pictures for a conversion: lost, missing, or without what they need."""
+
+import hashlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from PIL import Image
+
+from rudel.cluster.pictures import PictureWorkers, picture_workers
+from rudel.data.images.convert import convert
+from rudel.data.images.picture import NO_PICTURE, Refused
+from rudel.errors import ClusterError
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A Dask cluster of somebody else's, with two workers."""
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("drawn")
+    random = np.random.default_rng(0)
+    for name in ("ant", "bee"):
+        (root / name).mkdir()
+        for number in range(150):
+            coarse = Image.fromarray(random.integers(0, 255, (4, 5, 3), dtype=np.uint8))
+            coarse.resize((50, 40)).save(root / name / f"{number:03}.jpg")
+    Image.new("RGB", (2000, 2000), "teal").save(root / "ant" / "large.bmp")  # 12 MB, more than Dask likes to send
+    (root / "bee" / "text.jpg").write_text("no picture")
+    return root
+
+
+def contents_of(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.tfrecord")}
+
+
+def test_the_records_are_those_that_one_computer_makes(cluster: Any, drawn: Path, tmp_path: Path) -> None:
+    alone = convert(drawn, tmp_path / "alone", max_side=45)
+    with picture_workers(scheduler=cluster.scheduler_address) as workers:
+        assert workers is not None
+        assert workers.threads == 4
+        together = convert(drawn, tmp_path / "together", max_side=45, spread=workers)
+    assert together.left_out == alone.left_out
+    assert contents_of(together.path) == contents_of(alone.path)
+
+
+def test_files_come_back_in_their_order(cluster: Any) -> None:
+    with Client(cluster, set_as_default=False) as client:
+        found = PictureWorkers(client)([b"x", b"y" * 999], None)
+    assert found == [Refused(NO_PICTURE), Refused(NO_PICTURE)]
+
+
+def test_nobody_comes_back() -> None:
+    with (
+        LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+        pytest.raises(ClusterError, match="All workers are lost, and none came back in 0 s"),
+    ):
+        PictureWorkers(client, patience=0)([b"x"], None)
+
+
+def test_a_worker_without_pillow(cluster: Any, drawn: Path) -> None:
+    def hide() -> None:
+        import sys
+
+        sys.modules["PIL"] = None  # type: ignore[assignment]
+
+    def show() -> None:
+        import sys
+
+        del sys.modules["PIL"]
+
+    with Client(cluster, set_as_default=False) as client:
+        client.run(hide)
+        try:
+            with pytest.raises(ClusterError, match="install Rudel there, with Pillow"):
+                PictureWorkers(client)([(drawn / "ant/000.jpg").read_bytes()], None)
+        finally:
+            client.run(show)
+
+
+def test_here_nobody_is_needed() -> None:
+    with picture_workers() as workers:
+        assert workers is None
+
+
+def test_what_a_lost_worker_had_is_done_by_another(cluster: Any, drawn: Path, tmp_path: Path) -> None:
+    alone = convert(drawn, tmp_path / "alone", max_side=45)
+    killed = threading.Event()
+
+    def progress(done: int, total: int) -> None:
+        if not killed.is_set():
+            killed.set()
+            os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+
+    with picture_workers(scheduler=cluster.scheduler_address) as workers:
+        together = convert(drawn, tmp_path / "together", max_side=45, spread=workers, progress=progress)
+    assert killed.is_set()
+    assert contents_of(together.path) == contents_of(alone.path)

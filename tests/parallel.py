@@ -1,0 +1,89 @@
+"""How the tests share a computer's cores: all of them on several processes, a few of them in this one.
+
+A process gets group after group. Tests that share what is expensive to make, or of which there can be one at a time,
+such as a lab, are a group. Tests that measure how long things take run alone: meanwhile, no other process tests.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MOST_PROCESSES = 4
+"""Beyond these it is memory that is short, and the longest group takes as long as all others."""
+
+TOGETHER = {
+    "tests/lab/": "labs",
+    "tests/end_to_end/": "labs",
+    "tests/cluster/": "labs",
+    "tests/test_docs.py::test_a_page_does_what_it_says[cluster.md]": "labs",
+    "tests/export/": "export",
+    "tests/serve/": "serve",
+    "tests/play/": "play",
+    "tests/train/diloco/": "diloco",
+}
+"""Groups of more than a file, by how the names of their tests begin."""
+
+APART = ("tests/test_docs.py::", "tests/micro/test_operators.py::")
+"""Tests that share nothing with each other, and are each a group: so the last one does not take long."""
+
+FIRST = ("labs", "diloco", "export", "serve", "play", "tests/test_docs.py")
+"""Groups that take long, as their names begin; what is short comes last."""
+
+ALONE = ("tests/lab/", "tests/end_to_end/", "tests/train/diloco/test_coordinator.py")
+"""Tests that measure how long things take, as their names begin."""
+
+
+def processes(config: pytest.Config) -> int:
+    """How many processes to test in, where the command line does not say: 0 for this one alone."""
+    everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if not everything or config.option.keyword or config.option.markexpr or config.option.lf:
+        return 0
+    return min(
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, MOST_PROCESSES
+    )
+
+
+def group_of(name: str) -> str:
+    """The group of a test.
+
+    >>> group_of("tests/lab/test_air.py::test_rate"), group_of("tests/report/test_page.py::test_it[a/b]")
+    ('labs', 'tests/report/test_page.py')
+    """
+    for begin, group in TOGETHER.items():
+        if name.startswith(begin):
+            return group
+    return name if name.startswith(APART) else name.partition("::")[0]
+
+
+def by_length(name: str) -> int:
+    """A key that puts the tests of long groups first."""
+    group = group_of(name)
+    return next((i for i, begin in enumerate(FIRST) if group.startswith(begin)), len(FIRST))
+
+
+def make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """What hands groups to processes."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return Groups(config, log)
+
+
+@contextlib.contextmanager
+def while_nobody_measures(item: pytest.Item) -> Iterator[None]:
+    """Yields when the test may run; a test that measures waits until no other process tests, and they wait for it."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    with (Path(item.config.option.basetemp).parent / "gate").open("a") as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX if item.nodeid.startswith(ALONE) else fcntl.LOCK_SH)
+        yield

@@ -1,0 +1,44 @@
+"""The documentation as a site: every link leads somewhere, and the reference has everything that is public."""
+
+import doctest
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import rudel
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_site_is_whole(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    reference = (tmp_path / "api" / "index.html").read_text(encoding="utf-8")
+    documented = set(re.findall(r'<h2 id="rudel\.[\w.]*?(\w+)"', reference))
+    assert documented == set(rudel.__all__)
+    pages = {page.stem for page in (ROOT / "docs").glob("*.md")}
+    navigated = set(re.findall(r"(\w[\w-]*)\.md$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
+    assert pages <= navigated
+    outside = [
+        f"{page}: {address}"
+        for page in tmp_path.rglob("*.html")
+        for address in re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="(https?:[^"]*)"', page.read_text("utf-8"))
+    ]
+    assert outside == []
+
+
+def test_links_are_mended() -> None:
+    spec = importlib.util.spec_from_file_location("site_of_rudel", ROOT / "docs" / "site.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    tried = doctest.testmod(module)
+    assert tried.attempted
+    assert not tried.failed

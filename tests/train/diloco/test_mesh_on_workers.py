@@ -1,0 +1,99 @@
+"""The strategy `mesh` on hosts: callbacks act where the user is, and a lost host costs the steps since a checkpoint."""
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import rudel
+from rudel.errors import NonFiniteError
+
+random = np.random.default_rng(5)
+X = random.normal(size=(256, 6)).astype("float32")
+Y = (X[:, 0] > 0).astype("int32")
+SETTINGS: dict[str, Any] = {"batch_size": 16, "seed": 2, "eval_every": 60, "steps": 240}
+
+
+class Doubling(keras.layers.Layer):
+    """A layer that workers do not have."""
+
+    def call(self, x: Any) -> Any:
+        return twice(x)
+
+
+def twice(x: Any) -> Any:
+    return x * 2
+
+
+def mean_error(y: Any, predicted: Any) -> Any:
+    return keras.losses.sparse_categorical_crossentropy(y, predicted, from_logits=True)
+
+
+class Watching(keras.callbacks.Callback):
+    """Lowers the learning rate, and notes what it sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epochs: list[int] = []
+        self.weights: list[float] = []
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        assert self.model
+        self.epochs.append(epoch)
+        self.weights.append(float(np.sum(self.model.get_weights()[-2])))
+        self.model.optimizer.learning_rate = 0.01 / (epoch + 2)
+
+
+def made() -> Any:
+    keras.utils.set_random_seed(4)
+    model = keras.Sequential(
+        [keras.Input((6,)), Doubling(), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2)]
+    )
+    model.compile(keras.optimizers.Adam(0.01), loss=mean_error, metrics=["accuracy"])
+    return model
+
+
+def test_a_lost_host_costs_no_more_than_the_steps_since_a_checkpoint(crew: Any, tmp_path: Path) -> None:
+    alone, watching_alone = made(), Watching()
+    expected = rudel.fit(alone, X, Y, validation=(X, Y), callbacks=[watching_alone], **SETTINGS).history
+
+    def kill_one() -> None:
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.glob("run/checkpoints/step-*.npz")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        crew.kill("b")
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    model, watching = made(), Watching()
+    try:
+        found = rudel.fit(
+            model, X, Y, validation=(X, Y), callbacks=[watching], client=crew.client, strategy="mesh",
+            run=tmp_path / "run", checkpoint_every=20, **SETTINGS,
+        )  # fmt: skip
+    finally:
+        killer.join()
+    assert found.epoch == [0, 1, 2, 3]
+    for name, values in expected.items():
+        np.testing.assert_allclose(found.history[name], values, rtol=1e-3, atol=1e-5, err_msg=name)
+    assert watching.epochs[-4:] == watching_alone.epochs
+    np.testing.assert_allclose(watching.weights[-4:], watching_alone.weights, rtol=1e-3)
+    for one, other in zip(model.get_weights(), alone.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["hosts"] == ["a"]
+    assert [restart["lost"] for restart in summary["restarts"]] == [["b"]]
+    assert summary["restarts"][0]["from_step"] >= 20
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records] == [60, 120, 180, 240]
+
+
+def test_a_loss_that_is_not_finite_ends_it_with_the_same_sentence(crew: Any) -> None:
+    crew.only("a")
+    with pytest.raises(NonFiniteError, match="The loss became NaN or infinite at step 1:"):
+        rudel.fit(made(), X * np.float32(1e38), Y, client=crew.client, strategy="mesh", **SETTINGS)

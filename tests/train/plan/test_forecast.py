@@ -1,0 +1,109 @@
+"""Forecasts: what has to hold of them whatever the numbers are."""
+
+import numpy as np
+import pytest
+
+from rudel.errors import OptionError
+from rudel.train.diloco.lengths import Lengths
+from rudel.train.diloco.options import Diloco
+from rudel.train.plan.forecast import Speed, Work, shares
+from rudel.train.plan.links import Links, links_of
+from rudel.train.plan.planning import in_rounds, plan
+from rudel.train.plan.rounds import simulate
+from rudel.train.plan.scenario import parse
+
+WORK = Work(steps=8192, batch_size=32, weights=817_000, variables=2_450_000)
+FAST = links_of(1e9, 0.0)
+
+
+def hosts(*steps: float, message: float = 60e3, exchange: float = 0.0) -> list[Speed]:
+    return [Speed(f"h{i}", step, exchange, message, 1e9) for i, step in enumerate(steps)]
+
+
+@pytest.mark.parametrize("steps", [[1e-3] * 4, [1e-3, 2e-3, 4e-3], [1e-3, 1e-2]])
+def test_over_links_that_cost_nothing_hosts_add_up(steps: list[float]) -> None:
+    forecast = simulate(WORK, hosts(*steps, message=0.0), FAST, Lengths(256, 64), message=0.0)
+    together = sum(1 / step for step in steps)
+    assert forecast.seconds == pytest.approx(WORK.steps / together, rel=0.02)
+    assert forecast.waiting < 0.02
+
+
+def test_what_is_sent_is_hidden_behind_steps_until_it_takes_longer() -> None:
+    lengths, four = Lengths(256, 256), hosts(*[1e-3] * 4)
+    rounds, a_round = 8, 0.256
+    hidden = simulate(WORK, four, links_of(100e6, 0.0), lengths, message=60e3)
+    slow = Links(rate=4 * 60e3 / (3 * a_round), own=1e9, latency=0.0)  # messages of a round take as long as three
+    bound = simulate(WORK, four, slow, lengths, message=60e3)
+    assert hidden.seconds == pytest.approx(rounds * a_round, rel=0.05)
+    assert bound.seconds == pytest.approx(rounds * 3 * a_round, rel=0.2)
+    assert bound.waiting > 0.5
+    assert hidden.sent == bound.sent == rounds * 4 * 60e3
+
+
+def test_latency_alone_is_hidden_up_to_a_round() -> None:
+    four, lengths = hosts(*[1e-3] * 4), Lengths(256, 256)
+    without, hidden, bound = (
+        simulate(WORK, four, links_of(1e9, latency), lengths, message=60e3).seconds for latency in (0.0, 0.1, 0.4)
+    )
+    assert hidden == pytest.approx(without, abs=0.25)
+    assert bound > 1.3 * without
+
+
+@pytest.mark.parametrize("count", [2, 5, 16])
+def test_shares_add_up_and_follow_speed(count: int) -> None:
+    seconds = np.random.default_rng(count).uniform(1, 3, count)
+    found = shares(1000, seconds)
+    assert found.sum() == 1000
+    assert np.all(np.abs(found * seconds - (found * seconds).mean()) <= seconds.max())
+
+
+def test_one_host_is_best_where_the_link_is_hopeless() -> None:
+    short = Work(steps=200, batch_size=32, weights=817_000, variables=2_450_000)
+    planned = plan(short, hosts(*[1e-3] * 4, message=1e6), links_of(0.2e6, 0.2))
+    assert planned.best.strategy == "single"
+    assert planned.why.startswith("One host is faster: ")
+
+
+def test_more_hosts_are_best_where_that_is_so_and_the_fastest_come_first() -> None:
+    planned = plan(WORK, hosts(3e-3, 1e-3, 2e-3), links_of(100e6, 1e-3))
+    assert planned.best.hosts == ("h1", "h2", "h0")
+    assert [len(forecast.hosts) for forecast in planned.forecasts] == [1, 2, 3]
+    assert "3 hosts are 1.8 times as fast as the fastest" in planned.why
+
+
+def test_a_forecast_has_the_rounds_that_the_training_will_have() -> None:
+    forecast = in_rounds(WORK, hosts(*[1.5e-3] * 4, exchange=0.02), links_of(100e6, 1.5e-3), Diloco())
+    assert forecast.rounds == 9  # as four nodes have with the article's job: 64, 128, then 256 steps each
+    assert forecast.sent == pytest.approx(9 * 4 * 60e3)
+
+
+def test_a_thousand_hosts_of_many_speeds() -> None:
+    scenario = parse("hosts=1000,rate=20,latency=40,speed=lognormal:0.5,loss=0.01")
+    speeds = scenario.speeds(hosts(1e-3, exchange=0.01)[0], seed=3)
+    assert len({speed.step for speed in speeds}) == 1000
+    assert np.median([speed.step for speed in speeds]) == pytest.approx(1e-3, rel=0.1)
+    assert speeds == scenario.speeds(hosts(1e-3, exchange=0.01)[0], seed=3)
+    planned = plan(WORK, speeds, scenario.links)
+    assert max(len(forecast.hosts) for forecast in planned.forecasts) == 1000
+    shared = np.array([forecast.computing + forecast.exchanging + forecast.waiting for forecast in planned.forecasts])
+    assert shared == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hosts=0", "hosts to be a number from 1"),
+        ("hosts=2.5", "whole number of hosts"),
+        ("hosts=2,hosts=3", "does not understand 'hosts=3'"),
+        ("machines=2", "does not understand 'machines=2'"),
+        ("rate=fast", "rate to be a number"),
+        ("loss=1", "loss to be a number from 0 to 0.5"),
+        ("speed=gauss:1", "does not understand speed=gauss:1"),
+        ("speed=uniform:2:1", "does not understand speed=uniform:2:1"),
+        ("speed=0", "does not understand speed=0"),
+        ("", "does not understand ''"),
+    ],
+)
+def test_a_scenario_that_makes_no_sense_is_refused(text: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse(text)

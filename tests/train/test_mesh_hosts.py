@@ -1,0 +1,174 @@
+"""Several processes train as one does; a job that is sent to hosts arrives as it was."""
+
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import keras
+import numpy as np
+import pytest
+
+import rudel
+from rudel.data.stream import Stream
+from rudel.errors import DataError, ModelError, OptionError
+from rudel.train.diloco import pieces
+from rudel.train.job import Job
+from rudel.train.mesh.hosts.join import connect
+from rudel.train.mesh.hosts.parcel import pack, unpack
+from rudel.train.mesh.hosts.processes import Processes
+from rudel.train.schedule import plan_schedule
+
+SETTINGS = {"batch_size": 32, "epochs": 3, "seed": 1, "validation": 0.25}
+
+SCRIPT = """
+import json, sys
+import numpy as np
+import rudel
+from rudel.backend import keras_on_jax
+
+joined = rudel.join()
+keras = keras_on_jax(light=True)
+keras.utils.set_random_seed(7)
+blobs = np.load(sys.argv[1])
+model = keras.Sequential(
+    [keras.Input((6,)), keras.layers.Dense(16, activation="relu"), keras.layers.Dense(3, activation="softmax")]
+)
+model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+settings = json.loads(sys.argv[3])
+history = rudel.fit(model, blobs["x"], blobs["y"], run=sys.argv[2], **settings)
+try:
+    rudel.fit(model, blobs["x"], blobs["y"], run=sys.argv[2], strategy="mesh", **settings)
+except rudel.RudelError as error:
+    refused = f"{type(error).__name__}: {error}"
+print(json.dumps({"number": joined.number, "history": history.history, "refused": refused}))
+"""
+
+
+def test_processes_that_tf_config_names_train_as_one_does(
+    blobs: tuple[np.ndarray, np.ndarray], classifier: Callable[..., Any], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "blobs.npz", x=blobs[0], y=blobs[1])
+    (tmp_path / "script.py").write_text(SCRIPT)
+    workers = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    words = [sys.executable, "script.py", "blobs.npz", "run", json.dumps(SETTINGS)]
+    processes = []
+    for index in range(2):
+        config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+        environment = os.environ | {"TF_CONFIG": json.dumps(config), "JAX_PLATFORMS": "cpu"}
+        processes.append(
+            subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        )
+    try:
+        ended = [process.communicate(timeout=120) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    errors = [error.decode() for _, error in ended]
+    assert [process.returncode for process in processes] == [0, 0], errors
+    told = [json.loads(said) for said, _ in ended]
+    alone = rudel.fit(classifier(), *blobs, **SETTINGS).history
+    for index, process in enumerate(told):
+        assert process["number"] == index
+        assert f"2 processes, this is number {index}: TF_CONFIG says so" in errors[index]
+        assert process["history"].keys() == alone.keys()
+        for name, values in alone.items():
+            np.testing.assert_allclose(process["history"][name], values, rtol=1e-4, atol=1e-6)
+        assert process["refused"].startswith("RunError: run already holds a run")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["strategy"] == "mesh"
+    assert "2" in summary["strategy_options"]["devices"]
+    assert (tmp_path / "run" / "model.keras").is_file()
+
+
+def test_joining_after_jax_has_begun_is_refused() -> None:
+    keras.ops.zeros(1)
+    with pytest.raises(OptionError, match=r"call rudel.join\(\) at the top of the script"):
+        connect(Processes(0, 2, "127.0.0.1:9", "TF_CONFIG"))
+
+
+def job_of(model: Any, train: Any, validation: Any = None) -> Job:
+    return Job(model, train, validation, plan_schedule(len(train), 8, 1, None, 0, True))
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUDEL_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_job_arrives_as_it_was() -> None:
+    inputs = {"a": keras.Input((4,), name="a"), "b": keras.Input((2,), name="b")}
+    joined = keras.layers.Concatenate()([keras.layers.Lambda(lambda value: value * 2.0)(inputs["a"]), inputs["b"]])
+    model = keras.Model(inputs, keras.layers.Dense(1)(joined))
+    model.compile(keras.optimizers.Adam(0.25), loss=squared, metrics=["mae"])
+    random = np.random.default_rng(0)
+    x = {"a": random.normal(size=(50, 4)).astype("float32"), "b": random.integers(0, 9, (50, 2)).astype("uint8")}
+    y, weight = random.normal(size=(50, 1)).astype("float32"), np.linspace(0, 1, 50).astype("float32")
+    job = job_of(model, rudel.Examples(x, y, weight), rudel.Examples(x, y))
+    content, parts = pack(job, rudel.Mesh())
+    for piece in parts:
+        pieces.keep(piece.name, piece.content())
+    same, options = unpack(content)
+    assert options == rudel.Mesh()
+    assert same.schedule == job.schedule
+    assert isinstance(job.train, rudel.Examples)
+    assert isinstance(same.train, rudel.Examples)
+    for ours, theirs in zip(job.train.named_arrays(), same.train.named_arrays(), strict=True):
+        assert ours[0] == theirs[0]
+        np.testing.assert_array_equal(ours[1], theirs[1], strict=True)
+    assert isinstance(same.validation, rudel.Examples)
+    assert same.validation.sample_weight is None
+    same.model.set_weights(model.get_weights())
+    assert same.model(x) == pytest.approx(np.asarray(model(x)))
+    assert float(same.model.optimizer.learning_rate) == pytest.approx(0.25)
+
+
+def squared(y: Any, predicted: Any) -> Any:
+    return keras.ops.mean(keras.ops.square(y - predicted), axis=-1)
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_stream_is_read_by_the_host_and_has_to_be_the_same_there(
+    listed: Any, blobs: tuple[np.ndarray, np.ndarray], classifier: Callable[..., Any]
+) -> None:
+    job = job_of(classifier(), listed(*blobs))
+    content, parts = pack(job, rudel.Mesh())
+    assert not parts
+    found = unpack(content)[0].train
+    assert isinstance(found, Stream)
+    assert found.fingerprint() == listed(*blobs).fingerprint()
+    code, parcel = pickle.loads(content)
+    other = cloudpickle.dumps((code, replace(parcel, train=replace(parcel.train, fingerprint="another"))))
+    with pytest.raises(DataError, match="sees other data"):
+        unpack(other)
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_what_cannot_be_sent_is_named(
+    blobs: tuple[np.ndarray, np.ndarray], classifier: Callable[..., Any], tmp_path: Path
+) -> None:
+    def of_a_function(y: Any, predicted: Any) -> Any:
+        return keras.ops.mean(y * 0.0 + predicted * handle.fileno(), axis=-1)
+
+    with (tmp_path / "open").open("w") as handle:
+        job = job_of(classifier(loss=of_a_function), rudel.Examples(*blobs))
+        with pytest.raises(ModelError, match="cannot be sent to other hosts"):
+            pack(job, rudel.Mesh())
+
+
+def free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports

@@ -1,0 +1,223 @@
+"""The page in a browser."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from browser import Browser
+from watch_support import Served, Training, closed_round
+
+from rudel.files import write_json
+from rudel.recipes.template import write_template
+
+Begin = Callable[..., Training]
+Serve = Callable[..., Served]
+
+STATE = "document.querySelector('.badge')?.textContent"
+POINTS = (
+    "[...document.querySelectorAll('.plots .line.validation')].map(l => l.getAttribute('d').split(/[ML]/).length - 1)"
+)
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts `rudel train moons.py ...` into `tmp_path/run`."""
+    started: list[subprocess.Popen[bytes]] = []
+    write_template("moons", tmp_path)
+
+    def train(*arguments: str) -> subprocess.Popen[bytes]:
+        command = [Path(sys.executable).with_name("rudel"), "train", "moons.py", "--run", "run", *arguments]
+        nowhere = subprocess.DEVNULL
+        environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+        started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=nowhere, stderr=nowhere))
+        return started[-1]
+
+    yield train
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_real_training_is_watched_while_it_goes_on_stops_and_goes_on(
+    tmp_path: Path, browser: Browser, served: Serve, trained: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    with browser.page(served(tmp_path / "run").url) as page:
+        page.until(f"{STATE} === 'Waiting'")
+        first = trained("--epochs", "100000")
+        page.until(f"{STATE} === 'Running'", 120)
+        few = page.value(f"{POINTS}[0]")
+        page.until(f"{POINTS}[0] > {few}")
+        page.until(
+            r"/^\d+.% · [\d,]+ of 5,000,000 steps · epoch [\d,]+ of 100,000 · about .* left$/"
+            ".test(document.querySelector('.done').textContent)"
+        )
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(60) == 143
+        page.until(f"{STATE} === 'Stopped'")
+        done = page.value("document.querySelector('.done').textContent")
+        assert "left" not in done
+        step = int(done.split(" of ")[0].split()[-1].replace(",", ""))
+        second = trained("--epochs", str(step // 50 + 20), "--resume")
+        page.until(f"{STATE} === 'Finished'", 120)
+        assert second.wait(60) == 0
+        assert page.value("document.querySelector('progress').value") == 1
+        link = page.value("document.querySelector('a[href=\"/runs/0/report\"]').href")
+        assert page.problems == []
+        assert {address.split("/")[2] for address in page.requested} == {link.split("/")[2]}
+        page.open(link)
+        assert page.until("document.querySelector('h1')?.textContent") == "moons"
+        assert page.value("getComputedStyle(document.body).marginTop") == "0px"  # its own styles are let through
+        assert page.problems == []
+
+
+def test_curves_numbers_and_hosts(tmp_path: Path, browser: Browser, training: Begin, served: Serve) -> None:
+    run = training().begin(strategy="diloco").epochs(1, 2, 3)
+    run.rounds(*(closed_round(number) for number in range(1, 4)))
+    with browser.page(served(run.path).url) as page:
+        page.until("document.querySelectorAll('.plots .chart .line').length === 7")
+        headings = page.value("[...document.querySelectorAll('h3')].map(h => h.firstChild.textContent.trim())")
+        assert headings == ["Loss", "Accuracy", "Steps a second", "What each host did when", "Over the network"]
+        said = "document.querySelectorAll('figcaption')[1].textContent"
+        assert page.value(said).replace("\u202f", " ") == (
+            "Latest: training 86.7 %, validation 83.3 %. Best in validation: 83.3 %, epoch 3."
+        )
+        rows = page.value(
+            "[...document.querySelectorAll('#none, section:nth-of-type(3) tbody tr')].map(r => r.innerText)"
+        )
+        assert [row.split()[:4] for row in rows] == [
+            ["pi@raspi1", "training", "10", "15"],
+            ["pi@raspi2", "training", "10", "15"],
+        ]
+        run.rounds({"event": "lost", "host": "pi@raspi2", "seconds": 1.6, "reason": "it does not answer"})
+        page.until("document.querySelector('.host-lost')?.textContent === 'lost'")
+        page.until("document.body.innerText.includes('was lost: it does not answer')")
+        assert page.problems == []
+
+
+def test_by_keyboard_and_for_those_who_do_not_see_it(
+    tmp_path: Path, browser: Browser, training: Begin, served: Serve
+) -> None:
+    run = training().begin().epochs(1, 2, 3)
+    with browser.page(served(run.path).url) as page:
+        page.until("document.querySelectorAll('.chart .line').length > 3")
+        page.press("Tab")
+        assert page.value("document.activeElement.getAttribute('aria-label')").startswith(
+            "Line plot of the loss. Latest: "
+        )
+        said = "document.querySelector('figcaption').textContent"
+        page.press("ArrowRight")
+        assert page.value(said) == "Epoch 1: training 1, validation 1.1."
+        page.press("ArrowRight")
+        assert page.value(said) == "Epoch 2: training 0.5, validation 0.55."
+        page.press("End")
+        assert page.value(said).startswith("Epoch 3: ")
+        run.epochs(4)
+        page.until(f"{POINTS}[0] === 4")
+        assert page.value(said).startswith("Epoch 3: ")  # what is new takes nobody's place away
+        page.press("Tab")
+        assert page.value(said).startswith("Latest: ")
+        assert page.value("document.querySelector('[role=status]').textContent") == "The training is running."
+        unnamed = (
+            "[...document.querySelectorAll('svg[role=img], progress, [role=region]')]"
+            ".filter(part => part.checkVisibility() && !part.ariaLabel).length"
+        )
+        assert page.value(unnamed) == 0
+        assert page.value("document.documentElement.lang") == "en"
+        page.value("document.querySelector('summary').click()")
+        assert page.until("document.querySelector('details tbody')?.rows.length") == 4
+        assert page.value("document.querySelector('details tbody').rows[1].innerText").split()[:2] == ["2", "0.5"]
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(
+    tmp_path: Path, browser: Browser, training: Begin, served: Serve
+) -> None:
+    run = training(tmp_path / (20 * "a_long_name")).begin().epochs(1, 2)
+    run.rounds(closed_round(1, ("a-user-with-a-name@a-host-with-a-long-name.example", "b")))
+    with browser.page(served(run.path).url, 360, 740) as page:
+        page.until("document.querySelectorAll('.timeline svg').length === 1")
+        assert page.value("document.documentElement.scrollWidth") == 360
+        drawn = page.value(
+            "[...document.querySelectorAll('main svg')].map(s => s.getBoundingClientRect()).map(b => [b.left, b.right])"
+        )
+        assert all(left >= 0 and right <= 360 for left, right in drawn)
+
+
+def test_dark_and_light(browser: Browser, training: Begin, served: Serve) -> None:
+    run = training().begin().epochs(1, 2)
+    address = served(run.path).url
+    for scheme in ("light", "dark"):
+        with browser.page(address, prefers_color_scheme=scheme) as page:
+            page.until("document.querySelectorAll('.line').length > 3")
+            colours = [
+                page.value(f"getComputedStyle(document.querySelector('{part}')).{name}")
+                for part, name in (
+                    ("body", "backgroundColor"), ("body", "color"), (".line.train", "stroke"), (".badge", "color"),
+                    (".line.validation", "stroke"), (".chart text", "fill"), (".done", "color"),
+                )
+            ]  # fmt: skip
+            ground, *inks = (luminance(colour) for colour in colours)
+            assert (ground > 0.5) == (scheme == "light")
+            ratios = [(max(ink, ground) + 0.05) / (min(ink, ground) + 0.05) for ink in inks]
+            assert min(ratios) >= 4.5, (scheme, ratios)
+
+
+def test_why_a_training_failed(browser: Browser, training: Begin, served: Serve) -> None:
+    run = training().begin().epochs(1)
+    with browser.page(served(run.path).url) as page:
+        page.until(f"{STATE} === 'Running'")
+        write_json(run.path / "failure.json", {"error": "The loss became NaN at <b>step</b> 12."})
+        run.stop()
+        page.until(f"{STATE} === 'Failed'")
+        assert (
+            page.value("document.querySelector('[role=status]').textContent")
+            == "The loss became NaN at <b>step</b> 12."
+        )
+
+
+def test_several_runs_are_compared(tmp_path: Path, browser: Browser, training: Begin, served: Serve) -> None:
+    training(tmp_path / "small").begin().epochs(1, 2).stop()
+    large = training(tmp_path / "large").begin().epochs(1)
+    with browser.page(served(tmp_path / "small", tmp_path / "large").url) as page:
+        page.until("document.querySelectorAll('.card').length === 2")
+        names = "[...document.querySelectorAll('.several > section .chart .name')].slice(0, 2).map(n => n.textContent)"
+        assert page.until(f"{names}.length === 2 && {names}") == ["small", "large"]
+        assert page.value("[...document.querySelectorAll('.card .badge')].map(b => b.textContent)") == [
+            "Stopped",
+            "Running",
+        ]
+        assert page.value("document.querySelectorAll('.several > section .run-1.line').length") == 2
+        large.epochs(2, 3, 4).end()
+        page.until("document.querySelectorAll('.card .badge')[1].textContent === 'Finished'")
+        page.value("document.querySelectorAll('.several details summary')[2].click()")
+        page.until("document.querySelectorAll('.several section details[open] .line').length > 3")
+        assert page.problems == []
+
+
+def test_when_the_server_is_gone_the_page_says_so_and_comes_back(
+    tmp_path: Path, browser: Browser, training: Begin, command: Callable[..., tuple[subprocess.Popen[str], str]]
+) -> None:
+    run = training().begin().epochs(1)
+    process, address = command("run", "--port", "0")
+    with browser.page(address) as page:
+        page.until(f"{STATE} === 'Running'")
+        assert page.value("document.querySelector('.lost').hidden")
+        process.send_signal(signal.SIGINT)
+        page.until("!document.querySelector('.lost').hidden")
+        assert process.wait(30) == 130
+        assert page.value(STATE) == "Running"  # what was seen last stays
+        run.epochs(2)
+        command("run", "--port", address.split(":")[-1].rstrip("/"))
+        page.until("document.querySelector('.lost').hidden")
+        page.until(f"{POINTS}[0] === 2")
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of `rgb(...)`, as WCAG defines it."""
+    shares = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
