@@ -7,6 +7,7 @@ import typer
 
 from rudel import __version__
 from rudel.cli import data, doctor, export, hosts, lab, micro, plan, play, recipes, serve, train, use, watch
+from rudel.cli.interrupts import insist_on_interrupts
 from rudel.errors import RudelError
 
 app = typer.Typer(
@@ -53,6 +54,7 @@ def rudel(
 
 def run() -> None:
     """Entry point: a problem that the user can mend is one sentence on standard error and exit code 2."""
+    insist_on_interrupts()
     os.environ.pop("MPLBACKEND", None)  # a notebook's, which need not be installed where its commands are
     try:
         app()
