@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rudel.cluster.certificates import Identity
+from rudel.cores import usable_cores
 
 
 def main() -> None:
@@ -48,7 +49,7 @@ async def _work(order: dict[str, Any], mark: Path) -> None:
         security=identity.security(),
         host=order["address"],
         name=order["name"],
-        nthreads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        nthreads=usable_cores(),
         memory_limit=0,
         death_timeout=60,
     )

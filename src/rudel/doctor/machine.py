@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rudel.cache import cache_folder
+from rudel.cores import usable_cores
 
 _NO_LIMIT = 2**60
 """Control groups of version 1 say a number above this where nothing is limited."""
@@ -70,7 +71,7 @@ def look(root: Path = Path("/")) -> Machine:
 
 
 def _cores(root: Path, cores: int) -> tuple[float, str]:
-    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
+    bound = usable_cores()
     share = _share(root)
     if share is not None and share < bound:
         return share, "a control group limits its time"

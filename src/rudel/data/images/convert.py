@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from rudel.cores import usable_cores
 from rudel.data.images import dataset_file
 from rudel.data.images.dataset_file import Converted
 from rudel.data.images.picture import Picture, Refused, examine_all
@@ -117,7 +118,7 @@ def _make(
         progress(done, len(found.pictures))
 
     examine = partial(spread or examine_all, max_side=options.max_side)
-    count = (spread.threads if spread else _cores()) + found.store.threads
+    count = (spread.threads if spread else usable_cores()) + found.store.threads
     threads = ThreadPoolExecutor(count, "rudel-pictures")
     try:
         for shard in planned:
@@ -214,10 +215,6 @@ def _check_folder(folder: Path, origin: str) -> None:
     document = dataset_file.read(folder)
     if document is not None and document["source"] != origin:
         raise DataError(f"{folder} holds the records of {document['source']}: name another folder.")
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _printable(name: str) -> str:

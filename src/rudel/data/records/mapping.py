@@ -8,7 +8,6 @@ A part of the records that fails in a process is done once more in a thread, so 
 """
 
 import functools
-import os
 import threading
 import time
 from collections import deque
@@ -162,11 +161,6 @@ class _Shared:
 
     def close(self) -> None:
         self._is_open = False
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache

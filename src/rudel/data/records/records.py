@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from rudel.cores import usable_cores
 from rudel.data.dataset import Examples
 from rudel.data.records.batches import Batches
 from rudel.data.records.code import code_fingerprint
 from rudel.data.records.collection import Collection
 from rudel.data.records.delegation import Delegation, Function
 from rudel.data.records.features import Columns, Features, Shape, columns_like
-from rudel.data.records.mapping import Mapping, usable_cores
+from rudel.data.records.mapping import Mapping
 from rudel.data.records.rows import Row, examples_of, row_of, row_of_batch
 from rudel.data.records.shards import Paths, find_shards
 from rudel.data.stream import Stream

@@ -5,7 +5,6 @@ thought dead does no harm. The handlers' names begin with `rudel_`.
 """
 
 import asyncio
-import os
 import platform
 import shutil
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Any
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from rudel.cache import cache_folder
+from rudel.cores import usable_cores
 from rudel.errors import ClusterError
 from rudel.train.backends.packages import LOADED_BYTES, versions_here
 from rudel.train.diloco import pieces
@@ -200,7 +200,7 @@ def _describe(backend: str) -> dict[str, Any]:
         "machine": platform.machine(),
         "backend": backend,
         "platform": _platform() if backend == "jax" else backend,
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": usable_cores(),
         "memory": psutil.virtual_memory().available - LOADED_BYTES[backend],
         "disk": _free_bytes(),
         "versions": versions_here(backend),
