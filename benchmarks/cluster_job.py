@@ -53,6 +53,12 @@ class ClusterJob:
         np.savez(held, x=train.x[rank::workers], y=train.y[rank::workers].astype(np.uint8))
         return held.getvalue()
 
+    def records(self, rank: int, workers: int) -> bytes:
+        """The same share as rows of 785 bytes: pixels, class."""
+        train = self.dataset.train
+        x, y = train.x[rank::workers], train.y[rank::workers].astype(np.uint8)
+        return np.concatenate([x.reshape(len(x), -1), y[:, None]], 1).tobytes()
+
     @cached_property
     def files(self) -> dict[str, bytes]:
         """Quick, Draw!'s files of the classes, cut to the drawings that are used, by name."""
@@ -70,24 +76,26 @@ class ClusterJob:
         """The share of the held-out drawings that an MLP with these weights gets right.
 
         Args:
-            weights: as Keras has them: (784, hidden), (hidden,), (hidden, classes), (classes,).
+            weights: as Keras has them: (784, hidden), (hidden,), ..., (hidden, classes), (classes,).
         """
         held_out = self.dataset.validation
         assert held_out
-        first, first_bias, second, second_bias = weights
+        (first, *_), layers = weights, list(zip(weights[::2], weights[1::2], strict=True))
         right = 0
         for start in range(0, len(held_out), _CHUNK):
             pixels = held_out.x[start : start + _CHUNK].reshape(-1, first.shape[0])
-            hidden = np.maximum(np.multiply(pixels, np.float32(1 / 255)) @ first + first_bias, 0)
-            answers = (hidden @ second + second_bias).argmax(1)
-            right += int((answers == held_out.y[start : start + _CHUNK]).sum())
+            outputs = np.multiply(pixels, np.float32(1 / 255))
+            for number, (kernel, bias) in enumerate(layers):
+                outputs = (np.maximum(outputs, 0) if number else outputs) @ kernel + bias
+            right += int((outputs.argmax(1) == held_out.y[start : start + _CHUNK]).sum())
         return right / len(held_out)
 
     def judged(self, snapshots: bytes) -> list[tuple[float, float]]:
         """(seconds, accuracy) of what `contestants/cluster_node.py` has kept."""
         with np.load(io.BytesIO(snapshots)) as held:
             moments = held["seconds"].tolist()
-            kept = [[held[f"{i}/{j}"] for j in range(4)] for i in range(len(moments))]
+            count = (len(held.files) - 1) // len(moments)  # one has the moments
+            kept = [[held[f"{i}/{j}"] for j in range(count)] for i in range(len(moments))]
         return [(seconds, self.accuracy(weights)) for seconds, weights in zip(moments, kept, strict=True)]
 
     def _first_drawings(self, name: str) -> bytes:

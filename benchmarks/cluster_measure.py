@@ -28,6 +28,8 @@ from measure import Numbers
 
 CONTESTANTS = Path(__file__).parent / "contestants"
 
+HIDDEN = (256,)
+
 _RUDEL = "from rudel.cli.main import run; run()"
 _PORT = 29_500
 _LONGEST = 1800.0  # seconds that a measurement may take
@@ -90,6 +92,7 @@ def rival(
     learning_rate: float = 1e-3,
     period: int = 0,
     part: int | None = None,
+    hidden: Sequence[int] = HIDDEN,
 ) -> Numbers:
     """One of the programs that run on all nodes and talk among themselves.
 
@@ -103,10 +106,11 @@ def rival(
         learning_rate: of Adam.
         period: steps between two synchronisations; 0 for those that have no rounds.
         part: take only so many steps, and extrapolate.
+        hidden: units of the hidden layers.
     """
     workers = len(site.hosts)
     whole = job.samples // (batch_size * workers)
-    parts = parts_of(site, job, seed, batch_size, learning_rate, period, min(whole, part or whole))
+    parts = parts_of(site, job, seed, batch_size, learning_rate, period, min(whole, part or whole), hidden)
     for node in range(workers):
         send_programs(site, node, script)
         send_share(site, job, node, workers)
@@ -128,12 +132,20 @@ def rival(
 
 
 def parts_of(
-    site: Site, job: ClusterJob, seed: int, batch_size: int, learning_rate: float, period: int, steps: int
+    site: Site,
+    job: ClusterJob,
+    seed: int,
+    batch_size: int,
+    learning_rate: float,
+    period: int,
+    steps: int,
+    hidden: Sequence[int] = HIDDEN,
 ) -> list[dict[str, Any]]:
     """Fields of `contestants/cluster_node.py`'s `Part` for every node."""
     addresses = [f"{site.address(node)}:{_PORT + seed}" for node in range(len(site.hosts))]
     given = {"addresses": addresses, "classes": len(job.classes), "steps": steps, "batch_size": batch_size}
     given |= {"learning_rate": learning_rate, "period": period, "seed": seed}
+    given["hidden"] = list(hidden)
     return [{"rank": rank, **given} for rank in range(len(addresses))]
 
 
@@ -141,11 +153,13 @@ def timed(site: Site, ready: Sequence[Program], counted: Sequence[Program]) -> d
     """Waits until all are ready, tells them to begin, and returns what the slowest of those that count tells."""
     for program in ready:
         program.wait_for("ready", 600.0)
+    site.begin()
     before = site.on_air()
     for program in ready:
         program.tell("go")
     told = [program.wait_for("done", _LONGEST) for program in counted]
     after = site.on_air()
+    site.end()
     slowest = max(told, key=lambda one: one["seconds"])
     return slowest | {"air_bytes": None if after is None or before is None else after - before}
 
@@ -234,6 +248,12 @@ def send_programs(site: Site, node: int, *scripts: str) -> None:
     """Puts contestants, and what they share, on a node."""
     names = (TIED, "cluster_node.py", *scripts)
     site.send(node, {name: (CONTESTANTS / name).read_bytes() for name in names})
+
+
+def send_records(site: Site, job: ClusterJob, node: int, workers: int) -> None:
+    """Puts a node's share of the drawings there as records of 784 bytes for the pixels and one for the class."""
+    name = f"records-{node}-of-{workers}"
+    site.send_once(node, name, job.content, lambda: {"records.bin": job.records(node, workers)})
 
 
 def send_share(site: Site, job: ClusterJob, node: int, workers: int) -> None:

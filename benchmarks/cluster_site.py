@@ -45,6 +45,10 @@ class Air:
     latency: float = 1.5
 
 
+def _nothing() -> None:
+    """Does nothing."""
+
+
 @dataclass(frozen=True)
 class Site:
     """Nodes to measure on.
@@ -53,11 +57,15 @@ class Site:
         hosts: as Rudel knows them.
         ssh_config: what `ssh -F` takes; None for the user's own.
         lab: the lab that they are in, if they are in one.
+        begin: called when all is ready, before the clock of a rival runs.
+        end: called when it has stopped.
     """
 
     hosts: Sequence[Host]
     ssh_config: Path | None
     lab: Any = None
+    begin: Callable[[], None] = _nothing
+    end: Callable[[], None] = _nothing
 
     def command(self, node: int, *words: str) -> list[str]:
         """A command for `subprocess` that runs another one on a node, in the benchmark's folder there."""

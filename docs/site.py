@@ -57,10 +57,24 @@ def moved(text: str, folder: str) -> str:
     return _LINK.sub(mended, text)
 
 
+GIVEN = (
+    "train.from_recipe.TrainedRun",
+    "export.exporting.Exported",
+    "data.records.batches.Batches",
+    "data.stream.Stream",
+    "train.mesh.hosts.processes.Processes",
+)
+"""What public functions give and take that is not in `import rudel` itself, by where it is in the package."""
+
+
 def reference() -> str:
     """The page on everything that `import rudel` gives, with the docstrings of all of it."""
     import rudel
 
-    homes = {name: rudel._HOMES[name] for name in rudel.__all__}
-    parts = [f"::: {home}.{name}\n" for name, home in homes.items()]
-    return "# Python\n\nEverything that `import rudel` gives.\n\n" + "\n".join(parts)
+    parts = ["# Python", "Everything that `import rudel` gives."]
+    parts += [f"::: {rudel._HOMES[name]}.{name}" for name in rudel.__all__]
+    below = "\n    options:\n      heading_level: 3"
+    parts += ["## What these give and take", *(f"::: rudel.{place}{below}" for place in GIVEN)]
+    parts += [f"## What they raise\n\n::: rudel.errors{below}"]
+    parts[-1] += "\n      show_root_heading: false\n      filters: ['!^_', '!^RudelError$']"
+    return "\n\n".join(parts) + "\n"

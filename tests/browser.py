@@ -18,9 +18,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from processes import LONG
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 COMMAND = "apt-get install chromium"
-_SECONDS = 60.0
+_SECONDS = LONG
 _LEFT_BUTTON = {"button": "left", "buttons": 1, "clickCount": 1}
 
 
@@ -137,7 +139,7 @@ class Page:
             raise RuntimeError(details.get("exception", {}).get("description") or details["text"])
         return told["result"].get("value")
 
-    def until(self, expression: str, seconds: float = 30.0) -> Any:
+    def until(self, expression: str, seconds: float = _SECONDS) -> Any:
         """Waits until an expression gives something true, and returns it."""
         end = time.monotonic() + seconds
         while True:

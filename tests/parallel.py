@@ -1,11 +1,13 @@
 """How the tests share a computer's cores: all of them on several processes, a few of them in this one.
 
 A process gets group after group. Tests that share what is expensive to make, or of which there can be one at a time,
-such as a lab, are a group. Tests that measure how long things take run alone: meanwhile, no other process tests.
+such as a lab, are a group. Tests that measure how long things take run alone: meanwhile, no other process tests. They
+come first in their group, so that the others wait once for all of them.
 """
 
 import contextlib
 import fcntl
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ TOGETHER = {
     "tests/end_to_end/": "labs",
     "tests/cluster/": "labs",
     "tests/test_docs.py::test_a_page_does_what_it_says[cluster.md]": "labs",
+    "tests/test_docs.py::test_a_page_does_what_it_says[laptop-and-gpu-box.md]": "labs",
     "tests/export/": "export",
     "tests/serve/": "serve",
     "tests/play/": "play",
@@ -34,7 +37,12 @@ APART = ("tests/test_docs.py::", "tests/micro/test_operators.py::")
 FIRST = ("labs", "diloco", "export", "serve", "play", "tests/test_docs.py")
 """Groups that take long, as their names begin; what is short comes last."""
 
-ALONE = ("tests/lab/", "tests/end_to_end/", "tests/train/diloco/test_coordinator.py")
+ALONE = (
+    "tests/lab/test_air.py::test_a_packet_takes_the_latency_each_way",
+    "tests/lab/test_air.py::test_bytes_take_their_time_on_the_air",
+    "tests/lab/test_air.py::test_nodes_share_the_air",
+    "tests/train/diloco/test_coordinator.py::test_a_slow_worker_is_given_less_to_do",
+)
 """Tests that measure how long things take, as their names begin."""
 
 
@@ -60,10 +68,14 @@ def group_of(name: str) -> str:
     return name if name.startswith(APART) else name.partition("::")[0]
 
 
-def by_length(name: str) -> int:
-    """A key that puts the tests of long groups first."""
+def order(name: str) -> tuple[int, bool]:
+    """A key that puts the tests of long groups first, and in a group those that measure.
+
+    >>> order("tests/lab/test_air.py::test_nodes_share_the_air") < order("tests/cluster/test_ssh.py::test_it")
+    True
+    """
     group = group_of(name)
-    return next((i for i, begin in enumerate(FIRST) if group.startswith(begin)), len(FIRST))
+    return next((i for i, begin in enumerate(FIRST) if group.startswith(begin)), len(FIRST)), not _measures(name)
 
 
 def make_scheduler(config: pytest.Config, log: Any) -> Any:
@@ -79,11 +91,25 @@ def make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @contextlib.contextmanager
-def while_nobody_measures(item: pytest.Item) -> Iterator[None]:
-    """Yields when the test may run; a test that measures waits until no other process tests, and they wait for it."""
+def while_nobody_measures(item: pytest.Item, following: pytest.Item | None) -> Iterator[None]:
+    """Yields when the test may run; tests that measure wait until no other process tests, and they wait for these."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
         return
-    with (Path(item.config.option.basetemp).parent / "gate").open("a") as gate:
-        fcntl.flock(gate, fcntl.LOCK_EX if item.nodeid.startswith(ALONE) else fcntl.LOCK_SH)
+    gate = _gate(Path(item.config.option.basetemp).parent / "gate")
+    fcntl.flock(gate, fcntl.LOCK_EX if _measures(item.nodeid) else fcntl.LOCK_SH)
+    try:
         yield
+    finally:
+        if not (following and _measures(item.nodeid) and _measures(following.nodeid)):
+            fcntl.flock(gate, fcntl.LOCK_UN)
+
+
+@functools.cache
+def _gate(path: Path) -> int:
+    """A descriptor, open until this process ends, for locks on it."""
+    return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC)
+
+
+def _measures(name: str) -> bool:
+    return name.startswith(ALONE)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from processes import LONG, started
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -301,17 +302,16 @@ def _keras_accuracy(weights: list[np.ndarray], examples: Any) -> float:
 def test_a_tied_program_ends_with_its_connection(tmp_path: Path) -> None:
     tied = [sys.executable, str(BENCHMARKS / "contestants" / "cluster_tied.py"), sys.executable, "-u", "-c"]
     echo = "import os, sys\nprint(os.getpid())\nfor line in sys.stdin: print(line, end='')"
-    program = subprocess.Popen([*tied, echo], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert program.stdin
-    assert program.stdout
-    number = int(program.stdout.readline())
-    program.stdin.write("go\n")
-    program.stdin.flush()
-    assert program.stdout.readline() == "go\n"
-    program.stdin.close()
-    said = json.loads(program.stdout.read())
-    program.stdout.close()
-    assert program.wait(30) == 0
+    with started([*tied, echo], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdin
+        assert program.stdout
+        number = int(program.stdout.readline())
+        program.stdin.write("go\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == "go\n"
+        program.stdin.close()
+        said = json.loads(program.stdout.read())
+        assert program.wait(LONG) == 0
     assert (said["event"], said["code"]) == ("exited", -signal.SIGKILL)
     assert said["peak_bytes"] > 1e6
     with pytest.raises(ProcessLookupError):
@@ -355,3 +355,52 @@ def test_records_runs_from_end_to_end(tmp_path: Path) -> None:
     assert numbers["rudel, bytes"]["examples"] % 1000 == 0
     assert numbers["rudel, photographs"]["examples"] % 16 == 0
     assert len(numbers["rudel, memory"]["resident"]) >= 10
+
+
+def test_the_evaluation_page_is_what_its_numbers_say(benchmark_module: Any) -> None:
+    page, docs = benchmark_module("evaluate_page"), BENCHMARKS.parent / "docs"
+    document = json.loads((docs / "evaluation.json").read_text())
+    assert page.written(document) == (docs / "evaluation.md").read_text(encoding="utf-8")
+    some = next(name for name in document["cells"] if not name.startswith("single"))
+    del document["cells"][some]
+    assert f"`{some}`" in page.written(document).partition("## What was not measured")[2].partition("\n## ")[0]
+
+
+def test_the_evaluation_compares_with_the_node_alone(benchmark_module: Any, tmp_path: Path) -> None:
+    page, plots = benchmark_module("evaluate_page"), benchmark_module("evaluate_plots")
+    one = {"step_seconds": 2e-3, "steps": 64, "air_bytes_a_step": 0, "cores_busy": 0.3}
+    four = {"step_seconds": 5e-4, "steps": 8192, "air_bytes_a_step": 800, "cores_busy": 1.95}
+    four |= {"accuracy": 0.81, "curve": [[1.0, 0.75], [1.5, 0.85]]}
+    cells = {"single/mlp/1/100": one, "diloco/mlp/4/100": four}
+    document = {"machine": {"processor": "abacus", "cores": 2}, "job": {"cpu": 0.2, "latency": 1.5, "classes": ["a"]}}
+    document |= {
+        "cells": cells,
+        "curves": {"mlp": [[1000, 0.7], [3000, 0.9]]},
+        "failures": {"mesh/mlp/4/5": "It took longer than 9 s."},
+    }
+    numbers = benchmark_module("evaluate_numbers").Numbers(document)
+    assert numbers.speed_up("diloco", "mlp", 4, 100) == pytest.approx(3.2)
+    assert numbers.speed_up("diloco", "mlp", 4, 20) is None
+    written = page.written(document)
+    assert "100 Mbit/s: `diloco`, 3.2 times as fast as one node." in written
+    assert "| `diloco` | 100 | 0.5† | 4.0 | 1.25 | 3.2 | 2 | 0.810 |" in written
+    assert "- `mesh/mlp/4/5`: It took longer than 9 s." in written
+    plots.draw_all(document, tmp_path)
+    assert len(list(tmp_path.glob("evaluation-*.svg"))) == 4
+    for path in tmp_path.glob("*.svg"):
+        assert "<text" in path.read_text()
+
+
+def test_cells_of_the_evaluation_are_chosen_by_patterns(benchmark_module: Any) -> None:
+    cells, numbers = benchmark_module("evaluate_cells"), benchmark_module("evaluate_numbers")
+    measure = benchmark_module("measure")
+    default, everything = cells.default_cells(), cells.every_cell()
+    assert set(default) < set(everything)
+    for axis in ("hosts", "rate", "model", "strategy"):
+        assert {getattr(cell, axis) for cell in default} == {getattr(cell, axis) for cell in everything}
+    assert [cell.name for cell in cells.chosen("ddp/mlp/[24]/5", False)] == ["ddp/mlp/2/5", "ddp/mlp/4/5"]
+    with pytest.raises(measure.BenchmarkError, match="No cell is called abacus: "):
+        cells.chosen("abacus", True)
+    assert numbers.crossing([(1, 0.2), (3, 0.6), (5, 0.5)], 0.4) == pytest.approx(2)
+    assert numbers.crossing([(1, 0.2), (3, 0.3)], 0.4) is None
+    assert numbers.crossing([], 0.4) is None

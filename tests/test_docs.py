@@ -9,7 +9,8 @@ anything. Other blocks are only read.
 A page that is there as a notebook too is run cell by cell from the notebook, which has to be what `docs/notebook.py`
 makes of the page.
 
-A page that trains on raspi1 and raspi2 finds two such hosts, in a lab that its test starts; that needs Linux and root.
+A page that trains on hosts finds two by the names that it uses, in a lab that its test starts; that needs Linux and
+root. What one page sets up there, the next one finds. A page about SLURM finds a SLURM with one node, this computer.
 
 A page about the Sign Language Digits Dataset finds a folder of that name, with made-up photographs in it.
 
@@ -40,10 +41,14 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+import yaml
+from distributed.cli import dask_scheduler, dask_worker
 from missing import skip_or_fail
 from PIL import Image, ImageDraw
+from slurm import slurm
 
 import rudel
+from rudel.cache import cache_folder
 from rudel.lab import Lab
 from rudel.recipes.template import write_template
 
@@ -96,6 +101,12 @@ pip install . "jax[cuda13]\"""",
     ),
     ("gpu.md", "rudel train signs --data sign-records --precision mixed_bfloat16 --strategy mesh --batch-size 128"),
     (
+        "laptop-and-gpu-box.md",
+        "rudel hosts run gpubox -- .rudel/env/bin/python -m pip install "
+        "\"jax[cuda13]==$(python -c 'import jax; print(jax.__version__)')\"\n"
+        "rudel hosts run gpubox -- .rudel/env/bin/python -c 'import jax; print(jax.devices())'",
+    ),
+    (
         "gpu.md",
         "rudel train signs --data sign-records --precision mixed_bfloat16\n"
         "rudel predict runs/signs Sign-Language-Digits-Dataset/Dataset/7/IMG_1125.JPG",
@@ -141,8 +152,14 @@ gcloud compute tpus tpu-vm delete rudel --zone=us-west4-a""",
 }
 """The blocks that may say that they are not run."""
 
-ON_HOSTS = {"cluster.md"}
-"""Pages that train on raspi1 and raspi2."""
+ON_HOSTS = {
+    "cluster.md": {"raspi1": 0.8, "raspi2": 0.8},
+    "laptop-and-gpu-box.md": {"laptop": 0.8, "gpubox": 1.6},
+}
+"""Pages that train on hosts: what these are called there, and how many cores each has."""
+
+ON_SLURM = {"slurm.md"}
+"""Pages that submit jobs."""
 
 SIGNS = "Sign-Language-Digits-Dataset"
 """A data set of photographs, and the folder that a clone of it is."""
@@ -282,6 +299,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A user's environment, with a cache that all pages share, in other processes too."""
     folder = tmp_path_factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    for name in ("jax", "wheels", "zig"):  # what is the same whoever makes it, and takes long
+        kept, place = cache_folder() / name, folder / "cache" / name
+        kept.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            place.symlink_to(kept)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KERAS_", "JAX_"))}
     return kept | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
@@ -291,9 +314,19 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the labs of all pages."""
+    return tmp_path_factory.mktemp("homes")
+
+
 @contextlib.contextmanager
-def _hosts_for(page: Path, folder: Path) -> Iterator[dict[str, str]]:
+def _hosts_for(page: Path, folder: Path, homes: Path) -> Iterator[dict[str, str]]:
     """Starts the hosts that a page names, if it names any; yields what the environment says of them."""
+    if page.name in ON_SLURM:
+        with slurm(folder / "slurm") as environment:
+            yield environment
+        return
     if page.name not in ON_HOSTS:
         yield {}
         return
@@ -301,15 +334,22 @@ def _hosts_for(page: Path, folder: Path) -> Iterator[dict[str, str]]:
         skip_or_fail(
             f"{page.name} trains in a lab, which needs root: sudo env PATH=$PATH python -m pytest tests/test_docs.py"
         )
-    with Lab(nodes=2, cpu=0.8, rate=1000, latency=1, prefix="raspi", state=folder / "lab") as lab:
-        yield {"RUDEL_SSH_CONFIG": str(lab.ssh_config)}
+    cores = ON_HOSTS[page.name]
+    with Lab(nodes=len(cores), cpu=tuple(cores.values()), rate=1000, latency=1, prefix="raspi", state=homes) as lab:
+        config = folder / "ssh_config"
+        config.write_text(lab.ssh_config.read_text())
+        for node, name in zip(lab.hosts, cores, strict=True):
+            config.write_text(config.read_text().replace(f"Host {node}\n", f"Host {name}\n"))
+        yield {"RUDEL_SSH_CONFIG": str(config)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_does_what_it_says(page: Path, tmp_path: Path, drawings: str, environment: dict[str, str]) -> None:
+def test_a_page_does_what_it_says(
+    page: Path, tmp_path: Path, homes: Path, drawings: str, environment: dict[str, str]
+) -> None:
     if SIGNS in page.read_text(encoding="utf-8"):
         _make_signs(tmp_path / SIGNS / "Dataset")
-    with _hosts_for(page, tmp_path) as hosts:
+    with _hosts_for(page, tmp_path, homes) as hosts:
         _check_page(page, tmp_path, drawings, environment | hosts)
 
 
@@ -360,7 +400,7 @@ def test_every_block_is_found(page: Path) -> None:
     fences = re.findall(r"^ *(?:```|~~~)", page.read_text(encoding="utf-8"), re.MULTILINE)
     blocks = blocks_of(page)
     assert len(fences) == 2 * (len(blocks) + sum(block.told is not None for block in blocks))
-    assert {block.kind for block in blocks} <= {"python", "sh", "text", "json", ""}
+    assert {block.kind for block in blocks} <= {"python", "sh", "text", "json", "yaml", ""}
 
 
 @pytest.mark.parametrize(
@@ -455,6 +495,21 @@ def test_public_names_say_what_they_take_and_give(name: str) -> None:
     if inspect.isfunction(thing):
         assert "\nReturns:\n" in told
         assert "\nRaises:\n" in told
+
+
+def test_manifest_of_kubernetes_starts_what_dask_has() -> None:
+    page = (ROOT / "docs/slurm.md").read_text(encoding="utf-8")
+    spec = yaml.safe_load(re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0])["spec"]
+    commands = {"scheduler": dask_scheduler.main, "worker": dask_worker.main}
+    for part, command in commands.items():
+        (container,) = spec[part]["spec"]["containers"]
+        program, name, *options = container["args"]
+        assert (program, name) == ("dask", part)
+        command.make_context(name, options)  # or it raises
+    listens = spec["scheduler"]["spec"]["containers"][0]["ports"]
+    ports = {port["name"]: port["containerPort"] for port in listens}
+    assert {port["targetPort"]: port["port"] for port in spec["scheduler"]["service"]["ports"]} == ports
+    assert ports["tcp-comm"] == 8786
 
 
 def test_troubleshooting_quotes_what_is_really_said() -> None:

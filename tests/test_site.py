@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import rudel
+import rudel.errors
 
 ROOT = Path(__file__).parents[1]
 
@@ -22,6 +23,9 @@ def test_the_site_is_whole(tmp_path: Path) -> None:
     reference = (tmp_path / "api" / "index.html").read_text(encoding="utf-8")
     documented = set(re.findall(r'<h2 id="rudel\.[\w.]*?(\w+)"', reference))
     assert documented == set(rudel.__all__)
+    errors = {name for name, thing in vars(rudel.errors).items() if isinstance(thing, type)}
+    also = set(re.findall(r'<h[34] id="rudel\.[\w.]*?(\w+)"', reference))
+    assert errors | {"TrainedRun", "Exported", "Batches", "Stream", "Processes"} <= also | documented
     pages = {page.stem for page in (ROOT / "docs").glob("*.md")}
     navigated = set(re.findall(r"(\w[\w-]*)\.md$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
     assert pages <= navigated

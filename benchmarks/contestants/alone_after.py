@@ -1,8 +1,9 @@
 """`rudel.fit` on this computer alone, when everything is compiled: `python alone_after.py SETTINGS`.
 
-The argument is JSON: data, classes, seed, steps. A first training of some steps compiles; then a line on standard
-input, `go STEPS`, starts one that is measured, and so often as there are lines. What is told is the training's own
-clock, as for `rudel train`: compiling and evaluating are no part of it.
+The argument is JSON: data, classes, seed, and, where it is not `montagsmaler` as it is, recipe and options. A first
+training of some steps compiles; then a line on standard input, `go STEPS`, starts one that is measured, and so often as
+there are lines. What is told is the training's own clock, as for `rudel train`: compiling and evaluating are no part of
+it.
 """
 
 import json
@@ -26,9 +27,15 @@ def main() -> None:
 
 def _train(given: dict, steps: int) -> dict:
     with tempfile.TemporaryDirectory() as folder:
-        settings = {"data": given["data"], "options": {"classes": given["classes"]}, "seed": given["seed"]}
+        options = {"classes": given["classes"], **given.get("options", {})}
+        settings = {"data": given["data"], "options": options, "seed": given["seed"]}
         return train_recipe(
-            "montagsmaler", **settings, steps=steps, eval_every=10**9, run=Path(folder) / "run", verbose=False
+            given.get("recipe", "montagsmaler"),
+            **settings,
+            steps=steps,
+            eval_every=10**9,
+            run=Path(folder) / "run",
+            verbose=False,
         ).summary
 
 

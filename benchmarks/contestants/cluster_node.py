@@ -5,6 +5,7 @@ connections, compilation), says so, and begins when it is told to; its clock sto
 everywhere. Snapshots of the weights are judged afterwards, on the desktop, for all rivals alike.
 """
 
+import itertools
 import json
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-PIXELS, HIDDEN, DROPOUT = 784, 256, 0.2
+PIXELS, HIDDEN, DROPOUT = 784, (256,), 0.2
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Part:
         period: steps between two synchronisations, for those that have rounds.
         seed: of weights, dropout and order.
         server: `host:port` on the desktop, for those that have a server.
+        hidden: units of the hidden layers.
     """
 
     rank: int
@@ -43,6 +45,7 @@ class Part:
     period: int
     seed: int
     server: str = ""
+    hidden: Sequence[int] = HIDDEN
 
     @property
     def workers(self) -> int:
@@ -61,11 +64,11 @@ def share(part: Part) -> tuple[np.ndarray, np.ndarray]:
         return held["x"].reshape(-1, PIXELS), held["y"].astype(np.int64)
 
 
-def initial_weights(classes: int, seed: int) -> list[np.ndarray]:
+def initial_weights(classes: int, seed: int, hidden: Sequence[int] = HIDDEN) -> list[np.ndarray]:
     """Glorot's uniform weights and zeros, as Keras begins."""
-    random, shapes = np.random.default_rng(seed), ((PIXELS, HIDDEN), (HIDDEN, classes))
+    random, sizes = np.random.default_rng(seed), (PIXELS, *hidden, classes)
     found: list[np.ndarray] = []
-    for shape in shapes:
+    for shape in itertools.pairwise(sizes):
         bound = np.sqrt(6 / sum(shape))
         found += [random.uniform(-bound, bound, shape).astype(np.float32), np.zeros(shape[1], np.float32)]
     return found
@@ -89,7 +92,7 @@ class Batches:
 
 @dataclass
 class Snapshots:
-    """Weights at some moments, in Keras' layout: (784, 256), (256,), (256, classes), (classes,)."""
+    """Weights at some moments, in Keras' layout: (784, hidden), (hidden,), (hidden, classes), (classes,)."""
 
     seconds: list[float] = field(default_factory=list)
     weights: list[list[np.ndarray]] = field(default_factory=list)

@@ -36,14 +36,11 @@ def main() -> None:
     examples = examples.prefetch(tf.data.AUTOTUNE).with_options(options)
     layers = keras.layers
     with strategy.scope():
-        model = keras.Sequential(
-            [
-                keras.Input((node.PIXELS,)),
-                layers.Dense(node.HIDDEN, activation="relu"),
-                layers.Dropout(node.DROPOUT),
-                layers.Dense(part.classes, activation="softmax"),
-            ]
-        )
+        model = keras.Sequential([keras.Input((node.PIXELS,))])
+        for units in part.hidden:
+            model.add(layers.Dense(units, activation="relu"))
+            model.add(layers.Dropout(node.DROPOUT))
+        model.add(layers.Dense(part.classes, activation="softmax"))
         model.compile(keras.optimizers.Adam(part.learning_rate), "sparse_categorical_crossentropy", ["accuracy"])
     model.fit(examples, steps_per_epoch=WARM_UP_STEPS, epochs=1, verbose=0)
     node.when_told()

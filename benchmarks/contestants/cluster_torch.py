@@ -10,6 +10,7 @@ thread, the drawings as uint8 in memory, Adam in its fused form, which is the fa
 
 import datetime
 import importlib.metadata
+import itertools
 from typing import Any
 
 import cluster_node as node
@@ -23,10 +24,13 @@ WARM_UP_STEPS = 8
 
 
 def net_for(part: node.Part) -> nn.Sequential:
-    """The article's net for pixels in 0..1, ending in logits; alike on all workers, and beginning as Keras' does."""
-    layers = nn.Linear(node.PIXELS, node.HIDDEN), nn.ReLU(), nn.Dropout(node.DROPOUT)
-    net = nn.Sequential(*layers, nn.Linear(node.HIDDEN, part.classes))
-    for parameter, value in zip(net.parameters(), node.initial_weights(part.classes, part.seed), strict=True):
+    """The MLP for pixels in 0..1, ending in logits; alike on all workers, and beginning as Keras' does."""
+    layers: list[nn.Module] = []
+    for before, units in itertools.pairwise((node.PIXELS, *part.hidden)):
+        layers += [nn.Linear(before, units), nn.ReLU(), nn.Dropout(node.DROPOUT)]
+    net = nn.Sequential(*layers, nn.Linear(part.hidden[-1], part.classes))
+    weights = node.initial_weights(part.classes, part.seed, part.hidden)
+    for parameter, value in zip(net.parameters(), weights, strict=True):
         parameter.data.copy_(torch.from_numpy(value.T))
     torch.manual_seed(part.seed * 1000 + part.rank)
     return net

@@ -21,7 +21,7 @@ _AT_ONCE = 64
 def main() -> None:
     """Decodes what the job says, and prints the seconds a photograph took."""
     import rudel
-    from rudel.data.records.mapping import usable_cores
+    from rudel.cores import usable_cores
 
     job = json.loads(sys.argv[1])
     records = rudel.Records(job["folder"], features=["image/encoded"])

@@ -42,7 +42,7 @@ def keras_here(*, light: bool = False) -> ModuleType:
     if "keras" not in sys.modules:
         if name == "tensorflow":
             os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # it greets at length
-        with _hidden(_OPTIONAL_IN_KERAS if light else ()):
+        with hidden(_OPTIONAL_IN_KERAS if light else ()):
             try:
                 import keras
             except ModuleNotFoundError as error:
@@ -98,7 +98,7 @@ def without_tensorflow() -> Iterator[None]:
 
     was_unknown = getattr(lazy, "_available", True) is None
     try:
-        with _hidden(("tensorflow",)):
+        with hidden(("tensorflow",)):
             yield
     finally:
         if was_unknown and "tensorflow" not in sys.modules:
@@ -124,7 +124,7 @@ def _leave_accelerators() -> None:
 
 
 @contextlib.contextmanager
-def _hidden(names: tuple[str, ...]) -> Iterator[None]:
+def hidden(names: tuple[str, ...]) -> Iterator[None]:
     """Makes modules that are not yet imported look as if they were not installed."""
     names = tuple(name for name in names if name not in sys.modules)
     sys.modules.update(dict.fromkeys(names))  # type: ignore[arg-type]  # None is Python's own mark for "no such module"

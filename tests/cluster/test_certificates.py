@@ -12,6 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from processes import LONG
 
 from rudel.cluster.certificates import Authority, Identity
 
@@ -90,7 +91,7 @@ def with_tls(**options: Any) -> Callable[[int], bytes]:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         for name, value in options.items():
             setattr(context, name, value)
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as raw, context.wrap_socket(raw) as tls:
+        with socket.create_connection(("127.0.0.1", port), timeout=LONG) as raw, context.wrap_socket(raw) as tls:
             tls.sendall(b"hello")
             return tls.recv(100)
 
@@ -98,7 +99,7 @@ def with_tls(**options: Any) -> Callable[[int], bytes]:
 
 
 def plainly(port: int) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", port), timeout=LONG) as raw:
         raw.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(range(256)))
         return raw.recv(100)
 

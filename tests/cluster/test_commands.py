@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from processes import LONG
 
 from rudel.cluster.commands import Ended, run_on_hosts
 from rudel.cluster.hosts import Host
@@ -48,7 +49,7 @@ def test_output_is_told_while_the_command_runs(lab: Lab) -> None:
         told = asyncio.Event()
         work = run_on_hosts(lab.hosts[0], "echo begun; sleep 1000", lambda *line: told.set(), lab.ssh_config)
         running = asyncio.create_task(work)
-        await asyncio.wait_for(told.wait(), 10)
+        await asyncio.wait_for(told.wait(), LONG)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

@@ -21,10 +21,11 @@ import numpy as np
 import psutil
 import pytest
 from PIL import Image
+from processes import LONG, started
 
 import rudel
 from rudel.cluster.certificates import Authority
-from rudel.cluster.engine import Cluster
+from rudel.cluster.engine import Borrowed, Cluster
 from rudel.cluster.hosts import Host
 from rudel.cluster.pictures import PictureWorkers
 from rudel.data.images.convert import convert
@@ -105,7 +106,7 @@ def answers(port: int) -> bool:
     return False
 
 
-def until(reached: Callable[[], Any], seconds: float = 60) -> Any:
+def until(reached: Callable[[], Any], seconds: float = LONG) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := reached()):
         assert time.monotonic() < deadline, "this did not happen"
@@ -136,6 +137,16 @@ def test_computes_whatever_one_wants(running: Cluster) -> None:
     assert names == {"one", "two"}
     pids = running.client.run(os.getpid)
     assert len(set(pids.values())) == 2
+
+
+def test_workers_of_a_borrowed_cluster_are_waited_for(running: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rudel.cluster.engine.WORKERS_SECONDS", 0.2)
+    with Borrowed(running.client, min_hosts=2) as borrowed:
+        assert borrowed.count == 2
+    with pytest.raises(ClusterError, match="2 of 3 Dask workers have come"), Borrowed(running.client, min_hosts=3):
+        pass
+    with pytest.raises(OptionError, match="`min_hosts` must be 1 or more, not 0"):
+        Borrowed(running.client, min_hosts=0)
 
 
 def test_helps_to_convert_pictures(running: Cluster, tmp_path: Path) -> None:
@@ -176,7 +187,7 @@ def welcome(port: int, mode: ssl.VerifyMode, identity: Any = None) -> bool:
     if identity is None:
         context.check_hostname, context.verify_mode = False, mode
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as raw, context.wrap_socket(raw) as tls:
+        with socket.create_connection(("127.0.0.1", port), timeout=LONG) as raw, context.wrap_socket(raw) as tls:
             tls.settimeout(10)
             return bool(tls.recv(100))
     except OSError:
@@ -264,7 +275,7 @@ def test_ends_with_its_block_whatever_happens_in_it(computer: Computer) -> None:
     cluster = computer.cluster()
     with pytest.raises(ZeroDivisionError):
         fail(cluster)
-    until(lambda: not pids & computer.workers(), 5)
+    until(lambda: not pids & computer.workers())
     cluster.close()
     marks = [path.read_text() for path in (computer.folder / ".rudel" / "workers").iterdir()]
     assert not set(marks) & set(map(str, pids))
@@ -318,13 +329,13 @@ with Cluster([Host("one", python=python), Host("two", python=python)], ssh_confi
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_workers_end_when_the_driver_does(computer: Computer, number: signal.Signals) -> None:
     command = [PYTHON, "-W", "ignore", "-c", DRIVER, str(computer.ssh_config), PYTHON]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as driver:
         assert driver.stdout
         pids = {int(pid) for pid in driver.stdout.readline().split()}
         assert len(pids) == 2
         driver.send_signal(number)
-        driver.wait(20)
-    until(lambda: not pids & computer.workers(), 5)
+        driver.wait(LONG)
+    until(lambda: not pids & computer.workers())
 
 
 def test_a_worker_that_cannot_hear_the_driver_ends_with_its_scheduler(computer: Computer) -> None:
@@ -415,14 +426,14 @@ def test_a_recipe_with_a_module_beside_it_trains_on_hosts(computer: Computer, tm
     command = [PYTHON, "-c", "from rudel.cli.main import run; run()", "train", str(tmp_path / "own.py")]
     command += ["--epochs", "20", "--ssh-config", str(computer.ssh_config), "--run", str(tmp_path / "run")]
     command += ["--on", str(tmp_path / "hosts")]
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=LONG)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["hosts"] == ["one", "two"]
     assert summary["metrics"]["accuracy"] > 0.8
     assert done.stderr == ""
     missing = subprocess.run(
-        [*command[:-1], "nowhere.invalid", "--resume"], capture_output=True, text=True, timeout=120
+        [*command[:-1], "nowhere.invalid", "--resume"], capture_output=True, text=True, timeout=LONG
     )
     assert missing.returncode == 2
     assert missing.stderr.startswith("Error: The name of `nowhere.invalid` does not resolve")

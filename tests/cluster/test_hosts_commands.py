@@ -2,13 +2,13 @@
 
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from processes import LONG, started
 from typer.testing import CliRunner
 
 from rudel.cli.hosts import app
@@ -104,11 +104,11 @@ def test_a_mistake_in_the_hosts_is_an_error_of_the_command(hosts: Callable[..., 
 def test_interrupting_run_ends_the_command_on_the_hosts(lab: Lab) -> None:
     code = "from rudel.cli.hosts import app; app()"
     words = ["run", "--ssh-config", str(lab.ssh_config), ",".join(lab.hosts), "--", "echo begun; sleep 1000 & wait"]
-    process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=-1, stderr=-1, text=True)
-    assert process.stdout is not None
-    assert {process.stdout.readline().split(" | ")[1] for _ in lab.hosts} == {"begun\n"}
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=20)
+    with started([sys.executable, "-c", code, *words], stdout=-1, stderr=-1) as process:
+        assert process.stdout is not None
+        assert {process.stdout.readline().split(" | ")[1] for _ in lab.hosts} == {"begun\n"}
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=LONG)
     assert process.returncode == 130
     assert told.splitlines()[-1] == "Interrupted."
     assert "Traceback" not in told

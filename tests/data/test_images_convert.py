@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from processes import started
 
 from rudel.data.images.convert import convert
 from rudel.data.images.dataset_file import Converted
@@ -235,8 +236,8 @@ def test_ctrl_c_says_how_far_it_came(drawn: Path, tmp_path: Path) -> None:
 def test_two_conversions_at_the_same_time(drawn: Path, converted: Converted, tmp_path: Path) -> None:
     program = "import sys; from rudel.data.images.convert import convert; print(convert(*sys.argv[1:], shards=3).made)"
     command = [sys.executable, "-c", program, str(drawn), str(tmp_path / "records")]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    made = sorted(int(one.communicate()[0]) for one in both)
+    with started(command, stdout=subprocess.PIPE) as one, started(command, stdout=subprocess.PIPE) as other:
+        made = sorted(int(each.communicate()[0]) for each in (one, other))
     assert made == [0, 4]
     assert contents_of(tmp_path / "records") == contents_of(converted.path)
 

@@ -1,3 +1,4 @@
+import contextlib
 import hashlib
 import io
 import json
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import LONG, started
 
 from rudel.cache import cache_folder
 from rudel.data.http_range import Version, retry_after
@@ -335,14 +337,14 @@ def test_a_stopped_download_goes_on_at_the_very_byte(server, remote, fault, cond
     assert server.log[1].length == HEADER + 20 * 784 - 9000
 
 
-def start_loading(url: str, count: int) -> subprocess.Popen:
+def start_loading(url: str, count: int) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
     """Another process that loads `count` cats, and tells how far it is on its standard output."""
     code = (
         "import sys; from rudel.data.quickdraw import load\n"
         "loaded = load(['cat'], int(sys.argv[2]), sys.argv[1], lambda done, total: print(done, flush=True))\n"
         "print('sum', loaded.x.sum())"
     )
-    return subprocess.Popen([sys.executable, "-c", code, url, str(count)], stdout=subprocess.PIPE, text=True)
+    return started([sys.executable, "-c", code, url, str(count)], stdout=subprocess.PIPE)
 
 
 def test_a_killed_download_goes_on_from_its_last_record(server, remote, fault, own_cache):
@@ -365,10 +367,10 @@ def test_a_killed_download_goes_on_from_its_last_record(server, remote, fault, o
 def test_two_processes_at_once_fetch_once(server, remote):
     array = drawings(2000)
     server.remotes["cat"] = remote(npy(array))
-    processes = [start_loading(server.url, 2000) for _ in range(2)]
-    for process in processes:
-        output, _ = process.communicate(timeout=30)
-        assert output.splitlines()[-1] == f"sum {array.sum()}"
+    with start_loading(server.url, 2000) as one, start_loading(server.url, 2000) as other:
+        for process in (one, other):
+            output, _ = process.communicate(timeout=LONG)
+            assert output.splitlines()[-1] == f"sum {array.sum()}"
     assert [request.length for request in server.log] == [HEADER + array.nbytes]
 
 

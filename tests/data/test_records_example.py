@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from processes import started
 
 from rudel.data.records.collection import Collection
 from rudel.data.records.example import MalformedError, encode_example, parse_example
@@ -88,10 +89,9 @@ class TensorFlow:
 
 @pytest.fixture(scope="module")
 def tensorflow() -> Iterator[TensorFlow]:
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-    with subprocess.Popen([sys.executable, "-c", _TENSORFLOW], **pipes) as process:
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with started([sys.executable, "-c", _TENSORFLOW], **pipes) as process:
         yield TensorFlow(process)
-        process.kill()
 
 
 def comparable(features: dict[str, Any]) -> dict[str, Any]:

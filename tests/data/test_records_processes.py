@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from processes import started
 
 import rudel
 from rudel.data.photographs import decode
@@ -226,9 +227,7 @@ def test_processes_end_with_the_one_that_uses_them(folder: Path, tmp_path: Path,
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-W", "error", str(script), str(folder), "stay" if killed else "end"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stderr
         pids = [int(pid) for pid in process.stdout.readline().split()]

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from processes import LONG
 
 import rudel
 from rudel.backend import keras_on_jax
@@ -97,7 +98,7 @@ class Training:
     def events(self, kind: str, host: str) -> list[dict[str, Any]]:
         return [line for line in self.lines if line.get("event") == kind and line["host"] == host]
 
-    def until(self, reached: Callable[[], Any], seconds: float = 60) -> Any:
+    def until(self, reached: Callable[[], Any], seconds: float = LONG) -> Any:
         deadline = time.monotonic() + seconds
         while not (found := reached()):
             assert self._thread.is_alive(), f"it ended: {self.error}"
@@ -113,7 +114,7 @@ class Training:
 
     def end(self) -> Any:
         self._asked.set()
-        self._thread.join(60)
+        self._thread.join(LONG)
         assert not self._thread.is_alive()
         if self.error:
             raise self.error
@@ -125,7 +126,7 @@ def training(cluster: Cluster, tmp_path: Path) -> Iterator[Training]:
     training = Training(cluster, tmp_path)
     yield training
     training._asked.set()
-    training._thread.join(60)
+    training._thread.join(LONG)
 
 
 def test_hosts_that_are_killed_crash_or_fall_silent_are_not_waited_for_and_come_back(
@@ -138,25 +139,27 @@ def test_hosts_that_are_killed_crash_or_fall_silent_are_not_waited_for_and_come_
     (pid,) = (pid for address, pid in cluster.client.run(os.getpid).items() if workers[address]["name"] == first)
 
     lab.run(first, "kill", "-9", str(pid), root=True)
-    assert training.seconds_to_more_rounds(1, everyone - {first}) < 1
+    assert training.seconds_to_more_rounds(1, everyone - {first}) < 5
+    (lost,) = training.until(lambda: training.events("lost", first))
+    assert lost["reason"] == "its connection broke off", "nobody waits until it is overdue"
     training.until(lambda: training.events("joined", first))
     training.seconds_to_more_rounds(5, everyone)
 
     lab.crash(second)
-    assert training.seconds_to_more_rounds(1, everyone - {second}) < 2
+    assert training.seconds_to_more_rounds(1, everyone - {second}) < 10
     training.until(lambda: training.events("joined", second))
     training.seconds_to_more_rounds(5, everyone)
 
     lab.cut(third)
-    assert training.seconds_to_more_rounds(2, everyone - {third}) < 5
+    assert training.seconds_to_more_rounds(2, everyone - {third}) < 25
     training.until(lambda: training.events("lost", third))
     lab.heal(third)
-    training.until(lambda: training.events("joined", third), 15)
+    training.until(lambda: training.events("joined", third))
     training.seconds_to_more_rounds(5, everyone)
     assert not training.events("joining", third), "its program and its data are still there"
 
     lab.cut(third)  # as of a host whose plug is pulled: nobody is told that its connections are gone
-    assert training.seconds_to_more_rounds(2, everyone - {third}) < 5
+    assert training.seconds_to_more_rounds(2, everyone - {third}) < 25
     training.until(lambda: len(training.events("lost", third)) == 2)
     lab.crash(third)
     lab.heal(third)
@@ -176,7 +179,7 @@ def test_a_wifi_that_is_gone_for_good_ends_the_training_at_a_checkpoint(
         training.seconds_to_more_rounds(5, set(lab.hosts))
         for name in lab.hosts:
             lab.cut(name)
-        training._thread.join(60)
+        training._thread.join(LONG)
         last = training.rounds[-1]["step"]
         with pytest.raises(ClusterError, match=r"All hosts were lost, and none came back within 1 s .*--resume"):
             training.end()
@@ -187,7 +190,7 @@ def test_a_wifi_that_is_gone_for_good_ends_the_training_at_a_checkpoint(
         for name in lab.hosts:
             lab.heal(name)
     again = Training(cluster, tmp_path, steps=last + 5000)
-    again._thread.join(90)
+    again._thread.join(LONG)
     again.end()
     assert [line["round"] for line in again.rounds] == list(range(1, len(again.rounds) + 1))
     assert json.loads((tmp_path / "summary.json").read_text())["samples"] == (last + 5000) * 32

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import started as process_of
 
 import rudel
 
@@ -67,7 +68,7 @@ rudel.fit(model, data, validation=0.2, steps=6400, batch_size=32, run=run, resum
 @contextlib.contextmanager
 def started(run: Path, checkpoint_every: int, data: str = "memory") -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-W", "ignore", "-c", WORKER, str(run), str(checkpoint_every), data]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+    with process_of(command, stdout=subprocess.PIPE) as worker:
         yield worker
 
 

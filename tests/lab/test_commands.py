@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from processes import started
 
 from rudel.lab import Lab
 
@@ -71,7 +72,7 @@ def test_a_lab_in_the_foreground(
     before = traces()
     arguments = own()
     command = [*RUDEL, "up", *options(arguments), "--nodes", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as up:
         assert up.stdout is not None
         lines = [up.stdout.readline() for _ in range(5)]
         assert lines[0] == f"nodes  {arguments['prefix']}1\n"
@@ -86,7 +87,7 @@ def test_a_lab_in_the_foreground(
 def test_a_lab_in_the_foreground_ends_when_it_is_stopped_from_elsewhere(own: Callable[[], dict[str, Any]]) -> None:
     arguments = own()
     command = [*RUDEL, "up", *options(arguments), "--nodes", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
+    with started(command, stdout=subprocess.PIPE) as up:
         assert up.stdout is not None
         up.stdout.readline()
         assert rudel_lab("down", "--prefix", arguments["prefix"]).returncode == 0

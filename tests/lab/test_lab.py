@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import LONG, started
 
 from rudel.errors import LabError
 from rudel.lab import Lab
@@ -110,9 +111,9 @@ def test_the_lab_of_a_killed_process_ends(own: Arguments, traces: Traces) -> Non
         "input()"
     )
     command = [sys.executable, "-c", script, json.dumps(arguments, default=str)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+    with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
-        assert owner.stdout.readline() == b"up\n"
+        assert owner.stdout.readline() == "up\n"
         keeper = os.pidfd_open(find(arguments["prefix"]).keeper)
         owner.kill()
     wait_for(keeper)
@@ -144,5 +145,5 @@ def test_a_device_of_the_same_name_is_told(own: Arguments, traces: Traces) -> No
 def wait_for(*processes: int) -> None:
     """Waits until processes have ended."""
     for process in processes:
-        assert select.select([process], (), (), 30)[0]
+        assert select.select([process], (), (), LONG)[0]
         os.close(process)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import LONG, started
 
 from rudel.errors import LabError
 from rudel.lab import Lab
@@ -47,7 +48,7 @@ def test_nodes_know_each_other_and_nobody_else(lab: Lab) -> None:
     assert lab.run(first, PYTHON, "-c", look, "desktop").stdout == f"{lab.desktop}\n"
     began = time.monotonic()
     assert "gaierror" in lab.run(first, PYTHON, "-c", look, "example.org").stderr
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10, "nobody is asked who does not answer"
     connect = "import socket; socket.create_connection(('192.0.2.1', 80), 1)"
     assert "unreachable" in lab.run(first, PYTHON, "-c", connect).stderr
 
@@ -80,8 +81,7 @@ def test_commands_give_their_exit_status_and_keep_their_arguments(lab: Lab) -> N
 
 
 def test_what_runs_in_a_node_ends_with_the_command(lab: Lab) -> None:
-    sleeper = subprocess.Popen(lab.command(lab.hosts[0], "sh", "-c", "echo $$; exec sleep 1000"), stdout=-1, text=True)
-    with sleeper:
+    with started(lab.command(lab.hosts[0], "sh", "-c", "echo $$; exec sleep 1000"), stdout=-1) as sleeper:
         assert sleeper.stdout is not None
         inside = sleeper.stdout.readline().strip()
         sleeper.kill()
@@ -126,13 +126,14 @@ def test_a_node_that_is_cut_off_is_silent_until_it_is_healed(lab: Lab) -> None:
     first, second = lab.hosts
     echo = "import socket\nserver = socket.create_server(('', 7007))\nprint('ready', flush=True)\n"
     echo += "connection = server.accept()[0]\nwhile data := connection.recv(100): connection.sendall(data)"
-    with subprocess.Popen(lab.command(first, PYTHON, "-c", echo), stdout=subprocess.PIPE, text=True) as server:
+    with started(lab.command(first, PYTHON, "-c", echo), stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         server.stdout.readline()
-        with socket.create_connection((first, 7007), timeout=0.5) as connection:
+        with socket.create_connection((first, 7007), timeout=LONG) as connection:
             connection.sendall(b"one")
             assert connection.recv(100) == b"one"
             lab.cut(first)
+            connection.settimeout(0.5)
             connection.sendall(b"two")
             with pytest.raises(TimeoutError):
                 connection.recv(100)
@@ -141,7 +142,7 @@ def test_a_node_that_is_cut_off_is_silent_until_it_is_healed(lab: Lab) -> None:
             assert ssh(lab, second, "true").returncode == 0
             assert "UP" in lab.run(first, "ip", "-brief", "link", "show", "wlan0").stdout
             lab.heal(first)
-            connection.settimeout(30)
+            connection.settimeout(LONG)
             assert connection.recv(100) == b"two"
     assert ssh(lab, first, "true").returncode == 0
 
@@ -149,13 +150,12 @@ def test_a_node_that_is_cut_off_is_silent_until_it_is_healed(lab: Lab) -> None:
 def test_a_crash_ends_all_processes_and_the_node_starts_again(lab: Lab) -> None:
     name = lab.hosts[0]
     command = lab.command(name, "sh", "-c", "touch /run/there; echo in; exec sleep 1000", root=True)
-    sleeper = subprocess.Popen(command, stdout=subprocess.PIPE)
-    with sleeper, socket.create_connection((name, 22), timeout=10) as connection:
+    with started(command, stdout=-1) as sleeper, socket.create_connection((name, 22), timeout=LONG) as connection:
         assert sleeper.stdout is not None
         sleeper.stdout.readline()
         assert connection.recv(4) == b"SSH-"
         lab.crash(name)
-        assert sleeper.wait(10) == -9
+        assert sleeper.wait(LONG) == -9
         while connection.recv(100):
             pass
     assert lab.run(name, "ls", "/run/there").returncode != 0

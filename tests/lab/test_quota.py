@@ -1,9 +1,9 @@
 """Control groups: version 1 or 2, whichever has the CPU."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from processes import started
 
 from rudel.errors import LabError
 from rudel.lab.quota import Groups, groups
@@ -44,8 +44,7 @@ def test_removing_kills_what_is_in_the_groups(root: None) -> None:
     found = groups()
     found.create("tquota", "tquota1", 0.4)
     member = found.member_file("tquota", "tquota1")
-    sleeper = subprocess.Popen(["sh", "-c", 'echo 0 > "$0" && echo in && exec sleep 1000', member], stdout=-1)
-    with sleeper:
+    with started(["sh", "-c", 'echo 0 > "$0" && echo in && exec sleep 1000', member], stdout=-1) as sleeper:
         assert sleeper.stdout is not None
         sleeper.stdout.readline()
         found.remove("tquota")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from micro_support.oracles import runner
 from package_models import dense, missing, run, softmax_of_floats, sum_of_two, tool
+from processes import LONG, started
 
 from rudel.errors import CompileError
 from rudel.micro import Compiled, compile_model
@@ -200,13 +201,12 @@ def test_it_runs_on_a_real_core_of_arduino(hello_world: Compiled, tmp_path: Path
     image = tmp_path / "sine.elf"
     run(gcc, "-Os", "-mmcu=atmega2560", "-Wl,--gc-sections", *objects, "-lm", "-o", image)
     command = [simavr, "-m", "atmega2560", "-f", "16000000", image]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as simulated:
+    with started(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, errors="replace") as simulated:
         assert simulated.stderr
-        limit = threading.Timer(60, simulated.kill)
+        limit = threading.Timer(LONG, simulated.kill)
         limit.start()
-        said = [line.decode() for line in itertools.islice(simulated.stderr, 260)]
+        said = list(itertools.islice(simulated.stderr, 260))
         limit.cancel()
-        simulated.kill()
     curve = [float(number) for number in re.findall(r"(-?\d\.\d{4})\.\.", "".join(said))]
     here = on_this_computer(library, "sine", tmp_path, len(curve))
     assert len(curve) >= 250

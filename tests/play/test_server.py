@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from play_support import CLASSES, serving
+from processes import LONG, started
 
 import rudel
 from rudel.backend import keras_on_jax
@@ -35,7 +36,7 @@ COMMAND = [sys.executable, "-c", "from rudel.cli.main import run; run()", "play"
 
 def ask(address: str, path: str, method: str = "GET", body: bytes | None = None, host: str | None = None) -> Any:
     """Status, headers and content of an answer."""
-    connection = http.client.HTTPConnection(address.split("/")[2], timeout=30)
+    connection = http.client.HTTPConnection(address.split("/")[2], timeout=LONG)
     connection.request(method, path, body, {"Host": host} if host else {})
     answer = connection.getresponse()
     content = answer.read()
@@ -141,28 +142,28 @@ def test_runs_that_cannot_be_played_with(run: Path, tmp_path: Path, monkeypatch:
 
 def test_the_command_serves_until_ctrl_c(run: Path, tmp_path: Path) -> None:
     environment = os.environ | {"RUDEL_CACHE": str(tmp_path / "cache")}
-    process = subprocess.Popen(
-        [*COMMAND, str(run)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith(f"Play with {run} at http://127.0.0.1:")
-    address = line.split()[4]
-    with urllib.request.urlopen(f"{address}model.json", timeout=30) as answer:
-        assert json.load(answer)["classes"] == list(CLASSES)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with started([*COMMAND, str(run)], **pipes, env=environment) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith(f"Play with {run} at http://127.0.0.1:")
+        address = line.split()[4]
+        with urllib.request.urlopen(f"{address}model.json", timeout=LONG) as answer:
+            assert json.load(answer)["classes"] == list(CLASSES)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=LONG)
     assert process.returncode == 0
     assert "Traceback" not in errors
     assert not list((tmp_path / "cache").glob("play/.making-*"))
 
 
 def test_without_a_run_it_trains_digits_first(tmp_path: Path) -> None:
-    process = subprocess.Popen(COMMAND, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    assert process.stderr.readline() == "There is no run in ./runs that guesses drawings: training `digits` first.\n"
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    with started(COMMAND, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert said == "There is no run in ./runs that guesses drawings: training `digits` first.\n"
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=LONG)
     assert process.returncode == 130
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from processes import LONG
+
 from rudel.backend import keras_on_jax, set_seed
 from rudel.files import write_json
 from rudel.train.model_file import save_model
@@ -54,7 +56,7 @@ class Server:
         return int(self.address.rpartition(":")[2])
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONG)
 
     def ask(
         self, path: str, body: Any = None, headers: Mapping[str, str] | None = None, method: str | None = None
@@ -70,7 +72,7 @@ class Server:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ends it in order, and returns its exit code."""
         self.process.send_signal(number)
-        return self.process.wait(60)
+        return self.process.wait(LONG)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import LONG
 
 from rudel.serve.batcher import Batcher, Columns
 from rudel.serve.limits import Limits
@@ -25,7 +26,7 @@ class Model:
 
     def __call__(self, columns: Columns) -> list[np.ndarray]:
         self.begun.set()
-        self.gate.wait(30)
+        self.gate.wait(LONG)
         if (columns[0] < 0).any():
             raise ValueError("negative")
         self.batches.append(len(columns[0]))

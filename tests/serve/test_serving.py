@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import LONG
 from serve_support import dense, serving, write_run
 
 import rudel
@@ -19,7 +20,7 @@ import rudel
 ROW = [0.5, 1.0, -1.0, 2.0]
 
 
-def until(there: Callable[[], Any], seconds: float = 60) -> Any:
+def until(there: Callable[[], Any], seconds: float = LONG) -> Any:
     """What `there` returns, as soon as it is something."""
     end = time.monotonic() + seconds
     while not (found := there()):
@@ -138,7 +139,7 @@ def test_it_finishes_what_it_has_begun(start: Any, runs: Path) -> None:
     assert answer.status == 200
     assert answer.getheader("connection") == "close"
     assert len(json.loads(answer.read())["predictions"]) == 1
-    assert server.process.wait(60) == 0
+    assert server.process.wait(LONG) == 0
     assert "Traceback" not in server.log.read_text()
     begun.close()
     idle.close()

@@ -31,15 +31,17 @@ EIGHT = rudel.Mesh(devices=8)
 random = np.random.default_rng(5)
 PICTURES = random.integers(0, 256, (100, 12, 12)).astype("uint8")
 KINDS = random.integers(0, 4, 100)
+MOVING = rudel.Dataset(rudel.Examples(PICTURES, KINDS), augment=random_flip)
 WORDS = random.integers(0, 32, (64, 6)).astype("int32")
 
 
 def convolutional() -> Any:
     body = [layers.Rescaling(1 / 255), layers.Reshape((12, 12, 1))]
     for filters, size, strides in ((8, 5, 2), (16, 3, 1)):
-        body += [layers.Conv2D(filters, size, strides=strides, padding="same", use_bias=False)]
+        penalty = keras.regularizers.L2(0.01)
+        body += [layers.Conv2D(filters, size, strides, "same", use_bias=False, kernel_regularizer=penalty)]
         body += [layers.BatchNormalization(), layers.ReLU()]
-    body += [layers.GlobalAveragePooling2D(), layers.Dense(4, activation="softmax")]
+    body += [layers.GlobalAveragePooling2D(), layers.Dropout(0.3), layers.Dense(4, activation="softmax")]
     model = keras.Sequential([keras.Input((12, 12)), *body], name="convolutional")
     model.compile(keras.optimizers.SGD(0.05, momentum=0.9), "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model
@@ -74,7 +76,6 @@ def fit(make: Any, strategy: Any, data: Any = None, **settings: Any) -> tuple[An
 
 def same_losses() -> dict[str, Any]:
     found: dict[str, Any] = {}
-    moving = rudel.Dataset(rudel.Examples(PICTURES, KINDS), augment=random_flip)
     for devices in ("single", 1, 2, 4, 8):
         strategy = devices if devices == "single" else rudel.Mesh(devices=devices)
         found[f"dense {devices}"] = fit(dense, strategy)[1]
@@ -88,7 +89,7 @@ def same_losses() -> dict[str, Any]:
 
     loop._compile = kept
     for devices, strategy in (("single", "single"), (2, rudel.Mesh(devices=2)), (8, EIGHT)):
-        found[f"convolutional {devices}"] = fit(convolutional, strategy, moving)[1]
+        found[f"convolutional {devices}"] = fit(convolutional, strategy, MOVING)[1]
     loop._compile = compiled
     return found | {"moved": [_moving(text) for text in texts]}
 
@@ -176,6 +177,15 @@ def streams() -> dict[str, Any]:
     return fit(dense, EIGHT, rudel.Dataset(Counted(examples), Counted(examples.take(slice(0, 51)))))[1]
 
 
+def in_order() -> dict[str, Any]:
+    """A training in 8 parts, on one device and on four: losses, and weights as hexadecimal digits."""
+    found = {}
+    for devices in (1, 4):
+        model, history = fit(convolutional, rudel.Mesh(devices=devices, parts=8), MOVING)
+        found[str(devices)] = {"history": history, "weights": [w.tobytes().hex() for w in model.get_weights()]}
+    return found
+
+
 def collectives() -> dict[str, Any]:
     """What a convolution whose windows are gathered piece by piece moves between devices."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
@@ -216,6 +226,9 @@ def errors() -> dict[str, str]:
         "size": {"axes": "data=1,model=8", "layouts": {"dense_?.*/kernel": (None, "model")}},
         "regex": {"axes": "data=4,model=2", "layouts": {"(": (None, "model")}},
         "batch": {"devices": 8},
+        "parts": {"devices": 8, "parts": 8},
+        "parts of a batch": {"devices": 8, "parts": 16},
+        "parts of a model": {"axes": "data=4,model=2", "parts": 16},
     }
     told = {}
     for name, options in cases.items():
@@ -234,6 +247,7 @@ if __name__ == "__main__":
         "layouts": layouts(folder / "layouts"),
         "resumed": resumed(folder / "resumed"),
         "streams": streams(),
+        "in_order": in_order(),
         "collectives": collectives(),
         "errors": errors(),
     }

@@ -7,7 +7,8 @@ import pytest
 
 import rudel
 from rudel.backend import keras_on_jax
-from rudel.errors import NonFiniteError
+from rudel.errors import NonFiniteError, OptionError
+from rudel.train import run_directory
 
 keras = keras_on_jax()
 
@@ -25,6 +26,21 @@ def test_a_run_keeps_why_it_failed(tmp_path: Path) -> None:
         rudel.fit(model(1e30), x, y, epochs=3, batch_size=16, run=tmp_path / "run", verbose=False)
     told = json.loads((tmp_path / "run" / "failure.json").read_text())
     assert told == {"error": str(failure.value)}
+
+
+def test_what_is_refused_before_it_begins_leaves_nothing(tmp_path: Path) -> None:
+    run = run_directory.create(tmp_path / "run", resume=False)
+    run.write_config({"batch_size": 35})
+    run.write_metrics([])
+    with pytest.raises(OptionError), run.keeping_failure():
+        raise OptionError("A batch of 35 cannot be cut into 3 equal parts.")
+    run.release()
+    assert not run.path.exists()
+    run = run_directory.create(tmp_path / "run", resume=False)
+    run.append_metrics({"epoch": 1})
+    with pytest.raises(OptionError), run.keeping_failure():
+        raise OptionError("No.")
+    assert {path.name for path in run.path.iterdir()} >= {"metrics.jsonl", "failure.json"}
 
 
 def test_an_error_in_a_callback_is_kept_and_gone_when_the_run_goes_on(tmp_path: Path) -> None:

@@ -12,10 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
 import pytest
 
 import rudel
 from rudel.errors import OptionError
+from rudel.train.mesh.in_parts import check_parts
+from rudel.train.mesh.masks import bernoulli
 from rudel.train.mesh.options import read_axes, read_layouts
 from rudel.train.strategy import with_options
 
@@ -56,6 +61,27 @@ def test_a_convolutional_step_moves_sums_and_statistics_alone(told: dict[str, An
     assert eight == {"all-reduce": kernel, "all-gather": 8 * statistics}
     assert told["collectives"]["kept in place"] == {"all-reduce": 3 * 3 * 32 * 8}
     assert "all-gather" in told["collectives"]["not kept in place"]
+
+
+def test_in_parts_it_is_the_same_bits_on_any_number_of_devices(told: dict[str, Any]) -> None:
+    found = told["in_order"]
+    assert found["1"] == found["4"]
+    assert found["4"]["history"] == close(told["same_losses"]["convolutional single"])
+
+
+def test_a_part_draws_its_rows_of_the_batch() -> None:
+    key = np.array([3, 4], np.uint32)
+    rows = [bernoulli(jnp.asarray(key), 0.8, (4, 5), part) for part in range(3)]
+    np.testing.assert_array_equal(np.concatenate(rows), jax.random.bernoulli(key, 0.8, (12, 5)))
+
+
+def test_models_that_cannot_be_computed_in_parts() -> None:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",))
+    odd = keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: x - x[:1], name="odd")])
+    with pytest.raises(OptionError, match="treat each example by itself, and the layer `odd` may not: leave it out"):
+        check_parts(odd, 2, mesh, 2)
+    with pytest.raises(OptionError, match="`parts` are 2, 4, 8, 16 or another power of two, not 6"):
+        rudel.Mesh(parts=6)
 
 
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
@@ -130,6 +156,9 @@ def test_streamed_and_in_memory_are_the_same_bits(told: dict[str, Any]) -> None:
         ("dimensions", "The layout `kernel` has 1 dimension, and `dense/dense/kernel` has 2, (144, 32)"),
         ("size", "cuts 4 into 8 parts, which are not alike, in `dense/dense_1/kernel` (32, 4)"),
         ("regex", "The layout `(` is no regular expression"),
+        ("parts", "8 devices cannot compute 8 parts in one order: take 1, 2, 4, 8 ... devices, and at least twice"),
+        ("parts of a batch", "A batch of 24 cannot be cut into 16 equal parts of two examples or more: give a"),
+        ("parts of a model", "`parts` is for processors and a mesh that cuts batches alone: leave it out."),
         ("batch", "A batch of 30 cannot be cut into 8 equal parts, for the mesh data=8: give a batch_size of 24 or"),
     ],
 )  # fmt: skip

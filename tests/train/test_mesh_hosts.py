@@ -3,13 +3,14 @@
 import json
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 import keras
@@ -20,16 +21,21 @@ import rudel
 from rudel.data.stream import Stream
 from rudel.errors import DataError, ModelError, OptionError
 from rudel.train.diloco import pieces
+from rudel.train.interrupt import Interrupts
 from rudel.train.job import Job
+from rudel.train.mesh.hosts.attempt import Heard
+from rudel.train.mesh.hosts.endings import EndError, end_of, reason_of
 from rudel.train.mesh.hosts.join import connect
+from rudel.train.mesh.hosts.messages import Interrupted
 from rudel.train.mesh.hosts.parcel import pack, unpack
 from rudel.train.mesh.hosts.processes import Processes
+from rudel.train.mesh.hosts.training import HostsTraining
 from rudel.train.schedule import plan_schedule
 
 SETTINGS = {"batch_size": 32, "epochs": 3, "seed": 1, "validation": 0.25}
 
 SCRIPT = """
-import json, sys
+import json, os, sys
 import numpy as np
 import rudel
 from rudel.backend import keras_on_jax
@@ -48,11 +54,19 @@ try:
     rudel.fit(model, blobs["x"], blobs["y"], run=sys.argv[2], strategy="mesh", **settings)
 except rudel.RudelError as error:
     refused = f"{type(error).__name__}: {error}"
-print(json.dumps({"number": joined.number, "history": history.history, "refused": refused}))
+print(json.dumps({"number": joined.number, "history": history.history, "refused": refused}), flush=True)
+
+
+class Fall(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 1 and joined.number == 1:
+            os.kill(os.getpid(), 9)
+
+rudel.fit(model, blobs["x"], blobs["y"], callbacks=[Fall()], **settings)
 """
 
 
-def test_processes_that_tf_config_names_train_as_one_does(
+def test_processes_that_tf_config_names_train_as_one_does_until_one_is_lost(
     blobs: tuple[np.ndarray, np.ndarray], classifier: Callable[..., Any], tmp_path: Path
 ) -> None:
     np.savez(tmp_path / "blobs.npz", x=blobs[0], y=blobs[1])
@@ -72,7 +86,8 @@ def test_processes_that_tf_config_names_train_as_one_does(
         for process in processes:
             process.kill()
     errors = [error.decode() for _, error in ended]
-    assert [process.returncode for process in processes] == [0, 0], errors
+    assert [process.returncode for process in processes] == [1, -9], errors
+    assert errors[0].rstrip().endswith("to go on from the newest checkpoint."), "JAX has aborted it, or it hung"
     told = [json.loads(said) for said, _ in ended]
     alone = rudel.fit(classifier(), *blobs, **SETTINGS).history
     for index, process in enumerate(told):
@@ -86,6 +101,35 @@ def test_processes_that_tf_config_names_train_as_one_does(
     assert summary["strategy"] == "mesh"
     assert "2" in summary["strategy_options"]["devices"]
     assert (tmp_path / "run" / "model.keras").is_file()
+
+
+def test_of_a_host_that_falls_silent_the_others_are_not_blamed() -> None:
+    aborted = ["F1122 07:28:04.6 74 client.h:77] Another task died.", "*** Check failure stack trace: ***", "@ 0x7ff31"]
+    end = end_of("a", -6, "", aborted)
+    assert end.reason == "the process on a ended with code -6: Another task died."
+    assert reason_of(end, ()) == end.reason
+    assert reason_of(end, ("b",)) == "b does not answer any more"
+    assert reason_of(EndError("b", "b has not answered for 10 s", 3), ("b", "c")) == "b has not answered for 10 s"
+
+
+class Driven(HostsTraining):
+    """The end of the computer that drives, which has heard a Ctrl-C."""
+
+    position: Any = None
+
+    def __init__(self) -> None:
+        self._interrupts = Interrupts()
+        self._interrupts._received = signal.SIGINT
+
+    def _told(self) -> str:
+        return "where it stands"
+
+
+def test_an_interrupt_waits_for_the_checkpoint_of_member_0() -> None:
+    driven, attempt = Driven(), cast("Any", None)
+    driven._take(attempt, Heard("b", 1, Interrupted()))
+    with pytest.raises(KeyboardInterrupt, match="where it stands"):
+        driven._take(attempt, Heard("a", 0, Interrupted()))
 
 
 def test_joining_after_jax_has_begun_is_refused() -> None:

@@ -94,7 +94,7 @@ def main():
             environment = {k: v for k, v in os.environ.items() if k not in ("KERAS_BACKEND", "PYTHONPATH")}
             worker = subprocess.Popen(command, cwd=elsewhere, env=environment, stdout=log, stderr=log)
         try:
-            client.wait_for_workers(1, timeout=60)
+            client.wait_for_workers(1, timeout=240)
             train(client)
         finally:
             worker.kill()
@@ -144,7 +144,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, lacking: Callable[[str], No
     environment = {"KERAS_BACKEND": BACKEND, "RUDEL_CACHE": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
         [sys.executable, "driver.py"], cwd=folder, env=os.environ | environment, capture_output=True, text=True,
-        timeout=200,
+        timeout=600,
     )  # fmt: skip
     log = folder / "worker.log"
     assert done.returncode == 0, done.stderr[-6000:] + (log.read_text()[-3000:] if log.exists() else "")

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from processes import LONG
 
 import rudel
 from rudel.data.augmentation import random_zoom_and_shift
@@ -210,7 +211,7 @@ class TestAhead:
 
         with Ahead(items()) as ahead:
             assert next(ahead) == 0
-            assert second.wait(10)
+            assert second.wait(LONG)
             assert next(ahead) == 1
         assert made[-1] <= 3
 
@@ -218,7 +219,7 @@ class TestAhead:
         go_on = threading.Event()
 
         def items() -> Any:
-            go_on.wait(10)
+            go_on.wait(LONG)
             yield 1
 
         with Ahead(items(), interrupted=lambda: True) as ahead:

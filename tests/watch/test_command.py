@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import LONG
 
 from rudel.errors import ServeError
 from rudel.watch.server import listening, watch
@@ -22,7 +23,7 @@ def test_it_waits_for_a_run_and_ends_by_ctrl_c(command: Command) -> None:
     with urllib.request.urlopen(f"{address}events") as events:
         events.readline()
         process.send_signal(signal.SIGINT)  # also while somebody looks
-        _, told = process.communicate(timeout=30)
+        _, told = process.communicate(timeout=LONG)
     assert process.returncode == 130
     assert "There is no run at runs/mine yet: the page waits for it." in told
     assert "Traceback" not in told

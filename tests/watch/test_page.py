@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from browser import Browser
+from processes import LONG
 from watch_support import Served, Training, closed_round
 
 from rudel.files import write_json
@@ -49,7 +50,7 @@ def test_a_real_training_is_watched_while_it_goes_on_stops_and_goes_on(
     with browser.page(served(tmp_path / "run").url) as page:
         page.until(f"{STATE} === 'Waiting'")
         first = trained("--epochs", "100000")
-        page.until(f"{STATE} === 'Running'", 120)
+        page.until(f"{STATE} === 'Running'")
         few = page.value(f"{POINTS}[0]")
         page.until(f"{POINTS}[0] > {few}")
         page.until(
@@ -57,14 +58,14 @@ def test_a_real_training_is_watched_while_it_goes_on_stops_and_goes_on(
             ".test(document.querySelector('.done').textContent)"
         )
         first.send_signal(signal.SIGTERM)
-        assert first.wait(60) == 143
+        assert first.wait(LONG) == 143
         page.until(f"{STATE} === 'Stopped'")
         done = page.value("document.querySelector('.done').textContent")
         assert "left" not in done
         step = int(done.split(" of ")[0].split()[-1].replace(",", ""))
         second = trained("--epochs", str(step // 50 + 20), "--resume")
-        page.until(f"{STATE} === 'Finished'", 120)
-        assert second.wait(60) == 0
+        page.until(f"{STATE} === 'Finished'")
+        assert second.wait(LONG) == 0
         assert page.value("document.querySelector('progress').value") == 1
         link = page.value("document.querySelector('a[href=\"/runs/0/report\"]').href")
         assert page.problems == []
@@ -208,7 +209,7 @@ def test_when_the_server_is_gone_the_page_says_so_and_comes_back(
         assert page.value("document.querySelector('.lost').hidden")
         process.send_signal(signal.SIGINT)
         page.until("!document.querySelector('.lost').hidden")
-        assert process.wait(30) == 130
+        assert process.wait(LONG) == 130
         assert page.value(STATE) == "Running"  # what was seen last stays
         run.epochs(2)
         command("run", "--port", address.split(":")[-1].rstrip("/"))

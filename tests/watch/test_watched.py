@@ -121,7 +121,15 @@ def test_hosts(tmp_path: Path, training: Begin) -> None:
     assert first["now"] == pytest.approx(10.0)
     assert first["strip"] == "7" * 128
     assert hosts["sent"][-1] == 8000
-    assert watched.look()["step"] == 40
+    assert (watched.look()["step"], hosts["arrivals"]) == (40, 0)
+
+
+def test_hosts_that_wait_for_nobody_arrive(tmp_path: Path, training: Begin) -> None:
+    lines = [closed_round(number) for number in (2, 4)]
+    for line in lines:
+        line["hosts"] = {name: told | {"arrivals": 1} for name, told in line["hosts"].items()}
+    hosts = Watched(training().begin(strategy="async").rounds(*lines).path).look()["hosts"]
+    assert (hosts["arrivals"], hosts["steps"]) == (4, 20)
 
 
 def test_hosts_that_are_late_lost_and_back(tmp_path: Path, training: Begin) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from processes import LONG
 
 from rudel.train import run_directory
 from rudel.watch.app import make_app
@@ -106,7 +107,7 @@ class Served:
         names = {name.replace("_", "-").title(): value for name, value in headers.items()}
         host = names.pop("Host", f"127.0.0.1:{self.port}")
         lines = [f"GET {path} HTTP/1.1", f"Host: {host}", "Connection: close", *(f"{k}: {v}" for k, v in names.items())]
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=LONG) as connection:
             connection.sendall("\r\n".join([*lines, "", ""]).encode())
             answer = b"".join(iter(lambda: connection.recv(65536), b""))
         head, _, body = answer.partition(b"\r\n\r\n")
@@ -119,7 +120,7 @@ class Served:
     @contextlib.contextmanager
     def events(self) -> Iterator[Iterator[dict[str, Any]]]:
         """The events, one after the other, as they come."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=LONG) as connection:
             connection.sendall(f"GET /events HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\n\r\n".encode())
             lines = connection.makefile("rb")
             yield (json.loads(line[6:]) for line in lines if line.startswith(b"data: {"))

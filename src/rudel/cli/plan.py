@@ -95,10 +95,12 @@ def _tell_forecasts(forecasts: Sequence[Any], best: Any) -> None:
             f"{forecast.computing:.0%}",
             f"{forecast.exchanging:.0%}",
             f"{forecast.waiting:.0%}",
-            size(forecast.sent),
-            "best" if forecast is best else "",
+            f"{forecast.sending:.0%}",
+            size(forecast.sent) if forecast.sent else "",
+            size(forecast.memory),
+            "*" if forecast is best else "",
         ]
         for forecast in forecasts
     ]
-    headings = ["Strategy", "hosts", "time", "speed-up", "computing", "merging", "waiting", "sent", ""]
-    print_table(headings, rows, right=tuple(range(1, 8)))
+    headings = ["Strategy", "hosts", "time", "times", "steps", "merge", "wait", "send", "sent", "memory"]
+    print_table([*headings, ""], rows, right=tuple(range(1, 10)))

@@ -50,7 +50,13 @@ def train(
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers are to train.")
     ] = None,
-    strategy: Annotated[str, typer.Option(help="How steps are spread: auto, single, diloco, async or mesh.")] = "auto",
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            help="How steps are spread: single, diloco, async or mesh; auto takes what is forecast to be soonest done."
+            "  \\[default: single, or diloco with hosts]"
+        ),
+    ] = None,
     round_steps: Annotated[
         int | None, typer.Option(help="Steps of each host between two exchanges, for diloco.  \\[default: up to 320]")
     ] = None,
@@ -70,7 +76,15 @@ def train(
             help="Cuts variables, for mesh: an axis or - for each dimension; repeatable.  \\[chosen by kind of layer]",
         ),
     ] = None,
-    min_hosts: Annotated[int | None, typer.Option(help="Begin with this many of the hosts.  \\[default: all]")] = None,
+    parts: Annotated[
+        int | None,
+        typer.Option(
+            help="Compute batches in so many parts, for mesh: the same bits on 1, 2, 4, 8 devices, in more time."
+        ),
+    ] = None,
+    min_hosts: Annotated[
+        int | None, typer.Option(help="Begin with so many hosts; a scheduler's are waited for.  \\[default: all]")
+    ] = None,
     patience: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Wait for hosts when all are lost.  \\[default: 120]")
     ] = None,
@@ -113,7 +127,7 @@ def train(
             strategy=with_options(
                 strategy,
                 {"round_steps": round_steps, "steps_between": steps_between, "patience": patience}
-                | {"devices": devices, "axes": mesh, "layouts": layout or None},
+                | {"devices": devices, "axes": mesh, "layouts": layout or None, "parts": parts},
             ),
             dashboard=dashboard,
             ssh_config=ssh_config,
@@ -151,6 +165,8 @@ def _tell(trained: Any) -> None:
         from rudel.train.mesh.training import described as described_mesh
 
         typer.echo(f"mesh     {described_mesh(summary['strategy_options'])}")
+        for restart in summary.get("restarts", ()):
+            typer.echo(f"lost     {restart['reason']}; went on from step {restart['from_step']:,}")
     typer.echo(f"speed    {steps / seconds:,.0f} steps/s, {samples / seconds:,.0f} samples/s")
     typer.echo(f"time     {steps:,} steps in {seconds:.2g} s, compiled in {summary['compile_seconds']:.2g} s")
     if summary["backend"] != "jax":
@@ -158,11 +174,21 @@ def _tell(trained: Any) -> None:
     if rounds:
         _tell_hosts(rounds, summary)
     _tell_fit(trained.path / "predictions.npz")
+    _tell_forecast(trained.path, seconds)
     typer.echo(f"run      {trained.path}")
     typer.echo(f"report   {trained.path / 'report.html'}")
     for line in (*trained.notes, trained.attribution):
         if line:
             typer.echo(f"note     {line}", err=True)
+
+
+def _tell_forecast(run: Path, seconds: float) -> None:
+    from rudel.report.forecast import compared, read_forecast
+
+    forecast = read_forecast(run / "plan.json")
+    if forecast:
+        typer.echo(f"auto     {compared(forecast, seconds)}")
+        typer.echo(f"why      {forecast.why}")
 
 
 def _tell_fit(predictions: Path) -> None:
@@ -183,7 +209,8 @@ def _tell_hosts(rounds: Any, summary: dict[str, Any]) -> None:
         f"hosts    {len(rounds.hosts):,}, computing {percent(computing, 0)} of their time, "
         f"waiting {percent(1 - computing, 0)}"
     )
-    typer.echo(f"network  {size(moved)} in {plural(rounds.count, 'round')}")
+    times = plural(rounds.arrivals, "arrival") if rounds.arrivals else plural(rounds.count, "round")
+    typer.echo(f"network  {size(moved)} in {times}")
     lost, joined = summary["workers_lost"], summary["workers_joined"]
     if lost or joined:
         typer.echo(f"lost     {plural(lost, 'time')} a host, {plural(joined, 'time')} one joined")

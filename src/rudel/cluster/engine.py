@@ -25,6 +25,9 @@ MODULES = ("rudel.train.diloco.service",)
 
 _ANSWER_SECONDS = 10
 
+WORKERS_SECONDS = 600.0
+"""Time for the workers of somebody else's cluster to come: a queue starts some of them minutes after the others."""
+
 
 class Cluster:
     """Workers on hosts, for as long as the block lasts.
@@ -184,10 +187,17 @@ class Borrowed:
 
     Args:
         client: a synchronous `distributed.Client`, or the address of a scheduler.
+        min_hosts: how many workers must be there to begin; they are waited for. None for those that are.
+
+    Raises:
+        OptionError: the client is asynchronous.
+        ClusterError: no scheduler answers, or too few workers have come.
     """
 
-    def __init__(self, client: Any) -> None:
-        self._given = client
+    def __init__(self, client: Any, min_hosts: int | None = None) -> None:
+        if min_hosts is not None and min_hosts < 1:
+            raise OptionError(f"`min_hosts` must be 1 or more, not {min_hosts}.")
+        self._given, self.min_hosts = client, min_hosts
         self._own: Any = None
 
     def __enter__(self) -> "Borrowed":
@@ -199,6 +209,11 @@ class Borrowed:
         self._client: Any = self._own or self._given
         if getattr(self._client, "asynchronous", True):
             raise OptionError("`client` must be a synchronous distributed.Client.")
+        try:
+            self._wait_for_workers()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -226,6 +241,17 @@ class Borrowed:
         from rudel.cluster.fleet import Fleet
 
         return Fleet(self._client, borrowed=True)
+
+    def _wait_for_workers(self) -> None:
+        if self.min_hosts is None:
+            return
+        try:
+            self._client.wait_for_workers(self.min_hosts, timeout=WORKERS_SECONDS)
+        except TimeoutError as error:
+            raise ClusterError(
+                f"{self.count} of {self.min_hosts} Dask workers have come within {WORKERS_SECONDS:.0f} s: are their "
+                "jobs still queued, and do they reach the scheduler?"
+            ) from error
 
     def start(self, coroutine: Any) -> Any:
         """Begins a coroutine in the client's loop."""

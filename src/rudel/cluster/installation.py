@@ -95,7 +95,8 @@ class Installation:
         self.told(Stage("making the environment"))
         packages = f"{_ENVIRONMENT}/lib/python{self.python.minor}/site-packages"
         make = (
-            f"rm -rf {_ENVIRONMENT}\n{shlex.quote(self.python.path)} -m venv --without-pip {_ENVIRONMENT}\n"
+            f"rm -rf {_ENVIRONMENT} || {{ sleep 1; rm -rf {_ENVIRONMENT}; }}\n"  # a broken-off one may still write
+            f"{shlex.quote(self.python.path)} -m venv --without-pip {_ENVIRONMENT}\n"
             f"{REMOTE_PYTHON} -m zipfile -e {_WHEELS}/{self.pip.path.name} {packages}\n"
         )
         script = f"set -e\n: > {UNFINISHED}\nrm -f {RECORD}\n{make if self.anew else ''}{_FREE}\n"

@@ -96,7 +96,7 @@ def picture_workers(
         if on is not None:
             cluster: Any = stack.enter_context(Cluster(on, ssh_config=ssh_config, min_hosts=min_hosts))
         else:
-            cluster = stack.enter_context(Borrowed(scheduler))
+            cluster = stack.enter_context(Borrowed(scheduler, min_hosts))
         import dask.config
 
         # pictures are large, and that is no mistake

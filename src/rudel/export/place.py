@@ -12,11 +12,14 @@ from rudel.errors import ExportError
 
 
 def check_free(out: Path) -> None:
-    """Refuses a place that is taken; an empty folder is none.
+    """Refuses a place that is taken, or lies in a file; an empty folder is not taken.
 
     Raises:
-        ExportError: something is there.
+        ExportError: something is there, or in the place of a folder.
     """
+    there = next(path for path in out.absolute().parents if path.exists())
+    if not there.is_dir():
+        raise ExportError(f"{out} cannot be written, as {there} is a file: give another place with --out.")
     if out.is_symlink() or out.exists():
         if out.is_dir() and not any(out.iterdir()):
             return

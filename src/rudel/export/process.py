@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rudel.backend import hidden
 from rudel.errors import ExportError
 
 _ENVIRONMENT = {
@@ -60,6 +61,16 @@ def run(module: str, job: dict[str, Any], folder: Path, doing: str) -> Any:
         return answer["result"]
     problem = answer.get("problem") or f"{doing.capitalize()} failed: its process {_end(done.returncode, told)}."
     raise ExportError(problem) from ToolFailedError(told)
+
+
+def import_tensorflow() -> Any:
+    """Returns the module `tensorflow`, imported without what it and Keras import if it is there and no export needs.
+
+    That is JAX, for a converter of its programs, and scikit-learn and Matplotlib: almost half the time.
+    """
+    with hidden(("jax", "sklearn", "matplotlib", "matplotlib.pyplot")):
+        import tensorflow
+    return tensorflow
 
 
 def serve(work: Callable[[dict[str, Any]], Any]) -> None:

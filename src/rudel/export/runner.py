@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from rudel.errors import ExportError
-from rudel.export.process import serve
+from rudel.export.process import import_tensorflow, serve
 
 _BATCH = 256
 
@@ -106,8 +106,7 @@ def _interpreter(path: Path, reference: bool) -> Any:
     try:
         from ai_edge_litert.interpreter import Interpreter, OpResolverType
     except ImportError:
-        import tensorflow as tf
-
+        tf = import_tensorflow()
         Interpreter, OpResolverType = tf.lite.Interpreter, tf.lite.experimental.OpResolverType  # type: ignore[attr-defined]  # noqa: N806
     resolver = OpResolverType.BUILTIN_REF if reference else OpResolverType.AUTO
     return Interpreter(model_path=str(path), experimental_op_resolver_type=resolver)
@@ -131,8 +130,7 @@ def _described(name: str, detail: dict[str, Any]) -> dict[str, Any]:
 
 
 def _savedmodel(path: Path, names: Sequence[str], columns: Sequence[np.ndarray]) -> Told:
-    import tensorflow as tf
-
+    tf = import_tensorflow()
     function: Any = tf.saved_model.load(str(path)).signatures["serving_arrays"]  # type: ignore[attr-defined]
     specs = function.structured_input_signature[1]
     parts = []
@@ -151,8 +149,7 @@ def _savedmodel(path: Path, names: Sequence[str], columns: Sequence[np.ndarray])
 
 
 def _give_files(path: Path, folder: Path, count: int) -> None:
-    import tensorflow as tf
-
+    tf = import_tensorflow()
     model: Any = tf.saved_model.load(str(path))
     files = tf.constant([(folder / f"{number}.picture").read_bytes() for number in range(count)])
     answers = {name: tensor.numpy() for name, tensor in model.signatures["serving_default"](image_bytes=files).items()}

@@ -10,6 +10,7 @@ from rudel.report.augmentation import augmentation
 from rudel.report.classes import class_table
 from rudel.report.confusion import confusion
 from rudel.report.curves import curves
+from rudel.report.forecast_table import forecast
 from rudel.report.gallery import gallery
 from rudel.report.headline import headline, title
 from rudel.report.hosts import hosts
@@ -28,6 +29,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Run], Html | None]], ...] = (
     ("pictures", "Where it was surest", gallery),
     ("classes", "Class by class", class_table),
     ("hosts", "What the hosts did", hosts),
+    ("forecast", "What was forecast", forecast),
     ("time", "How the time was spent", time_spent),
     ("ran", "What ran", what_ran),
 )

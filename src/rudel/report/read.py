@@ -9,6 +9,7 @@ from typing import Any
 
 from rudel.errors import RunError
 from rudel.report import regression
+from rudel.report.forecast import Forecasts, read_forecast
 from rudel.report.markup import printable
 from rudel.report.predictions import Predictions, load
 from rudel.report.regression import Regression
@@ -27,6 +28,7 @@ class Run:
         predictions: a classifier's answers to the validation examples; None where none were kept.
         rounds: what several hosts did (`rounds.jsonl`); None where one computer trained.
         regression: answers of a model that predicts numbers; None where none were kept.
+        forecast: what was forecast, where the strategy was chosen by that (`plan.json`).
     """
 
     path: Path
@@ -36,6 +38,7 @@ class Run:
     predictions: Predictions | None
     rounds: Rounds | None = None
     regression: Regression | None = None
+    forecast: Forecasts | None = None
 
     @property
     def metrics(self) -> Mapping[str, Any]:
@@ -75,6 +78,7 @@ def read_run(path: Path) -> Run:
         predictions=load(predictions) if predictions.is_file() and numbers is None else None,
         rounds=read_rounds(path / "rounds.jsonl"),
         regression=numbers,
+        forecast=read_forecast(path / "plan.json"),
     )
 
 

@@ -127,14 +127,14 @@ def evaluate(
 
     Args:
         model: a compiled Keras model.
-        x: inputs (N, ...), a `rudel.Examples`, a stream such as `rudel.Records`, or a tuple `(x, y)` or
+        x: inputs (N, ...) of any dtype, a `rudel.Examples`, a stream such as `rudel.Records`, or a tuple `(x, y)` or
             `(x, y, sample_weight)`.
         y: targets (N, ...), if `x` holds inputs alone.
         sample_weight: weights (N,).
         batch_size: examples a step.
 
     Returns:
-        Loss and metrics by Keras' names.
+        Loss and metrics by Keras' names, as Python floats.
 
     Raises:
         DataError: the examples do not fit each other or the model.
@@ -159,11 +159,11 @@ def predict(model: Any, x: Any, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Any:
 
     Args:
         model: a built Keras model, compiled or not.
-        x: inputs (N, ...), or a dict, list or tuple of them; or a stream such as `rudel.Records`.
+        x: inputs (N, ...) of any dtype, or a dict, list or tuple of them; or a stream such as `rudel.Records`.
         batch_size: examples a step.
 
     Returns:
-        The outputs as NumPy arrays (N, ...), in the form in which the model gives them.
+        The outputs as NumPy arrays (N, ...), in the form and the dtype in which the model gives them: float32 for most.
 
     Raises:
         DataError: there are no inputs, or those of a stream cannot be read.

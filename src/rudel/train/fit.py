@@ -39,7 +39,7 @@ def fit(
     on: Any = None,
     cluster: Any = None,
     client: Any = None,
-    strategy: Any = "auto",
+    strategy: Any = None,
     verbose: bool | Literal["auto"] = "auto",
 ) -> "keras.callbacks.History":
     """Trains a compiled Keras model, several times faster than `model.fit` where steps are short.
@@ -50,7 +50,7 @@ def fit(
 
     Args:
         model: a Keras model on which `compile` was called.
-        train: inputs (N, ...), or a `rudel.Dataset`, a `rudel.Examples`, or a tuple `(x, y)` or
+        train: inputs (N, ...) of any dtype, or a `rudel.Dataset`, a `rudel.Examples`, or a tuple `(x, y)` or
             `(x, y, sample_weight)`; x and y are arrays, or dicts, lists or tuples of arrays for several inputs or
             outputs. Or a stream such as `rudel.Records`, for data larger than memory: it is read while it is trained
             on, and the weights are the same bits.
@@ -81,8 +81,9 @@ def fit(
         cluster: a running `rudel.Cluster` to train on.
         client: a Dask client whose workers, which must have Rudel, are to train.
         strategy: how steps are spread over devices and hosts: "single", "diloco", "async", "mesh", or the options of
-            one: a `rudel.Diloco`, `rudel.Async` or `rudel.Mesh`. "auto" trains here without hosts, and by `diloco` with
-            them. By `diloco` and `async`, a batch is what one host takes a step on, and epochs and steps count the
+            one: a `rudel.Diloco`, `rudel.Async` or `rudel.Mesh`. None trains here without hosts, and by `diloco` with
+            them. "auto" measures the hosts for some seconds, and takes what is soonest done, perhaps on fewer of them.
+            By `diloco` and `async`, a batch is what one host takes a step on, and epochs and steps count the
             batches of all hosts together; by `mesh`, a batch is what all devices take a step on together.
         verbose: True for a live display on standard error, False for none, "auto" for one on terminals.
 
@@ -107,6 +108,7 @@ def fit(
         True
     """
     from rudel.train.places import place
+    from rudel.train.plan.automatic import decided
     from rudel.train.runs import Request, execute
 
     keras = keras_here()
@@ -138,7 +140,7 @@ def fit(
             cluster=where,
             strategy=options,
         )
-        return execute(keras, request, began).history
+        return execute(keras, decided(request, strategy), began).history
 
 
 def as_dataset(train: Any, y: Any, sample_weight: Any, validation: Any, seed: int) -> Dataset:

@@ -10,6 +10,7 @@ from rudel.backend import keras_here
 from rudel.errors import OptionError
 from rudel.train.mesh.hosts.together import all_or_none, is_first, join_for
 from rudel.train.places import check_place, place
+from rudel.train.plan.automatic import decided
 from rudel.train.prepared import Asked, Prepared, prepare
 from rudel.train.run_directory import check_free
 from rudel.train.runs import Request, execute
@@ -59,7 +60,7 @@ def train_recipe(
     on: Any = None,
     cluster: Any = None,
     client: Any = None,
-    strategy: Any = "auto",
+    strategy: Any = None,
     ssh_config: str | Path | None = None,
     min_hosts: int | None = None,
     dashboard: bool = False,
@@ -93,7 +94,7 @@ def train_recipe(
         client: a Dask client, or the address of a scheduler, whose workers are to train.
         strategy: how steps are spread over hosts; see `rudel.fit`.
         ssh_config: with `on`, in the place of `~/.ssh/config`.
-        min_hosts: with `on`, how many hosts must be there to begin; by default all.
+        min_hosts: how many hosts must be there to begin: by default all of `on`, or those workers of `client` that are.
         dashboard: with `on`, whether Dask's dashboard is to be had; see `rudel.Cluster`.
         verbose: see `rudel.fit`.
 
@@ -138,7 +139,7 @@ def train_recipe(
             cluster=where,
             strategy=spread,
         )
-        outcome = execute(keras_here(), request, began)
+        outcome = execute(keras_here(), decided(request, strategy), began)
     return TrainedRun(
         outcome.run or Path(), made.model, outcome.history, outcome.summary, dataset.attribution, tuple(dataset.notes)
     )

@@ -53,7 +53,7 @@ def place(
     on: Any = None,
     cluster: Any = None,
     client: Any = None,
-    strategy: Any = "auto",
+    strategy: Any = None,
     ssh_config: str | Path | None = None,
     min_hosts: int | None = None,
     dashboard: bool = False,
@@ -72,7 +72,7 @@ def place(
     if cluster is not None:
         yield cluster, options
     elif client is not None:
-        with Borrowed(client) as borrowed:
+        with Borrowed(client, min_hosts) as borrowed:
             yield borrowed, options
     elif on is not None:
         with Cluster(on, ssh_config=ssh_config, min_hosts=min_hosts, dashboard=dashboard) as started:

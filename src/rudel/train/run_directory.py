@@ -1,6 +1,7 @@
 """The directory of one training: what was asked, what happened, what came out.
 
     config.json        what was asked for, versions, seed
+    plan.json          what was forecast, where the strategy was chosen by that
     metrics.jsonl      a line per epoch, or per evaluation
     tensorboard/       the same for TensorBoard
     checkpoints/       see `rudel.train.checkpoint`
@@ -26,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rudel.errors import RudelError, RunError
+from rudel.errors import DataError, ModelError, OptionError, RudelError, RunError
 from rudel.files import write_json, written_atomically
 
 _LOCK = ".lock"
@@ -73,6 +74,10 @@ class RunDirectory:
         with writing(self.path):
             write_json(self.path / "config.json", config)
 
+    def write_plan(self, plan: dict[str, Any]) -> None:
+        """Writes plan.json."""
+        write_json(self.path / "plan.json", finite(plan))
+
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Marks the run as finished."""
         with writing(self.path):
@@ -109,16 +114,34 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def keeping_failure(self) -> Iterator[None]:
-        """Keeps why the block ended by an error, for those who watch; what an earlier training kept is removed."""
+        """Keeps why the block ended by an error, for those who watch; what an earlier training kept is removed.
+
+        What was refused before anything was learned leaves nothing, so that it can be asked for again, mended.
+        """
         path = self.path / "failure.json"
         path.unlink(missing_ok=True)
         try:
             yield
         except Exception as error:
+            if isinstance(error, DataError | ModelError | OptionError) and not self._has_learned():
+                self._empty()
+                raise
             told = str(error) if isinstance(error, RudelError) else f"{type(error).__name__}: {error}"
             with contextlib.suppress(OSError):
                 write_json(path, {"error": told})
             raise
+
+    def _has_learned(self) -> bool:
+        logs = [self.path / name for name in ("metrics.jsonl", "rounds.jsonl")]
+        kept = any((self.path / "checkpoints").glob("*")) or self.model.exists()
+        return kept or any(path.is_file() and path.stat().st_size for path in logs)
+
+    def _empty(self) -> None:
+        with contextlib.suppress(OSError):
+            for name in ("config.json", "metrics.jsonl", "rounds.jsonl"):
+                (self.path / name).unlink(missing_ok=True)
+            for name in ("checkpoints", "tensorboard"):
+                shutil.rmtree(self.path / name, ignore_errors=True)
 
     def release(self) -> None:
         """Lets another training use the directory; removes it if nothing was kept in it."""

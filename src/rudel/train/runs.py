@@ -40,6 +40,7 @@ class Request:
         about: what config.json should say beside that, such as the recipe and its options.
         cluster: a running `rudel.Cluster`, or one made of a client; None to train here.
         strategy: options of the strategy that spreads the steps; None for `single`.
+        forecast: what was forecast, where the strategy was chosen by that.
     """
 
     model: Any
@@ -63,6 +64,7 @@ class Request:
     about: dict[str, Any] = field(default_factory=dict)
     cluster: Any = None
     strategy: Strategy | None = None
+    forecast: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,8 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
             if run:
                 about = {"strategy_options": training.about.get("strategy_options")} if request.strategy else {}
                 run.write_config(_config(request, identity, config.get("started")) | about)
+                if request.forecast:
+                    run.write_plan(request.forecast)
             with run.keeping_failure() if run else contextlib.nullcontext():
                 history = training()
                 summary = summary_of(training, dataset, name_of(model, request.about))

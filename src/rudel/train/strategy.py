@@ -41,7 +41,8 @@ def named(strategy: Any, hosts: bool) -> Strategy | None:
     """The options of the strategy that was asked for, or None for `single`.
 
     Args:
-        strategy: one of STRATEGIES, or options.
+        strategy: one of STRATEGIES, or options; None, as `auto` does before anything is measured, for `diloco` with
+            hosts, and for `mesh` in processes that were told to train together.
         hosts: whether there are hosts to train on.
 
     Raises:
@@ -49,6 +50,7 @@ def named(strategy: Any, hosts: bool) -> Strategy | None:
     """
     if isinstance(strategy, Strategy) and not isinstance(strategy, type):
         return strategy
+    strategy = "auto" if strategy is None else strategy
     if not isinstance(strategy, str) or strategy not in STRATEGIES:
         raise OptionError(f"`strategy` can be {', '.join(STRATEGIES)} or the options of one, not {strategy!r}.")
     if strategy == "auto":
@@ -58,17 +60,18 @@ def named(strategy: Any, hosts: bool) -> Strategy | None:
     return _options(strategy)()
 
 
-def with_options(strategy: str, given: Mapping[str, Any]) -> Any:
+def with_options(strategy: str | None, given: Mapping[str, Any]) -> Any:
     """The strategy of that name with these options, which may be None for those that nobody gave.
 
-    Where the strategy is `auto`, it is the first one that has all of them.
+    Where the strategy is `auto` or nobody named one, it is the first one that has all of them.
 
     Raises:
         OptionError: it has no such option, or not with that value.
     """
     given = {name: value for name, value in given.items() if value is not None}
-    if not given or strategy not in STRATEGIES:
+    if not given or (strategy is not None and strategy not in STRATEGIES):
         return strategy
+    strategy = strategy or "auto"
     known = {name: {field.name: field for field in fields(_options(name))} for name in _HOMES}
     for name in _HOMES if strategy == "auto" else [strategy]:
         if given.keys() <= known.get(name, {}).keys():

@@ -97,6 +97,7 @@ class Hosts:
         return {
             "count": len(rounds.hosts),
             "rounds": rounds.count,
+            "arrivals": rounds.arrivals,
             "seconds": rounds.seconds,
             "steps": rounds.steps,
             "computing": rounds.computing,

@@ -17,6 +17,7 @@ import jax
 import keras
 import numpy as np
 import pytest
+from processes import LONG
 
 from rudel.train import state as model_state
 from rudel.train.diloco import wire
@@ -81,7 +82,7 @@ class Hosted:
     def merge(self, number: int, delta: bytes, statistics: bytes = wire.pack([])) -> None:
         self.replica.give({}, {number: Merge(delta, statistics)})
 
-    def answer(self, number: int, seconds: float = 60) -> Answer:
+    def answer(self, number: int, seconds: float = LONG) -> Answer:
         with self._came:
             assert self._came.wait_for(lambda: number in self._answers, seconds), "no answer"
             answer = self._answers.pop(number)
@@ -130,14 +131,14 @@ class Crew:
             with (self.folder / f"{name}.log").open("ab") as log:
                 self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
         if wait:
-            self.client.wait_for_workers(len(self.names), timeout=120)
+            self.client.wait_for_workers(len(self.names), timeout=LONG)
 
     def only(self, *names: str) -> None:
         """Starts these, and ends all others."""
         for name in self.names - set(names):
             self.kill(name)
         self.start(*names, wait=False)
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + LONG
         while self._known() != set(names):
             assert set(names) <= self.names, "a worker has ended at once; see its log"
             assert time.monotonic() < deadline, f"workers are {self._known()}"
@@ -233,7 +234,7 @@ class Directed:
     def log(self) -> Log:
         return Log(self.run)
 
-    def until(self, reached: Callable[[Log], Any], seconds: float = 90) -> Any:
+    def until(self, reached: Callable[[Log], Any], seconds: float = LONG) -> Any:
         """Waits until the log shows something, and returns what."""
         deadline = time.monotonic() + seconds
         while True:
@@ -245,7 +246,9 @@ class Directed:
             assert time.monotonic() < deadline, f"this did not happen; the log ends with {self.log.lines[-3:]}"
             time.sleep(0.02)
 
-    def more_rounds(self, count: int, with_hosts: set[str] | None = None, seconds: float = 90) -> list[dict[str, Any]]:
+    def more_rounds(
+        self, count: int, with_hosts: set[str] | None = None, seconds: float = LONG
+    ) -> list[dict[str, Any]]:
         """Waits for so many more rounds, in which exactly these hosts took part."""
         before = len(self.log.rounds)
 
@@ -255,12 +258,12 @@ class Directed:
 
         return self.until(those, seconds)
 
-    def stop(self, seconds: float = 60) -> Any:
+    def stop(self, seconds: float = LONG) -> Any:
         """Ends the training at the next end of an epoch."""
         self._asked.set()
         return self._result.result(seconds)
 
-    def result(self, seconds: float = 90) -> Any:
+    def result(self, seconds: float = LONG) -> Any:
         return self._result.result(seconds)
 
 
@@ -276,7 +279,7 @@ def directed(tmp_path: Path) -> Iterator[Callable[..., Directed]]:
     yield begin
     for each in begun:
         each._asked.set()
-        each._thread.join(60)
+        each._thread.join(LONG)
         assert not each._thread.is_alive(), "a training does not end"
 
 

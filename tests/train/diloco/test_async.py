@@ -1,5 +1,6 @@
 """The strategy `async` learns what it should, waits for nobody, and outlives whatever happens to whom."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from processes import LONG, started
 
 import rudel
 from rudel.errors import NonFiniteError, OptionError, RunError
@@ -151,9 +153,9 @@ rudel.fit(model, x, y, validation=0.2, steps=int(steps), client=address, run=run
 
 
 def test_a_killed_driver_goes_on_from_the_last_arrival(crew: Any, tmp_path: Path, read_log: Any) -> None:
-    def driver(steps: int) -> "subprocess.Popen[str]":
+    def driver(steps: int) -> "contextlib.AbstractContextManager[subprocess.Popen[str]]":
         command = [sys.executable, "-W", "ignore", "-c", DRIVER, crew.address, str(tmp_path), str(steps)]
-        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        return started(command, stderr=subprocess.PIPE)
 
     with driver(ENDLESS) as process:
         while process.poll() is None and len(read_log(tmp_path).rounds) < 20:
@@ -163,7 +165,7 @@ def test_a_killed_driver_goes_on_from_the_last_arrival(crew: Any, tmp_path: Path
     before = read_log(tmp_path)
     last = before.rounds[-1]["step"]
     with driver(last + 2000) as process:
-        assert process.wait(90) == 0, process.communicate()[1]
+        assert process.wait(LONG) == 0, process.communicate()[1]
     log = read_log(tmp_path)
     done_again = [new for old, new in zip(before.rounds, log.rounds, strict=False) if old != new]
     assert len(done_again) <= 1, "only what was being written down when the driver was killed"

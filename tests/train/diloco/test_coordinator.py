@@ -38,11 +38,9 @@ def test_a_killed_worker_holds_up_nobody_and_takes_part_again_when_it_is_back(
     training = directed(lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, **more))
     training.more_rounds(5, {"a", "b"})
     crew.kill("a")
-    killed = time.monotonic()
     training.more_rounds(1, {"b"})
-    seconds = time.monotonic() - killed
     lost = training.until(lambda log: log.events("lost"))[0]
-    assert lost["host"] == "a"
+    assert (lost["host"], lost["reason"]) == ("a", "its connection broke off"), "nobody waits until it is overdue"
     training.more_rounds(20, {"b"})
     crew.start("a", wait=False)
     joined = training.until(lambda log: log.events("joined"))[0]
@@ -50,7 +48,6 @@ def test_a_killed_worker_holds_up_nobody_and_takes_part_again_when_it_is_back(
     assert len(training.log.after(joined)) < len(together) + 10, "who has joined takes part in every round"
     history = training.stop()
     assert [event["host"] for event in training.log.events("lost")] == ["a"]
-    assert seconds < 1
     assert history.history["accuracy"][-1] > 0.9
 
 
@@ -97,17 +94,15 @@ def test_a_worker_that_falls_silent_is_not_waited_for_and_found_again(
     training = directed(lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, **more))
     training.more_rounds(5, {"a", "b"})
     crew.kill("b", signal.SIGSTOP)
-    silent = time.monotonic()
     try:
         training.more_rounds(2, {"a"})
-        seconds = time.monotonic() - silent
-        training.until(lambda log: log.events("lost"))
+        lost = training.until(lambda log: log.events("lost"))[0]
     finally:
         crew.kill("b", signal.SIGCONT)
     training.until(lambda log: log.events("joined"))
     training.more_rounds(10, {"a", "b"})
     training.stop()
-    assert seconds < 5
+    assert (lost["host"], lost["reason"]) == ("b", "it did not answer in time")
     assert not training.log.events("joining"), "its program and its data are still there"
 
 

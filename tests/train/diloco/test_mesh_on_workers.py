@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from processes import LONG
 
 import rudel
 from rudel.errors import NonFiniteError
@@ -63,7 +64,7 @@ def test_a_lost_host_costs_no_more_than_the_steps_since_a_checkpoint(crew: Any, 
     expected = rudel.fit(alone, X, Y, validation=(X, Y), callbacks=[watching_alone], **SETTINGS).history
 
     def kill_one() -> None:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + LONG
         while not list(tmp_path.glob("run/checkpoints/step-*.npz")) and time.monotonic() < deadline:
             time.sleep(0.01)
         crew.kill("b")
@@ -89,6 +90,9 @@ def test_a_lost_host_costs_no_more_than_the_steps_since_a_checkpoint(crew: Any, 
     assert summary["hosts"] == ["a"]
     assert [restart["lost"] for restart in summary["restarts"]] == [["b"]]
     assert summary["restarts"][0]["from_step"] >= 20
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["strategy_options"] == summary["strategy_options"]
+    assert config["strategy_options"]["axes"] == "data=1"
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [record["step"] for record in records] == [60, 120, 180, 240]
 

@@ -1,5 +1,6 @@
 """What `rudel.fit` promises on one computer holds on several."""
 
+import contextlib
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from processes import LONG, started
 
 import rudel
 from rudel.errors import ClusterError, ModelError, NonFiniteError, OptionError, RunError
@@ -368,7 +370,8 @@ def test_what_does_not_go_together_is_refused(place: dict[str, Any], message: st
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "http://127.0.0.1:1"])
-def test_a_wrong_address_of_a_scheduler_is_told(address: str) -> None:
+def test_a_wrong_address_of_a_scheduler_is_told(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rudel.cluster.engine._ANSWER_SECONDS", 0.5)
     with pytest.raises(ClusterError, match="No Dask scheduler answers at"):
         rudel.fit(*with_schedule(), client=address)
 
@@ -401,9 +404,9 @@ rudel.fit(model, x, y, validation=0.2, steps=int(steps), client=address, run=run
 """
 
 
-def driver(crew: Any, run: Path, steps: int) -> "subprocess.Popen[str]":
+def driver(crew: Any, run: Path, steps: int) -> "contextlib.AbstractContextManager[subprocess.Popen[str]]":
     command = [sys.executable, "-W", "ignore", "-c", DRIVER, crew.address, str(run), str(steps)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    return started(command, stderr=subprocess.PIPE)
 
 
 def wait_for_rounds(process: "subprocess.Popen[str]", run: Path, count: int, read_log: Any) -> Any:
@@ -420,7 +423,7 @@ def test_a_killed_driver_goes_on_from_the_last_round(crew: Any, tmp_path: Path, 
     before = read_log(tmp_path)
     last = before.rounds[-1]["step"]
     with driver(crew, tmp_path, last + 2000) as process:
-        assert process.wait(90) == 0, process.communicate()[1]
+        assert process.wait(LONG) == 0, process.communicate()[1]
     log = read_log(tmp_path)
     done_again = [new for old, new in zip(before.rounds, log.rounds, strict=False) if old != new]
     assert len(done_again) <= 1, "only one that was being written down when the driver was killed"
@@ -436,17 +439,17 @@ def test_a_killed_driver_goes_on_from_the_last_round(crew: Any, tmp_path: Path, 
 def test_an_interrupted_driver_leaves_a_checkpoint_and_can_go_on(crew: Any, tmp_path: Path, read_log: Any) -> None:
     command = [sys.executable, "-W", "ignore", "-c", "from rudel.cli.main import run; run()", "train", "digits"]
     command += ["--scheduler", crew.address, "--run", str(tmp_path), "--resume", "--round-steps", "16"]
-    with subprocess.Popen([*command, "--epochs", "100000"], stderr=subprocess.PIPE, text=True) as process:
+    with started([*command, "--epochs", "100000"], stderr=subprocess.PIPE) as process:
         wait_for_rounds(process, tmp_path, 10, read_log)
         process.send_signal(signal.SIGINT)
-        told = process.communicate(timeout=60)[1]
+        told = process.communicate(timeout=LONG)[1]
     assert process.returncode == 130, told
     assert "Interrupted after" in told
     assert "--resume" in told
     (*_, kept) = sorted((tmp_path / "checkpoints").glob("*.npz"))
     assert int(kept.stem.removeprefix("step-")) == read_log(tmp_path).rounds[-1]["step"]
     steps = read_log(tmp_path).rounds[-1]["step"] + 100
-    done = subprocess.run([*command, "--steps", str(steps), "--json"], capture_output=True, text=True, timeout=90)
+    done = subprocess.run([*command, "--steps", str(steps), "--json"], capture_output=True, text=True, timeout=LONG)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["samples"] == steps * 32
 

@@ -5,9 +5,9 @@ import pytest
 
 from rudel.errors import OptionError
 from rudel.train.diloco.lengths import Lengths
-from rudel.train.diloco.options import Diloco
-from rudel.train.plan.forecast import Speed, Work, shares
-from rudel.train.plan.links import Links, links_of
+from rudel.train.plan import lockstep, visits
+from rudel.train.plan.forecast import Desk, Speed, Work, shares
+from rudel.train.plan.links import TRIAL_BYTES, Links, links_of
 from rudel.train.plan.planning import in_rounds, plan
 from rudel.train.plan.rounds import simulate
 from rudel.train.plan.scenario import parse
@@ -43,10 +43,12 @@ def test_what_is_sent_is_hidden_behind_steps_until_it_takes_longer() -> None:
 def test_latency_alone_is_hidden_up_to_a_round() -> None:
     four, lengths = hosts(*[1e-3] * 4), Lengths(256, 256)
     without, hidden, bound = (
-        simulate(WORK, four, links_of(1e9, latency), lengths, message=60e3).seconds for latency in (0.0, 0.1, 0.4)
+        simulate(WORK, four, links_of(1e9, latency), lengths, message=20e3).seconds for latency in (0.0, 0.1, 0.4)
     )
-    assert hidden == pytest.approx(without, abs=0.25)
+    assert hidden == pytest.approx(without + 0.2 + 0.1, abs=0.05)  # the first call and its answer, the last message
     assert bound > 1.3 * without
+    larger = simulate(WORK, four, links_of(1e9, 0.1), lengths, message=60e3).seconds
+    assert larger == pytest.approx(8 * 0.6, rel=0.15)  # two round trips each way, as a connection that was idle takes
 
 
 @pytest.mark.parametrize("count", [2, 5, 16])
@@ -67,14 +69,72 @@ def test_one_host_is_best_where_the_link_is_hopeless() -> None:
 def test_more_hosts_are_best_where_that_is_so_and_the_fastest_come_first() -> None:
     planned = plan(WORK, hosts(3e-3, 1e-3, 2e-3), links_of(100e6, 1e-3))
     assert planned.best.hosts == ("h1", "h2", "h0")
-    assert [len(forecast.hosts) for forecast in planned.forecasts] == [1, 2, 3]
+    taken = [(forecast.strategy, len(forecast.hosts)) for forecast in planned.forecasts]
+    assert taken == [("single", 1), *(("diloco", 2), ("async", 2), ("mesh", 2)), *(("diloco", 3), ("async", 3))]
     assert "3 hosts are 1.8 times as fast as the fastest" in planned.why
 
 
 def test_a_forecast_has_the_rounds_that_the_training_will_have() -> None:
-    forecast = in_rounds(WORK, hosts(*[1.5e-3] * 4, exchange=0.02), links_of(100e6, 1.5e-3), Diloco())
+    four = hosts(*[1.5e-3] * 4, exchange=0.02)
+    forecast = in_rounds(WORK, four, links_of(100e6, 1.5e-3))
     assert forecast.rounds == 9  # as four nodes have with the article's job: 64, 128, then 256 steps each
     assert forecast.sent == pytest.approx(9 * 4 * 60e3)
+    slow = Links(2.3e6, 2.3e6, 2e-3, trials=((1, 0.04), (4, 0.14)))  # 20 Mbit/s, and a slow start
+    assert in_rounds(WORK, hosts(*[1.5e-3] * 4, message=69e3), slow).rounds == 17
+
+
+def test_a_host_that_looks_faster_than_it_is_has_the_rounds_by_how_it_looks() -> None:
+    slow = [Speed(f"h{i}", 0.05, 0.02, 60e3, 1e9, tried=(0.0015, 0.02)) for i in range(4)]
+    assert in_rounds(WORK, slow, links_of(100e6, 1.5e-3)).rounds == 9
+
+
+def test_what_a_round_takes_beside_its_steps_counts_for_every_round_and_the_first_one_more() -> None:
+    costly = [Speed(f"h{i}", 1e-3, 0.05, 0.0, 1e9, first=0.3) for i in range(4)]
+    forecast = simulate(WORK, costly, FAST, Lengths(256, 256), message=0.0)
+    assert forecast.seconds == pytest.approx(8 * (0.256 + 0.05) + 0.3)
+    assert forecast.exchanging == pytest.approx((8 * 0.05 + 0.3) / forecast.seconds)
+
+
+def test_a_coordinator_that_is_slow_holds_up_the_end_and_then_everybody() -> None:
+    four, lengths = hosts(*[1e-3] * 4, message=0.0), Lengths(256, 256)
+    none, little, much = (simulate(WORK, four, FAST, lengths, 0.0, Desk(take)).seconds for take in (0.0, 0.01, 0.2))
+    assert little == pytest.approx(none + 0.04)
+    assert much == pytest.approx(8 * 0.8, rel=0.1)
+
+
+@pytest.mark.parametrize("steps", [[1e-3] * 4, [1e-3, 2e-3, 10e-3]])
+def test_hosts_that_wait_for_nobody_add_up(steps: list[float]) -> None:
+    forecast = visits.simulate(WORK, hosts(*steps), FAST, Lengths(640, 320), message=60e3)
+    assert forecast.seconds == pytest.approx(WORK.steps / sum(1 / step for step in steps), rel=0.1)
+    assert forecast.waiting < 0.02
+    assert forecast.rounds >= 3 * len(steps)
+
+
+def test_visits_over_a_slow_link_take_as_long_as_what_is_sent() -> None:
+    forecast = visits.simulate(WORK, hosts(*[1e-3] * 4), Links(60e3, 1e9, 0.0), Lengths(256, 64), message=60e3)
+    assert forecast.seconds == pytest.approx(forecast.rounds, rel=0.1)
+    assert forecast.waiting > 0.5
+
+
+def test_a_step_of_all_together_is_as_long_as_the_slowest_and_what_goes_round_the_ring() -> None:
+    work = Work(steps=100, batch_size=32, weights=1_000_000, variables=3_000_000)
+    forecast = lockstep.simulate(work, hosts(0.08, 0.08, 0.08, 0.16), Links(6e6, 6e6, 0.01))
+    assert forecast
+    assert forecast.seconds == pytest.approx(100 * (0.16 / 4 + 1.0 + 6 * 0.01), rel=0.01)
+    assert forecast.sent == 100 * 6e6
+    assert lockstep.simulate(work, hosts(0.08, 0.08, 0.08), Links(6e6, 6e6, 0.01)) is None  # 32 do not divide by 3
+
+
+def test_fewer_hosts_are_as_fast_as_when_nobody_else_computes() -> None:
+    one, *_, four = plan(WORK, hosts(*[1e-3] * 4, message=0.0), FAST, quiet=0.5).forecasts
+    assert one.seconds == pytest.approx(WORK.steps * 0.5e-3)
+    assert four.seconds > 0.9 * WORK.steps * 1e-3 / 4
+
+
+def test_a_trial_message_is_as_slow_as_it_was_found_to_be() -> None:
+    links = Links(1e6, 1e6, 0.01, trials=((1, 0.1), (3, 0.3)))
+    assert links.trial(2) == pytest.approx(2 * TRIAL_BYTES / 0.2)
+    assert links_of(1e9, 0.0).trial(4) == pytest.approx(1e9 / 8, rel=0.1)
 
 
 def test_a_thousand_hosts_of_many_speeds() -> None:

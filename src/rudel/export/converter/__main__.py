@@ -17,15 +17,16 @@ A job has:
 from pathlib import Path
 from typing import Any
 
-from rudel.export.process import serve
+from rudel.export.process import import_tensorflow, serve
 
 
 def convert(job: dict[str, Any]) -> dict[str, Any]:
     """Does a job; returns the versions of the tools that did it."""
-    import keras
-    import tensorflow as tf
+    tf = import_tensorflow()
 
-    from rudel.export.converter import litert, onnx, savedmodel
+    import keras
+
+    from rudel.export.converter import litert, savedmodel
     from rudel.export.converter.forward import Forward
     from rudel.export.converter.model import load
     from rudel.export.converter.recurrent import fuse_lstms, refuse_memory, unroll
@@ -41,6 +42,8 @@ def convert(job: dict[str, Any]) -> dict[str, Any]:
         unroll(model)
     forward = Forward(model, job["inputs"], job["structure"], batch=1)
     if form == "onnx":
+        from rudel.export.converter import onnx
+
         return versions | onnx.write(forward, made)
     with fuse_lstms():
         litert.write(forward, form, job.get("calibration"), Path(job["folder"]), made)

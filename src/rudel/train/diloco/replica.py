@@ -14,6 +14,7 @@ A replica is never more than one merge behind.
 
 import hashlib
 import resource
+import statistics
 import sys
 import threading
 import time
@@ -34,6 +35,12 @@ from rudel.train.diloco.shard import Leaf, Shard
 from rudel.train.memory import release_freed_memory
 
 _TRY_OUT_SECONDS = 0.1
+_REHEARSED_BYTES, _LONG_SECONDS = 16_000_000, 0.5
+"""Of examples, so that they do not fit into a cache, where steps are rehearsed for that long."""
+
+_LEAST_BLOCKS, _BLOCK_SECONDS = 3, 0.1
+"""Blocks of steps that are tried out, and how long they are at most."""
+
 _LONGEST_BLOCK = 1.0
 """Seconds of steps, after which a replica that is to end does so."""
 
@@ -221,8 +228,14 @@ class Replica:
             slots = wire.unpack(standing.slots)
             self._parts[2] = [new.astype(old.dtype) for new, old in zip(slots, self._parts[2], strict=True)]
 
-    def join(self, number: int, merges: Sequence[Merge]) -> None:
-        """Begins with round `number`, after merges of rounds between the standing and that one."""
+    def join(self, number: int, merges: Sequence[Merge], work: bool = True) -> None:
+        """Begins with round `number`, after merges of rounds between the standing and that one.
+
+        Args:
+            number: of the round.
+            merges: of the rounds before it.
+            work: False where the rounds are not to be taken in a thread of their own.
+        """
         for merge in merges:
             self._step_outer(merge)
             self._set_statistics(wire.unpack(merge.statistics))
@@ -234,6 +247,8 @@ class Replica:
             [w.shape for w in self._weights]
         )  # so that memory and code are there when the first round ends
         self._inbox = _Inbox()
+        if not work:
+            return
         self._thread = threading.Thread(target=self._work, args=(self._inbox,), name="replica", daemon=True)
         self._thread.start()
 
@@ -275,20 +290,56 @@ class Replica:
         """
         zeros = [np.zeros(w.shape, w.dtype) for w in self._run.weights]
         parts = [zeros, *([np.array(v) for v in part] for part in self._parts[1:])]
-        order = np.zeros((ROWS, self._setup.batch_size), np.int32)
-        self.shard.blank()
+        rows = self.shard.blank(_REHEARSED_BYTES if seconds >= _LONG_SECONDS else 1)
+        order = np.random.default_rng(0).integers(0, rows, (ROWS, self._setup.batch_size), np.int32)
         fixed = self._run.put(self.shard.arrays), order, np.zeros(ROWS, np.float32), np.zeros(2, np.uint32)
-        count, steps, taken = 1, -1, 0.0
-        while taken < seconds:
+        count, blocks, taken = 1, [], 0.0
+        while taken < seconds or (len(blocks) <= _LEAST_BLOCKS and taken < _LEAST_BLOCKS * seconds):
             began = time.perf_counter()
             parts, bad = self._run(parts, *fixed, np.int32(0), np.int32(count))
             int(bad)
-            if steps < 0:  # the first one loads what the others need
-                steps = 0
+            blocks.append((time.perf_counter() - began, count))
+            if len(blocks) == 1:  # it loads what the others need
                 continue
-            steps, taken = steps + count, taken + time.perf_counter() - began
-            count = min(ROWS, 4 * count, max(1, int((seconds - taken) * steps / taken)))
-        return taken / steps
+            taken += blocks[-1][0]
+            steps = sum(count for _, count in blocks[1:])
+            most = min(seconds - taken, _BLOCK_SECONDS)
+            count = min(ROWS, 4 * count, max(1, int(most * steps / taken)))
+        return _seconds_of_a_step(blocks[1:])
+
+    def rehearse_rounds(self, seconds: float, steps: int, step: float) -> tuple[float, float]:
+        """Takes rounds of zeros before the first standing, each with a delta to encode and another's to merge.
+
+        Args:
+            seconds: to go on for.
+            steps: of a round.
+            step: seconds of one.
+
+        Returns:
+            The seconds that a round takes beside its steps, and those that the first one takes longer.
+        """
+        weights = [np.zeros(w.shape, w.dtype) for w in self._run.weights]
+        begun = [[np.array(v) for v in part] for part in self._parts[1:]]
+        random = np.random.default_rng(0)
+        noise = [np.cumsum(random.standard_normal(w.shape, np.float32), 0).reshape(w.shape) for w in weights]
+        means = wire.pack([np.asarray(self._parts[1][index], np.float32) for index in self._setup.statistics])
+        self.stand(Standing(wire.pack(weights), wire.pack(self._outer.init(noise)), means))
+        self.shard.blank(_REHEARSED_BYTES)
+        self.join(0, [], work=False)
+        message, _ = self._merge_codec.encode(noise, self._merge_codec.init([w.shape for w in weights]))
+        inbox, merge = _Inbox(), Merge(message, means)
+        rates, share = wire.pack([np.zeros(1, np.float32)]), [(0, max(1, self._setup.examples // 4))]
+        taken: list[float] = []
+        while sum(taken) < seconds or len(taken) < 3:
+            self._residuals, began = noise, time.perf_counter()
+            self._one_round(Plan(steps, rates, None if taken else share), inbox)
+            inbox.merges[self._round] = merge
+            self._round += 1
+            taken.append(time.perf_counter() - began)
+        self._parts = [[], *begun]
+        first, *others = taken
+        usual = statistics.median(others)
+        return max(0.0, usual - steps * step), max(0.0, first - usual)
 
     def _try_exchange(self, shapes: Sequence[tuple[int, ...]]) -> tuple[float, int]:
         """Encodes, decodes and merges as after a round; returns the seconds of the second time, and bytes."""
@@ -424,6 +475,20 @@ def _steps_of(setup: Setup) -> Steps:
 
     rows = [np.zeros((setup.batch_size, *shape), dtype) for shape, dtype in setup.leaves]
     return OwnSteps(setup.backend, setup.code, rows)
+
+
+def _seconds_of_a_step(blocks: Sequence[tuple[float, int]]) -> float:
+    """Seconds of a step, the median of all steps, of blocks with (seconds, steps): a single stall makes nobody slower.
+
+    >>> _seconds_of_a_step([(0.1, 1), (0.004, 4), (0.016, 16)]), _seconds_of_a_step([(1.0, 1), (2.0, 1), (3.0, 1)])
+    (0.001, 2.0)
+    """
+    ordered, passed = sorted((seconds / count, count) for seconds, count in blocks), 0
+    for seconds, count in ordered:
+        passed += count
+        if 2 * passed >= sum(count for _, count in ordered):
+            return seconds
+    raise ValueError("there are no blocks")
 
 
 def agreed(now: np.ndarray, start: np.ndarray, mean: np.ndarray) -> np.ndarray:

@@ -45,7 +45,7 @@ class ReplicaPlugin(WorkerPlugin):
         await self._service.close()
 
 
-_NO_PART = "this worker takes no part in that training"
+_NO_PART = "another training has taken the worker over, or it was started anew"
 
 HANDLERS = (
     "describe", "probe", "missing", "piece", "load", "prepare", "rehearse", "stand", "join", "exchange", "end",
@@ -111,9 +111,15 @@ class Service:
                 "exchange_bytes": replica.exchange_bytes,
             }
 
-    async def rehearse(self, token: str, seconds: float) -> float:
-        """Lets the replica, which has no standing yet, take steps for so long; returns the seconds of a step."""
-        return await asyncio.to_thread(self._of(token).rehearse, seconds)
+    async def rehearse(self, token: str, seconds: float, steps: int = 0, step: float = 0.0) -> Any:
+        """Lets the replica, which has no standing yet, take steps for so long; returns the seconds of a step.
+
+        Where rounds of so many steps are asked for, returns what `Replica.rehearse_rounds` does.
+        """
+        replica = self._of(token)
+        if steps:
+            return await asyncio.to_thread(replica.rehearse_rounds, seconds, steps, step)
+        return await asyncio.to_thread(replica.rehearse, seconds)
 
     async def load(self, token: str, owned: Sequence[tuple[str, Sequence[int]]]) -> list[str]:
         """Loads pieces from this host's cache, by name and range of examples; returns those that it does not have.

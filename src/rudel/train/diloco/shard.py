@@ -107,10 +107,20 @@ class Shard:
             else:
                 self.arrays[number][first:last] = part
 
-    def blank(self) -> None:
-        """Makes zeros of the first example, for trying things out."""
-        for array in () if self._files else self.arrays:  # files are zeros where nothing was written
-            array[:1] = 0
+    def blank(self, size: int = 1) -> int:
+        """Makes zeros of the first examples, for trying things out; files are zeros where nothing was written.
+
+        Args:
+            size: bytes, of which at least one example is taken.
+
+        Returns:
+            How many examples are zeros.
+        """
+        each = sum(array[:1].nbytes for array in self.arrays)
+        rows = max(1, min(len(self.arrays[0]), size // max(1, each)))
+        for array in () if self._files else self.arrays:
+            array[:rows] = 0
+        return rows
 
     def batches(self, count: int) -> np.ndarray:
         """Indices of the next batches, int32 (count, batch_size)."""

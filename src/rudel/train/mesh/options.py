@@ -26,6 +26,9 @@ class Mesh:
             variable's path, an entry for each of its dimensions, None where that is not cut. The first that matches
             counts. A mapping, or texts such as `dense.*kernel=-,model`; None to have them chosen, where there is an
             axis `model`.
+        parts: compute every batch in so many parts, and add them up in one order, so that a training has the same bits
+            on 1, 2, 4, 8 ... processors' devices: a power of two, at least twice their number. It costs time; see
+            `rudel.train.mesh.in_parts`. None for the fastest way.
 
     Raises:
         OptionError: a value that makes no sense.
@@ -43,6 +46,7 @@ class Mesh:
     layouts: Mapping[str, Sequence[str | None]] | Sequence[str] | None = field(
         default=None, metadata={"option": "layout"}
     )
+    parts: int | None = None
 
     def __post_init__(self) -> None:
         if self.devices is not None:
@@ -51,11 +55,20 @@ class Mesh:
             object.__setattr__(self, "axes", read_axes(self.axes))
         if self.layouts is not None:
             object.__setattr__(self, "layouts", read_layouts(self.layouts))
+        if self.parts is not None:
+            check_whole_number("parts", self.parts)
+            if self.parts & (self.parts - 1):
+                raise OptionError(f"`parts` are 2, 4, 8, 16 or another power of two, not {self.parts}.")
         self.prepare()
+
+    @property
+    def virtual_devices(self) -> int | None:
+        """How many devices to take: one that computes in parts is two halves, as XLA compiles one alone otherwise."""
+        return 2 if self.parts and self.devices == 1 else self.devices
 
     def prepare(self) -> None:
         """Tells JAX, if it has not started yet, how many virtual devices there are to be."""
-        count = self.devices or devices.size_of(self.axes)  # type: ignore[arg-type]  # read above
+        count = self.virtual_devices or devices.size_of(self.axes)  # type: ignore[arg-type]  # read above
         if others := joined():
             count //= others.count
         if count > 1:

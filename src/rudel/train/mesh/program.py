@@ -17,6 +17,7 @@ from jax import lax
 from rudel.train import loop
 from rudel.train.convolution import in_parts
 from rudel.train.loop import Batch, Program, Progress
+from rudel.train.mesh import in_parts as parts_of_a_step
 from rudel.train.mesh.moments import moments_in_parts
 from rudel.train.mesh.placement import Placement
 from rudel.train.state import ModelState
@@ -29,11 +30,12 @@ class OnMesh:
         model: the model.
         placement: its place.
         rows: examples in a batch.
+        in_order: into how many parts a training step is cut; see `rudel.train.mesh.in_parts`.
     """
 
-    def __init__(self, model: Any, placement: Placement, rows: int) -> None:
+    def __init__(self, model: Any, placement: Placement, rows: int, in_order: int | None = None) -> None:
         self._model, self._placement = model, placement
-        self._batch = placement.batch(rows)
+        self._batch, self._in_order = placement.batch(rows), in_order
         self._parts = placement.parts if self._batch is not placement.whole else 1
 
     def __getattr__(self, name: str) -> Any:
@@ -41,8 +43,12 @@ class OnMesh:
 
     def train_step(self, state: tuple[Any, ...], batch: Batch) -> tuple[Any, tuple[Any, ...]]:
         """Keras' own."""
-        with in_parts(self._parts), moments_in_parts(self._parts, self._placement.whole):
-            logs, new = self._model.train_step(state, self._placed(batch))
+        placed = self._placed(batch)
+        if self._in_order:
+            logs, new = parts_of_a_step.train_step(self._model, self._placement.mesh, self._in_order, state, placed)
+        else:
+            with in_parts(self._parts), moments_in_parts(self._parts, self._placement.whole):
+                logs, new = self._model.train_step(state, placed)
         return logs, tuple(lax.with_sharding_constraint(tuple(map(list, new)), tuple(self._placement.state)))
 
     def test_step(self, state: tuple[Any, ...], batch: Batch) -> tuple[Any, tuple[Any, ...]]:
@@ -62,13 +68,19 @@ def compile_training(
     order: Any,
     rows: int,
     augment: Callable[[Any, Any], Any] | None,
+    parts: int | None = None,
 ) -> tuple[Program, Any]:
-    """See `rudel.train.loop.compile_training`; the shardings of `data` and `order` are looked at, too."""
+    """See `rudel.train.loop.compile_training`; the shardings of `data` and `order` are looked at, too.
+
+    Args:
+        parts: see `rudel.Mesh`.
+    """
     whole = placement.whole
     progress = Progress(placement.state, whole, whole)  # type: ignore[arg-type]  # shardings in the place of arrays
     given = (progress, jax.tree.map(lambda a: a.sharding, data), order.sharding, *[whole] * 4)
-    jit = functools.partial(jax.jit, in_shardings=given, out_shardings=(progress, whole))
-    program, logs = loop.compile_training(OnMesh(model, placement, rows), state, data, order, augment, jit)
+    options = parts_of_a_step.COMPILER_OPTIONS if parts else None
+    jit = functools.partial(jax.jit, in_shardings=given, out_shardings=(progress, whole), compiler_options=options)
+    program, logs = loop.compile_training(OnMesh(model, placement, rows, parts), state, data, order, augment, jit)
     key_of = functools.lru_cache(1)(lambda key: placement.put_key(key.key))
 
     def run(progress: Any, data: Any, order: Any, key: jax.Array, *bounds: Any) -> Any:

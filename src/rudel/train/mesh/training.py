@@ -30,6 +30,7 @@ from rudel.train.loop import Program
 from rudel.train.mesh import agree, devices
 from rudel.train.mesh.evaluation import MeshEvaluator
 from rudel.train.mesh.feed import feed_of
+from rudel.train.mesh.in_parts import check_parts
 from rudel.train.mesh.options import Mesh
 from rudel.train.mesh.placement import Placement, check_batch, on_host, on_one_device
 from rudel.train.mesh.program import compile_training
@@ -60,7 +61,7 @@ class MeshTraining(Training):
         options: Mesh,
     ) -> None:
         self._options = options
-        self._mesh = devices.make_mesh(options.devices, options.axes)  # type: ignore[arg-type]  # read by Mesh
+        self._mesh = devices.make_mesh(options.virtual_devices, options.axes)  # type: ignore[arg-type]  # read by Mesh
         check_batch(job.schedule.batch_size, dict(self._mesh.shape))
         self._hosts = list(dict.fromkeys(agree.everyone(platform.node())))
         self._keeps = bool(agree.first(run is not None))
@@ -98,6 +99,8 @@ class MeshTraining(Training):
             )
             self._take_weights_of_the_first()
         self._placement = Placement(self._mesh, job.model, self._options.layouts)  # type: ignore[arg-type]  # the same
+        if self._options.parts:
+            check_parts(job.model, self._options.parts, self._mesh, job.schedule.batch_size)
         self._state = self._read_state()
         super()._compile()
 
@@ -106,8 +109,10 @@ class MeshTraining(Training):
 
     def _compile_steps(self, feed: Resident | Streamed) -> tuple[Program, Any]:
         job = self.job
-        rows = job.schedule.batch_size
-        return compile_training(job.model, self._placement, self._state, feed.data, feed.order, rows, job.augment)
+        rows, parts = job.schedule.batch_size, self._options.parts
+        return compile_training(
+            job.model, self._placement, self._state, feed.data, feed.order, rows, job.augment, parts
+        )
 
     def _new_evaluator(self, examples: Any, batch_size: int, what: str) -> MeshEvaluator:
         return MeshEvaluator(self.job.model, self._placement, self._state, examples, batch_size, what)
@@ -209,6 +214,8 @@ class MeshTraining(Training):
         placement, device = self._placement, self._mesh.devices.flat[0]
         kind = "virtual, of the processor" if device.platform == "cpu" else device.device_kind
         told: dict[str, Any] = {"devices": f"{self._mesh.size} ({kind})", "axes": devices.told(placement.axes)}
+        if self._options.parts:
+            told["parts"] = self._options.parts
         if placement.layouts.specs:
             told["layouts"] = dict(placement.layouts.why)
         if placement.layouts.whole:
@@ -226,6 +233,8 @@ def described(chosen: dict[str, Any]) -> str:
     """
     count, _, kind = chosen["devices"].partition(" ")
     parts = [f"{chosen['axes']} on {plural(int(count), 'device')} {kind}"]
+    if "parts" in chosen:
+        parts.append(f"batches in {chosen['parts']} parts, added in one order")
     if "layouts" in chosen:
         ways = Counter(why.partition(": ")[2] for why in chosen["layouts"].values())
         parts.append(

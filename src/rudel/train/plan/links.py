@@ -17,6 +17,12 @@ _SEGMENT = 1448
 _OVERHEAD = 1514 / _SEGMENT
 """Bytes on the air for a byte of payload, acknowledgements apart."""
 
+_WINDOW = 10 * _SEGMENT
+"""Bytes that an idle connection sends before it waits for an acknowledgement; then twice as many, and so on."""
+
+TRIAL_BYTES = 2**16
+"""What a training sends to each host to see how fast the link is."""
+
 
 @dataclass(frozen=True)
 class Links:
@@ -27,12 +33,15 @@ class Links:
         own: bytes of payload a second that a single connection carries.
         latency: seconds from the last bit sent to the message received, one way.
         loss: share of segments that are lost, below 1.
+        trials: for how many hosts at the same time the trial message of a training was sent, and the seconds that it
+            took, for each; by these, it chooses the length of rounds and what is sent.
     """
 
     rate: float
     own: float
     latency: float
     loss: float = 0.0
+    trials: tuple[tuple[int, float], ...] = ()
 
     @property
     def connection(self) -> float:
@@ -44,6 +53,23 @@ class Links:
         if self.loss <= 0:
             return min(self.own, self.rate)
         return min(self.own, self.rate, math.sqrt(1.5 / self.loss) * _SEGMENT / (2 * self.latency or 1e-3))
+
+    def delay(self, size: np.ndarray | float) -> np.ndarray | float:
+        """Seconds from the last bit sent to the message received, with the waits of a connection that was idle.
+
+        >>> Links(1e9, 1e9, latency=0.1).delay(np.array([1e3, 50e3])).round(3)
+        array([0.1, 0.5])
+        """
+        waits = np.ceil(np.log2(np.asarray(size, float) / _WINDOW + 1)) - 1
+        return self.latency * (1 + 2 * np.clip(waits, 0, None) * (self.latency > 0))
+
+    def trial(self, hosts: int) -> float:
+        """Bytes a second to so many hosts at the same time, as a training finds it when it looks."""
+        if not self.trials:
+            seconds = 2 * self.latency + float(self.delay(TRIAL_BYTES)) - self.latency
+            return hosts * TRIAL_BYTES / (seconds + max(hosts * TRIAL_BYTES / self.rate, TRIAL_BYTES / self.connection))
+        counts, seconds = zip(*sorted(self.trials), strict=True)
+        return hosts * TRIAL_BYTES / float(np.interp(hosts, counts, seconds))
 
     def arrivals(self, ready: np.ndarray, size: np.ndarray | float, free: float = 0.0) -> tuple[np.ndarray, float]:
         """When messages arrive.
@@ -66,7 +92,7 @@ class Links:
         so_far = np.cumsum(taken)
         ends = so_far + np.maximum.accumulate(np.maximum(ready[order], free) - (so_far - taken))
         arrived = np.empty_like(ends)
-        arrived[order] = np.maximum(ends, ready[order] + sizes[order] / self.connection) + self.latency
+        arrived[order] = np.maximum(ends, ready[order] + sizes[order] / self.connection) + self.delay(sizes[order])
         return arrived, float(ends[-1]) if len(ends) else free
 
 

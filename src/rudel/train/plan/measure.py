@@ -9,21 +9,32 @@ import asyncio
 import os
 import statistics
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from rudel.backend import keras_here
 from rudel.errors import ClusterError
+from rudel.train.diloco.codec import make_codec
+from rudel.train.diloco.options import Diloco
+from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.replica import Replica, Setup
 from rudel.train.diloco.service import ReplicaPlugin, Service
 from rudel.train.diloco.training import DilocoTraining
-from rudel.train.plan.forecast import Speed
+from rudel.train.display import choose_display
+from rudel.train.job import Job
+from rudel.train.plan import probe
+from rudel.train.plan.forecast import Desk, Speed, Work
 from rudel.train.plan.links import Links
+from rudel.train.plan.planning import Planned, plan
 
-REHEARSAL_SECONDS = 2.0
-"""For which all hosts take steps at the same time."""
+REHEARSAL_SECONDS, ROUNDS_SECONDS, QUIET_SECONDS = 1.5, 1.5, 0.75
+"""For which all hosts take steps at the same time, then rounds, and for which one takes steps by itself."""
 
-_PROBES = 7
-_LONG_ENOUGH, _FIRST_BYTES, _MOST_BYTES = 0.15, 1 << 15, 1 << 23
+_ROUND_SECONDS = 0.1
+"""Length of a rehearsed round: the shorter, the more of its time is what a round takes beside its steps."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +64,15 @@ class Measured:
     Args:
         hosts: all that answered.
         together: bytes a second to all of them at the same time.
+        trials: see `Links`.
+        quiet: a step of the fastest host while no other takes steps, over one while all do.
         seconds: that measuring took.
     """
 
     hosts: tuple[Host, ...]
     together: float
+    trials: tuple[tuple[int, float], ...]
+    quiet: float
     seconds: float
 
     @property
@@ -67,6 +82,7 @@ class Measured:
             rate=self.together,
             own=statistics.median(host.rate for host in self.hosts),
             latency=statistics.median(host.round_trip for host in self.hosts) / 2,
+            trials=self.trials,
         )
 
 
@@ -80,12 +96,46 @@ class Nowhere:
 class Rehearsal(DilocoTraining):
     """A training in rounds of which everything is prepared, and nothing done."""
 
+    def look(self) -> tuple[Measured, Planned]:
+        """Measures the workers of the cluster, and forecasts the training; raises what `measure` does."""
+        measured = self.measure()
+        hosts = [host.speed for host in measured.hosts]
+        return measured, plan(self.work, hosts, measured.links, self.desk, measured.quiet)
+
+    @property
+    def work(self) -> Work:
+        """What is to be trained."""
+        state, schedule = self._host_state, self.job.schedule
+        weights = sum(np.asarray(value).nbytes for value in state.trainable)
+        whole = weights + sum(np.asarray(value).nbytes for value in (*state.non_trainable, *state.optimizer))
+        return Work(schedule.total_steps, schedule.batch_size, weights, whole, self._source.nbytes)
+
     def here(self) -> Speed:
         """How fast this computer is, by itself."""
         about = asyncio.run(Service().describe())
         replica = Replica(Setup(**self._setup(0, {**about, "name": about["host"]})), lambda number, answer: None)
-        step = replica.rehearse(REHEARSAL_SECONDS)
-        return Speed(about["host"], step, replica.exchange_seconds, replica.exchange_bytes, about["memory"])
+        tried = replica.step_seconds, replica.exchange_seconds
+        step = replica.rehearse(QUIET_SECONDS)
+        exchange, first = replica.rehearse_rounds(QUIET_SECONDS, _steps_in(_ROUND_SECONDS, step), step)
+        return Speed(about["host"], step, exchange, replica.exchange_bytes, about["memory"], first=first, tried=tried)
+
+    @property
+    def desk(self) -> Desk:
+        """How long this computer takes for a delta, and for closing a round."""
+        codec, outer = make_codec(self._options.merge_codec), make_outer(self._options.outer)
+        shapes = [np.shape(value) for value in self._host_state.trainable]
+        random = np.random.default_rng(0)
+        delta = [random.standard_normal(shape, np.float32) for shape in shapes]
+        takes, closes = [], []
+        for _ in range(5):
+            began = time.perf_counter()
+            message, _ = codec.encode(delta, codec.init(shapes))
+            outer.update(delta, outer.init(delta), delta)
+            closes.append(time.perf_counter() - began)
+            began = time.perf_counter()
+            codec.decode(message, shapes)
+            takes.append(time.perf_counter() - began)
+        return Desk(min(takes), min(closes))
 
     def measure(self) -> Measured:
         """Measures the workers of the cluster.
@@ -115,27 +165,77 @@ class Rehearsal(DilocoTraining):
             prepared = await asyncio.gather(
                 *(call("prepare", token=token, setup=setup) for call, setup in zip(calls, setups, strict=True))
             )
-            links = [await _link(call) for call in calls]
-            together = await _together(calls, min(rate for _, rate in links))
-            steps = await asyncio.gather(*(call("rehearse", token=token, seconds=REHEARSAL_SECONDS) for call in calls))
+            trips = [await probe.round_trip(call) for call in calls]
+            rates = [await probe.rate([call]) for call in calls]
+            together = await probe.rate(calls) if len(calls) > 1 else rates[0]
+            trials = tuple([(number, await probe.trial(calls[:number])) for number in sorted({1, len(calls)})])
+            steps, beside, quiet = await _rehearsed(calls, token, [made["exchange_bytes"] for made in prepared])
             await asyncio.gather(*(call("end", token=token) for call in calls))
         finally:
             await fleet.uninstall(ReplicaPlugin.name)
             await fleet.close()
         hosts = tuple(
             Host(
-                Speed(call.name, step, made["exchange_seconds"], made["exchange_bytes"], about["memory"]),
-                round_trip,
+                Speed(
+                    call.name,
+                    step,
+                    exchange,
+                    made["exchange_bytes"],
+                    about["memory"],
+                    first,
+                    (made["step_seconds"], made["exchange_seconds"]),
+                ),
+                trip,
                 rate,
                 about["cores"],
                 about["machine"],
                 made["compile_seconds"],
             )
-            for call, step, made, about, (round_trip, rate) in zip(
-                calls, steps, prepared, described, links, strict=True
+            for call, about, made, trip, rate, step, (exchange, first) in zip(
+                calls, described, prepared, trips, rates, steps, beside, strict=True
             )
         )
-        return Measured(hosts, together, time.perf_counter() - began)
+        return Measured(hosts, together, trials, quiet, time.perf_counter() - began)
+
+
+async def _rehearsed(
+    calls: "list[_Calls]", token: str, sizes: Sequence[int]
+) -> tuple[list[float], list[tuple[float, float]], float]:
+    """Seconds of a step of each host; what a round, and the first, takes beside; how much faster one is by itself."""
+    steps = await asyncio.gather(*(call("rehearse", token=token, seconds=REHEARSAL_SECONDS) for call in calls))
+    beside = await asyncio.gather(
+        *(_rounds(call, token, step, size) for call, step, size in zip(calls, steps, sizes, strict=True))
+    )
+    if len(calls) == 1:
+        return steps, beside, 1.0
+    fastest = min(range(len(calls)), key=lambda number: steps[number])
+    alone = await calls[fastest]("rehearse", token=token, seconds=QUIET_SECONDS)
+    return steps, beside, min(1.0, alone / steps[fastest])
+
+
+async def _rounds(call: "_Calls", token: str, step: float, size: int) -> tuple[float, float]:
+    """What a round, and the first one, takes beside its steps, while messages of that size come as they would then."""
+    content, steps = os.urandom(size), _steps_in(_ROUND_SECONDS, step)
+    rounds = asyncio.ensure_future(call("rehearse", token=token, seconds=ROUNDS_SECONDS, steps=steps, step=step))
+    while not (await asyncio.wait([rounds], timeout=max(_ROUND_SECONDS, steps * step)))[0]:
+        await call("probe", content=content)
+    return rounds.result()
+
+
+def _steps_in(seconds: float, step: float) -> int:
+    return max(1, round(seconds / step))
+
+
+def rehearsal_of(job: Job, where: Any) -> Rehearsal:
+    """A rehearsal of a job, of which neither evaluation nor callbacks take part.
+
+    Args:
+        job: what is to be trained.
+        where: a running cluster, or `Nowhere`.
+    """
+    job, began = replace(job, validation=None, callbacks=(), monitor=None, stop_early=None), time.perf_counter()
+    display = choose_display(False)
+    return Rehearsal(keras_here(), job, None, None, display, began, cluster=where, options=Diloco())
 
 
 class _Calls:
@@ -149,33 +249,3 @@ class _Calls:
             return await self._fleet.call(self._address, f"rudel_{operation}", timeout=120.0, **message)
         except OSError as error:
             raise ClusterError(f"{self.name} was lost while it was measured: look after it, and try again.") from error
-
-
-async def _link(call: _Calls) -> tuple[float, float]:
-    """Seconds of a round trip, and bytes a second of blocks that grow until one takes long enough."""
-    trips = []
-    for _ in range(_PROBES):
-        began = time.perf_counter()
-        await call("probe", content=b"")
-        trips.append(time.perf_counter() - began)
-    round_trip = statistics.median(trips[1:])
-    size = _FIRST_BYTES
-    while True:
-        seconds = await _sent([call], size)
-        if seconds > _LONG_ENOUGH or size >= _MOST_BYTES:
-            return round_trip, size / max(1e-6, seconds - round_trip)
-        size *= 4
-
-
-async def _together(calls: list[_Calls], rate: float) -> float:
-    """Bytes a second to all at the same time."""
-    size = int(min(max(_FIRST_BYTES, rate * _LONG_ENOUGH), _MOST_BYTES))
-    return len(calls) * size / await _sent(calls, size)
-
-
-async def _sent(calls: list[_Calls], size: int) -> float:
-    """Seconds until all have been sent so many bytes."""
-    content = os.urandom(size)
-    began = time.perf_counter()
-    await asyncio.gather(*(call("probe", content=content) for call in calls))
-    return time.perf_counter() - began

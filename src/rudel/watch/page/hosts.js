@@ -31,7 +31,8 @@ export class Hosts {
     if (!hosts || JSON.stringify(hosts) === this.text) return;
     this.text = JSON.stringify(hosts);
     this.hosts = hosts;
-    say(this.told, `${plural(hosts.count, "host")} took ${plural(hosts.steps, "step")} in ${plural(hosts.rounds, "round")}: `
+    say(this.told, `${plural(hosts.count, "host")} took ${plural(hosts.steps, "step")} in `
+      + `${hosts.arrivals ? plural(hosts.arrivals, "arrival") : plural(hosts.rounds, "round")}: `
       + `computing ${percent(hosts.computing, 0)} of their time, waiting ${percent(1 - hosts.computing, 0)}, for each other `
       + "and for the network.");
     this.#keys();

@@ -73,7 +73,8 @@ export class Progress {
       ["samples a second", speed && run.batch_size ? rate(speed * run.batch_size) : null],
       ["learning rate", run.learning_rate === null || run.learning_rate === undefined ? null : value(run.learning_rate, 3)],
       ["hosts", run.hosts && count(run.hosts.count)],
-      ["rounds", run.hosts && count(run.hosts.rounds)],
+      ["rounds", run.hosts && !run.hosts.arrivals ? count(run.hosts.rounds) : null],
+      ["arrivals", run.hosts && run.hosts.arrivals ? count(run.hosts.arrivals) : null],
       ["over the network", run.hosts && size(run.hosts.sent.at(-1) + run.hosts.received.at(-1))],
       ["parameters", run.parameters ? count(run.parameters) : null],
     ];

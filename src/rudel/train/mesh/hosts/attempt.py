@@ -19,6 +19,7 @@ from rudel.errors import ClusterError
 from rudel.train.checkpoint import Checkpoint
 from rudel.train.diloco.members import Piece
 from rudel.train.mesh.hosts.channel import framed
+from rudel.train.mesh.hosts.endings import EndError, end_of, reason_of
 from rudel.train.mesh.hosts.messages import Failed, Order
 from rudel.train.mesh.hosts.processes import Processes
 from rudel.train.mesh.hosts.service import VERSIONED
@@ -66,21 +67,6 @@ class Broken:
 
 
 @dataclass
-class _EndError(Exception):
-    """A member has ended, or cannot be reached.
-
-    Args:
-        host: whose.
-        reason: why.
-        weight: how likely it is that this is the cause and no consequence.
-    """
-
-    host: str
-    reason: str
-    weight: int
-
-
-@dataclass
 class Attempt:
     """Starts members and follows them.
 
@@ -116,13 +102,13 @@ class Attempt:
             await self._each(self._bring)
             await self._start()
             await self._together([self._follow(number, name) for number, name in enumerate(names)])
-        except _EndError as end:
+        except EndError as end:
             broken = end
         finally:
             answered = await asyncio.gather(*(self._stop(name) for name in names))
         if broken:
-            lost = {name for name, there in zip(names, answered, strict=True) if not there}
-            self.told(Broken(tuple(sorted(lost)), broken.reason))
+            lost = tuple(sorted(name for name, there in zip(names, answered, strict=True) if not there))
+            self.told(Broken(lost, reason_of(broken, lost)))
 
     async def say(self, message: Any) -> None:
         """Hands a message to member 0; if it cannot be reached, `run` notices."""
@@ -178,7 +164,7 @@ class Attempt:
                     self.told(Heard(name, number, message))
             if "code" in answer:
                 if answer["code"]:
-                    raise _end_of(name, answer["code"], failed, answer["trouble"])
+                    raise end_of(name, answer["code"], failed, answer["trouble"])
                 return
 
     async def _stop(self, name: str) -> bool:
@@ -197,7 +183,7 @@ class Attempt:
         """Waits for all, or for the first that fails and what the others then say.
 
         Raises:
-            _EndError: what most likely was the cause.
+            EndError: what most likely was the cause.
             ClusterError: a host cannot be used.
         """
         tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
@@ -211,9 +197,9 @@ class Attempt:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         errors = [error for task in done if not task.cancelled() and (error := task.exception())]
-        ends = [error for error in errors if isinstance(error, _EndError)]
+        ends = [error for error in errors if isinstance(error, EndError)]
         for error in errors:
-            if not isinstance(error, _EndError):
+            if not isinstance(error, EndError):
                 raise error
         if ends:
             raise max(ends, key=lambda end: end.weight)
@@ -222,14 +208,14 @@ class Attempt:
         """Calls a handler on a worker.
 
         Raises:
-            _EndError: it does not answer.
+            EndError: it does not answer.
         """
         try:
             return await self.fleet.call(self.hosts[name], f"rudel_mesh_{operation}", timeout=timeout, **message)
         except TimeoutError as error:
-            raise _EndError(name, f"{name} has not answered for {timeout:.0f} s", 3) from error
+            raise EndError(name, f"{name} has not answered for {timeout:.0f} s", 3) from error
         except (OSError, LookupError, ValueError) as error:
-            raise _EndError(name, f"{name} was lost: its connection broke off", 3) from error
+            raise EndError(name, f"{name} was lost: its connection broke off", 3) from error
 
 
 async def answering(fleet: Any, doubted: Mapping[str, str]) -> dict[str, str]:
@@ -255,16 +241,6 @@ async def answering(fleet: Any, doubted: Mapping[str, str]) -> dict[str, str]:
 
     found = await asyncio.gather(*(is_there(name) for name in members))
     return {name: members[name] for name, there in zip(members, found, strict=True) if there}
-
-
-def _end_of(name: str, code: int, failed: str, words: Sequence[str]) -> _EndError:
-    """What to say of a member that ended by itself."""
-    if failed:
-        return _EndError(name, f"{name}: {failed}", 0)
-    if code < 0 and code != -6:
-        return _EndError(name, f"the process on {name} was ended by signal {-code}", 2)
-    last = next((word for word in reversed(words) if word.strip()), "it said nothing")
-    return _EndError(name, f"the process on {name} ended with code {code}: {last.strip()[:300]}", 1)
 
 
 def _check(name: str, description: Mapping[str, Any], code_travels: bool) -> None:

@@ -14,6 +14,7 @@ import os
 import platform
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ HEARTBEAT_SECONDS = 30
 
 _SHUTDOWN_SECONDS = 900
 """Time for process 0 to write its results while the others wait to end."""
+
+_AFTERMATH_SECONDS = 1.0
+"""Time for the others to notice by themselves: JAX ends them as soon as process 0 has ended."""
 
 _joined: Processes | None = None
 _parts = False
@@ -157,6 +161,20 @@ def do_not_part() -> None:
     global _parts
     atexit.unregister(part)
     _parts = False
+
+
+def leave_at_the_end() -> None:
+    """Has the process end without JAX: another one was lost, and JAX would wait for it for half a minute, and abort."""
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    if _joined and _joined.number == 0:
+        time.sleep(_AFTERMATH_SECONDS)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(1 if hasattr(sys, "last_value") else 2)  # a traceback was shown, or a sentence
 
 
 def _own_address(processes: Processes) -> tuple[str, bool]:

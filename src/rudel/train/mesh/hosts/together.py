@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from rudel import errors
 from rudel.errors import ClusterError, OptionError, RudelError
-from rudel.train.mesh.hosts.join import do_not_part, has_begun, join, joined, part, part_at_the_end
+from rudel.train.mesh.hosts.join import do_not_part, has_begun, join, joined, leave_at_the_end, part, part_at_the_end
 
 T = TypeVar("T")
 
@@ -88,6 +88,7 @@ def together(options: Any) -> Iterator[Callable[[Callable[[], T], T], T]]:
         raise
     except Exception as error:
         if lost := _lost(error):
+            leave_at_the_end()
             raise lost from error
         raise
     part_at_the_end()

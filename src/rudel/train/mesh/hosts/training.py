@@ -62,6 +62,8 @@ class HostsTraining(Training):
         self._devices_each: int | None = None
         self._kept: Checkpoint
         super().__init__(*arguments)
+        if self.run and (chosen := self.run.read_config().get("strategy_options")):  # told before it was resumed
+            self._about = {"strategy_options": chosen}
 
     @property
     def about(self) -> dict[str, Any]:
@@ -259,7 +261,7 @@ class HostsTraining(Training):
                     best.save(self.run.path, checkpoint, self._best_saved)
             case messages.Done():
                 self._finish(message)
-            case messages.Interrupted():
+            case messages.Interrupted() if heard.number == 0:  # before which it has sent its checkpoint
                 self._interrupts.act(self._told())
 
     def _refused(self, error: Exception) -> Exception:
@@ -269,6 +271,8 @@ class HostsTraining(Training):
 
     def _begin(self, about: dict[str, Any], compile_seconds: float) -> None:
         self._about = about
+        if self.run:
+            self.run.write_config(self.run.read_config() | {"strategy_options": about["strategy_options"]})
         self.position.clock.compile += compile_seconds
         if self._restarts and self._restarts[-1]["seconds"] is None:
             last = self._restarts[-1]

@@ -1,0 +1,303 @@
+"""The page of the evaluation, made of its numbers alone: the same numbers give the same page."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from evaluate_cells import (
+    CENTRE_HOSTS,
+    CENTRE_RATES,
+    EXTRAPOLATED,
+    HOSTS,
+    MODELS,
+    RATES,
+    RIVALS,
+    RUDEL,
+    default_cells,
+    every_cell,
+)
+from evaluate_numbers import Numbers
+
+TITLES: Mapping[str, str] = {
+    "single": "`single`",
+    "mesh": "`mesh`",
+    "diloco": "`diloco`",
+    "async": "`async`",
+    "mwms": "MultiWorkerMirroredStrategy",
+    "parameter-server": "ParameterServerStrategy",
+    "ddp": "PyTorch DDP",
+    "flower": "Flower",
+}
+
+SEVERAL = tuple(strategy for strategy in RUDEL if strategy != "single")
+
+_BUSY = 0.95
+_NOT_MEASURED, _NOT_REACHED = "not measured", "not reached"
+_RUN_AGAIN = """\
+```
+sudo python benchmarks/evaluate.py --data FOLDER --python PY --rival-python PY --json docs/evaluation.json --again
+sudo python benchmarks/evaluate.py --data FOLDER --python PY --rival-python PY --json docs/evaluation.json \\
+    --only 'diloco/mlp/*/100'
+python benchmarks/evaluate.py --json docs/evaluation.json --page docs/evaluation.md --plots docs/images
+```
+
+The first line measures everything on this page, in about three quarters of an hour; stopped, it goes on where it was
+without `--again`. The second measures some cells, and `--all` in the place of `--only` the full product, which takes
+hours. The last makes the page and the pictures of the numbers. `FOLDER` has drawings in *Quick, Draw!*'s layout;
+[benchmarks](../benchmarks/README.md#several-computers) says how to make the environments. The lab needs Linux and root.
+"""
+
+
+def written(document: Mapping[str, Any]) -> str:
+    """The page, in Markdown.
+
+    Args:
+        document: what `evaluate.py` keeps.
+    """
+    numbers = Numbers(document)
+    parts = [
+        "# Evaluation",
+        "This page is made by `benchmarks/evaluate.py` of [its numbers](evaluation.json); nothing on it is written by "
+        "hand.",
+        *_setting(document),
+        "## Which strategy, at which link speed",
+        *_in_short(numbers),
+        "![Seconds to the target accuracy over link speed, for each strategy](images/evaluation-links.svg)",
+        _table(("", *(f"{rate:,} Mbit/s" for rate in RATES)), _by_rate(numbers)),
+        "Seconds to the target, four hosts, the MLP; in brackets how many times as fast as one node.",
+        "## How many hosts",
+        "![Speed-up over the number of hosts, at 100 and at 20 Mbit/s](images/evaluation-hosts.svg)",
+        _table(("", "Mbit/s", *(f"{hosts} hosts" for hosts in HOSTS[1:])), _by_hosts(numbers, numbers.speed_up)),
+        "Speed-up: seconds to the target by one node, over those of so many; in brackets the efficiency, speed-up over "
+        "hosts. The same for examples a second, whatever is learned from them:",
+        _table(("", "Mbit/s", *(f"{hosts} hosts" for hosts in HOSTS[1:])), _by_hosts(numbers, numbers.throughput)),
+        "## Beside other tools",
+        "![Seconds and megabytes to the target accuracy, for each strategy and tool](images/evaluation-tools.svg)",
+        _table(
+            ("", "Mbit/s", "ms a step", "examples/s", "seconds to the target", "speed-up", "MB to it", "accuracy"),
+            _by_tool(numbers),
+        ),
+        "Four hosts, the MLP. A step is 32 examples, whoever computes them; examples a second are times those of one "
+        "node.",
+        "## Small and large models",
+        "![Speed-up of four hosts for each model, at 100 and at 20 Mbit/s](images/evaluation-models.svg)",
+        _table(
+            (
+                "model",
+                "",
+                "Mbit/s",
+                "ms a step",
+                "examples/s",
+                "seconds to the target",
+                "speed-up",
+                "MB to it",
+                "accuracy",
+            ),
+            _by_model(numbers),
+        ),
+        "## What was not measured",
+        *_missing(numbers),
+        "## How it was measured",
+        _how(document),
+        "## All numbers",
+        _table(
+            (
+                "cell",
+                "ms a step",
+                "steps timed",
+                "steps to the target",
+                "seconds to it",
+                "MB to it",
+                "cores busy",
+                "by others",
+            ),
+            _all(numbers),
+        ),
+        "Names are strategy, model, hosts and Mbit/s. Cores: of this computer, that were busy in the mean while the "
+        "clock ran; of others: of these, by what had nothing to do with the evaluation.",
+        "## Again",
+        _RUN_AGAIN.rstrip(),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def seconds_of(strategy: str, found: Mapping[str, Any] | None) -> str:
+    """Seconds to the target, as a table has them."""
+    if found is None:
+        return _NOT_MEASURED
+    seconds = found["target_seconds"]
+    return _NOT_REACHED if seconds is None else _mark(strategy) + _short(seconds)
+
+
+def _setting(document: Mapping[str, Any]) -> Iterator[str]:
+    job, machine = document["job"], document["machine"]
+    yield (
+        f"Nodes of a pretend Wi-Fi ([`rudel lab`](lab.md)) with {job['cpu']:g} of a core each, however many they are, "
+        f"{job['latency']:g} ms apart, on {machine['cores']} cores of {_article(machine['processor'])}. Drawings of "
+        f"{len(job['classes'])} classes of *Quick, Draw!* are learned in batches of 32, and time is taken until this "
+        "share of the held-out ones is recognised, the target:"
+    )
+    rows = [
+        (net.title, f"{net.weights:,}", f"{net.weights * 4 / 1e6:.2g} MB", f"{net.steps:,}", f"{net.target:.2f}")
+        for net in MODELS.values()
+    ]
+    yield _table(("model", "weights", "in float32", "steps of 32", "target"), rows)
+    yield "A number with ~ is extrapolated from some steps; one seed, so differences of a few per cent mean nothing."
+
+
+def _in_short(numbers: Numbers) -> Iterator[str]:
+    lines = []
+    for rate in RATES:
+        ups = {s: up for s in SEVERAL if (up := numbers.speed_up(s, "mlp", CENTRE_HOSTS, rate)) is not None}
+        if not ups:
+            continue
+        best = max(ups, key=lambda strategy: ups[strategy])
+        if ups[best] > 1:
+            lines.append(f"- {rate:,} Mbit/s: {TITLES[best]}, {ups[best]:.1f} times as fast as one node.")
+        else:
+            lines.append(
+                f"- {rate:,} Mbit/s: one node by itself; {TITLES[best]} on four is {ups[best]:.2f} times as fast."
+            )
+    if lines:
+        yield "Fastest on four hosts, with the MLP:"
+        yield "\n".join(lines)
+
+
+def _by_rate(numbers: Numbers) -> Iterator[Sequence[str]]:
+    alone = numbers.alone("mlp")
+    yield "`single` (one node)", *[seconds_of("single", alone)] * len(RATES)
+    for strategy in (*SEVERAL, *RIVALS):
+        found = [numbers.of(strategy, "mlp", CENTRE_HOSTS, rate) for rate in RATES]
+        if any(found):
+            yield TITLES[strategy], *(_with_speed_up(numbers, strategy, rate) for rate in RATES)
+
+
+def _with_speed_up(numbers: Numbers, strategy: str, rate: int) -> str:
+    told = seconds_of(strategy, numbers.of(strategy, "mlp", CENTRE_HOSTS, rate))
+    up = numbers.speed_up(strategy, "mlp", CENTRE_HOSTS, rate)
+    return told if up is None else f"{told} ({_ratio(up)})"
+
+
+def _by_hosts(numbers: Numbers, times: Callable[..., float | None]) -> Iterator[Sequence[str]]:
+    for strategy in (*SEVERAL, *RIVALS):
+        for rate in CENTRE_RATES:
+            found = {hosts: numbers.of(strategy, "mlp", hosts, rate) for hosts in HOSTS[1:]}
+            if sum(each is not None for each in found.values()) > 1:
+                told = (_efficient(numbers, each, times(strategy, "mlp", n, rate), n) for n, each in found.items())
+                yield TITLES[strategy], str(rate), *told
+
+
+def _efficient(numbers: Numbers, found: Mapping[str, Any] | None, times: float | None, hosts: int) -> str:
+    if found is None or times is None:
+        return _NOT_MEASURED if found is None else _NOT_REACHED
+    return f"{_ratio(times)} ({times / hosts:.0%}){_burdened(numbers, found)}"
+
+
+def _by_tool(numbers: Numbers) -> Iterator[Sequence[str]]:
+    alone = numbers.alone("mlp")
+    if alone:
+        yield "`single` (one node)", "", *_told(numbers, "single", "mlp", 1, CENTRE_RATES[0])
+    for rate in CENTRE_RATES:
+        for strategy in (*SEVERAL, *RIVALS):
+            yield TITLES[strategy], str(rate), *_told(numbers, strategy, "mlp", CENTRE_HOSTS, rate)
+
+
+def _by_model(numbers: Numbers) -> Iterator[Sequence[str]]:
+    for model, net in MODELS.items():
+        yield net.title, "`single` (one node)", "", *_told(numbers, "single", model, 1, CENTRE_RATES[0])
+        for rate in CENTRE_RATES:
+            for strategy in (*SEVERAL, *RIVALS):
+                also = model != "mlp" and numbers.of(strategy, model, CENTRE_HOSTS, rate)
+                if strategy in SEVERAL or also:
+                    yield net.title, TITLES[strategy], str(rate), *_told(numbers, strategy, model, CENTRE_HOSTS, rate)
+
+
+def _told(numbers: Numbers, strategy: str, model: str, hosts: int, rate: int) -> Sequence[str]:
+    """Milliseconds a step, examples a second, seconds to the target, speed-up, megabytes to the target, accuracy."""
+    found, up = numbers.of(strategy, model, hosts, rate), numbers.speed_up(strategy, model, hosts, rate)
+    if found is None:
+        return _NOT_MEASURED, "", "", "", "", ""
+    accuracy, times = found.get("accuracy"), numbers.throughput(strategy, model, hosts, rate)
+    air = found["target_bytes"]
+    return (
+        _short(found["step_seconds"] * 1e3) + _burdened(numbers, found),
+        "" if times is None else _ratio(times),
+        seconds_of(strategy, found),
+        "" if up is None else _mark(strategy) + _ratio(up),
+        "" if air is None or hosts == 1 else _mark(strategy) + _short(air / 1e6),
+        "as one node" if accuracy is None else f"{accuracy:.3f}",
+    )
+
+
+def _missing(numbers: Numbers) -> Iterator[str]:
+    default, everything = default_cells(), every_cell()
+    measured = sum(cell.name in numbers.cells for cell in everything)
+    yield f"{measured} of the {len(everything)} cells of the full product are measured; nothing else is guessed."
+    without = [cell.name for cell in default if cell.name not in numbers.cells and cell.name not in numbers.failures]
+    if without:
+        yield "Meant to be on this page, and not measured yet: " + ", ".join(f"`{name}`" for name in without) + "."
+    if failed := {name: why for name, why in numbers.failures.items() if name not in numbers.cells}:
+        yield "Tried, and failed:"
+        yield "\n".join(f"- `{name}`: {why}" for name, why in failed.items())
+
+
+def _how(document: Mapping[str, Any]) -> str:
+    quota, cores = document["job"]["cpu"], document["machine"]["cores"]
+    return f"""\
+- Clocks run from the first step, when programs and data are there and all is compiled; evaluation does not count.
+- What trains alone, and what exchanges in every step (`mesh`, MultiWorkerMirroredStrategy, DDP), is timed for some
+  steps. All of them learn in a step what one computer learns from the same 32 examples, so the steps to the target are
+  those of a whole training on one computer, and seconds are steps times seconds a step.
+- ParameterServerStrategy is timed for some steps of its workers, too. Its gradients are of older weights, which costs
+  some steps more; they are not counted, which is in its favour. The parameter server has the rest of the computer.
+- `diloco`, `async` and Flower train to the end, and are judged on the way; the target is reached on the line between
+  two looks. Flower is `start_client` with clients in NumPy, 256 steps a round.
+- Bytes are those of all frames on the air while the clock ran: a step's, times the steps to the target.
+- Nodes with {quota:g} of a core share {cores} cores with the desktop and with the air itself, which costs the more the
+  faster it is. Where † stands, these cores were busy for {_BUSY:.0%} of the time or more: with a computer for each
+  host, it would have been faster.
+- A node is slowed to its share when all is ready. `diloco` and `async` measure speeds and links after that."""
+
+
+def _all(numbers: Numbers) -> Iterator[Sequence[str]]:
+    for cell in every_cell():
+        if found := numbers.cells.get(cell.name):
+            reached, air = found["target_steps"], found["target_bytes"]
+            yield (
+                f"`{cell.name}`",
+                _short(found["step_seconds"] * 1e3),
+                f"{found['steps']:,.0f}",
+                _NOT_REACHED if reached is None else f"{reached:,.0f}",
+                seconds_of(cell.strategy, found),
+                "" if air is None or cell.hosts == 1 else _mark(cell.strategy) + _short(air / 1e6),
+                f"{found['cores_busy']:.1f}",
+                "" if found.get("cores_of_others") is None else f"{found['cores_of_others']:.1f}",
+            )
+
+
+def _burdened(numbers: Numbers, found: Mapping[str, Any]) -> str:
+    return "†" if found["cores_busy"] >= _BUSY * numbers.cores else ""
+
+
+def _mark(strategy: str) -> str:
+    return "~" if strategy in EXTRAPOLATED else ""
+
+
+def _ratio(ratio: float) -> str:
+    return f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2g}"
+
+
+def _short(number: float) -> str:
+    """Three digits that count."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _table(headings: Sequence[str], rows: Any) -> str:
+    return "\n".join(_row(cells) for cells in (headings, ["---"] * len(headings), *rows))
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "|" + "".join(f" {cell} |" if cell else " |" for cell in cells)

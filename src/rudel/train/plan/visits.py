@@ -1,0 +1,104 @@
+"""Visits of hosts that wait for nobody, simulated event by event, by the rules of `rudel.train.asynchronous`.
+
+A host takes its steps, brings what it learned, and goes on at once; what the others did reaches it during its next
+visit, and it waits only where that has not come by the end of it. Faster hosts take more steps, so that all come about
+equally often, and the last visits become shorter, so that all are done at the same time.
+
+Limits: nobody is lost, hosts keep their speed, and they do not wait for each other to come at the same time.
+"""
+
+import heapq
+import math
+from collections.abc import Sequence
+
+from rudel.train.asynchronous.visits import EXCHANGE_SHARE
+from rudel.train.diloco.lengths import Lengths
+from rudel.train.plan.forecast import Desk, Forecast, Speed, Work
+from rudel.train.plan.links import Links
+
+_LITTLE = 0.75
+"""The last steps are done in ever shorter visits, down to this share of the shortest that pays; as in `visits.py`."""
+
+
+def simulate(
+    work: Work,
+    hosts: Sequence[Speed],
+    links: Links,
+    lengths: Lengths,
+    message: float,
+    desk: Desk | None = None,
+) -> Forecast:
+    """How a training goes in which nobody waits for anybody.
+
+    Args:
+        work: what is to be done.
+        hosts: who does it.
+        links: between them and the coordinator.
+        lengths: steps of the visits of the fastest host.
+        message: bytes of a delta and a merge together.
+        desk: the computer that drives; None for one that takes no time.
+    """
+    desk, count = desk or Desk(), len(hosts)
+    fastest, together = min(host.step for host in hosts), sum(1 / host.step for host in hosts)
+    delay, own, taken = float(links.delay(message / 2)), message / 2 / links.connection, message / 2 / links.rate
+    merged, coming = [0.0] * count, []
+    planned = arrivals = 0
+    up = down = busy = ended = computed = exchanged = waited = 0.0
+
+    def go_on(number: int, begins: float) -> None:
+        """Plans the next visit of a host, if there is something left to do."""
+        nonlocal planned, computed, exchanged, waited
+        host, left = hosts[number], work.steps - planned
+        whole = lengths.of(arrivals // count)
+        least = min(whole, math.ceil(host.exchange / (EXCHANGE_SHARE * host.step)))
+        length = max(round(whole * fastest / host.step), least, 1)
+        steps = _steps(left, length, least, left / host.step / together)
+        if not steps:
+            return
+        beside = host.exchange + (0.0 if begins else host.first)
+        ready = begins + steps * host.step + beside
+        end = max(ready, merged[number])
+        planned, computed = planned + steps, computed + steps * host.step
+        exchanged, waited = exchanged + beside, waited + end - ready
+        heapq.heappush(coming, (end, number))
+
+    for number in range(count):
+        go_on(number, 0.0)
+    while coming:
+        end, number = heapq.heappop(coming)
+        arrivals += 1
+        up = max(up, end) + taken
+        busy = max(busy, max(up, end + own) + delay) + desk.take + desk.close
+        down = max(down, busy) + taken
+        merged[number] = max(down, busy + own) + delay
+        ended = max(ended, busy)
+        go_on(number, end)
+    everything = computed + exchanged + waited
+    sent = arrivals * message
+    ended = max(ended, sent / links.rate)
+    return Forecast(
+        "async",
+        tuple(host.name for host in hosts),
+        ended,
+        computed / everything,
+        exchanged / everything,
+        waited / everything,
+        sent,
+        arrivals,
+        work.memory(count),
+        min(1.0, sent / links.rate / ended),
+    )
+
+
+def _steps(left: int, length: int, least: int, fair: float) -> int:
+    """Steps of the next visit of a host.
+
+    >>> _steps(1000, 100, 10, 500.0), _steps(100, 100, 10, 50.0), _steps(10, 100, 10, 5.0), _steps(0, 100, 10, 0.0)
+    (100, 25, 5, 0)
+    """
+    if left <= 0:
+        return 0
+    if fair > 2 * length:
+        return min(left, length)
+    half = math.ceil(fair / 2)
+    return min(left, half if half >= _LITTLE * least else max(1, math.ceil(fair)))

@@ -1,0 +1,88 @@
+"""A SLURM of one's own: a controller and one node, this computer, for as long as a test lasts."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from missing import skip_or_fail
+from processes import LONG
+
+_PROGRAMS = ("slurmctld", "slurmd", "sinfo", "srun", "sbatch", "scontrol")
+_SETTINGS = """
+ClusterName=test
+SlurmctldHost=localhost
+SlurmctldPort={controller}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/node
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+KillWait=3
+SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
+NodeName=localhost Port={node} CPUs=4 RealMemory=16000
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+@contextlib.contextmanager
+def slurm(folder: Path) -> Iterator[dict[str, str]]:
+    """Starts it, and ends it with all its jobs; yields what the environment of its users has to say.
+
+    Args:
+        folder: for its files; made.
+    """
+    if os.geteuid() != 0 or not all(shutil.which(program) for program in _PROGRAMS):
+        skip_or_fail("SLURM is needed, and root to start it: apt-get install slurm-wlm")
+    for name in ("state", "node"):
+        (folder / name).mkdir(parents=True)
+    controller, node = _free_ports()
+    settings = folder / "slurm.conf"
+    settings.write_text(_SETTINGS.format(folder=folder, controller=controller, node=node))
+    environment = os.environ | {"SLURM_CONF": str(settings)}
+    daemons = []
+    try:
+        for command in (["slurmctld", "-D", "-c"], ["slurmd", "-D", "-N", "localhost"]):
+            daemons.append(
+                subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+            )
+        _wait_until(["sinfo", "-h", "-o", "%T"], "idle", environment)
+        yield {"SLURM_CONF": str(settings)}
+    finally:
+        subprocess.run(["scancel", "--full", "--user", "root"], env=environment, capture_output=True, check=False)
+        _wait_until(["squeue", "-h"], "", environment)
+        for daemon in reversed(daemons):
+            daemon.terminate()
+            daemon.wait(timeout=LONG)
+
+
+def _wait_until(command: list[str], answer: str, environment: dict[str, str]) -> None:
+    deadline = time.monotonic() + LONG
+    while True:
+        told = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if told.returncode == 0 and told.stdout.strip() == answer:
+            return
+        assert time.monotonic() < deadline, told
+        time.sleep(0.05)
+
+
+def _free_ports() -> list[int]:
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(2)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
