@@ -9,8 +9,9 @@ pretend Wi-Fi (see `rudel lab`), whose nodes have the same share of a core howev
 each axis around 4 hosts, 100 and 20 Mbit/s and the MLP; `--all` is the full product, which takes hours; `--only` takes
 shell patterns.
 
-What `--json` holds is not measured again, and every cell is kept as soon as it is measured, so this can be done in
-pieces: `--minutes` ends after so many. A cell that failed is kept with the reason, and tried again only with `--again`.
+What `--json` holds is not measured again, unless something else used the computer meanwhile. Every cell is kept as soon
+as it is measured, so this can be done in pieces: `--minutes` ends after so many. A cell that failed is kept with the
+reason, and tried again only with `--again`.
 Without `--data` nothing is measured: the page and the plots are made of what there is.
 """
 
@@ -38,6 +39,8 @@ from measure import BenchmarkError, Numbers, machine
 
 import rudel
 from rudel.errors import RudelError
+
+_MOST_OF_OTHERS = 0.3  # cores
 
 
 @dataclass(frozen=True)
@@ -115,9 +118,9 @@ def opened(path: Path, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_done(cell: Cell, document: Mapping[str, Any]) -> bool:
-    """Whether a cell need not be measured: it was, and this computer did not stand still meanwhile; or it cannot be."""
+    """Whether a cell need not be measured: it was, and nothing disturbed that; or it cannot be."""
     measured = document["cells"].get(cell.name)
-    return cell.name in document["failures"] or (measured is not None and not measured["stalled_seconds"])
+    return cell.name in document["failures"] or (measured is not None and not measured["disturbed"])
 
 
 @dataclass
@@ -177,6 +180,7 @@ class Evaluation:
             say(f"  {error}")
             return False
         numbers |= {"stalled_seconds": sum(stalls), "busy_cores_before": busy}
+        numbers["disturbed"] = bool(stalls) or numbers["cores_of_others"] > _MOST_OF_OTHERS
         self.document["cells"][cell.name] = rounded(numbers)
         self.document["failures"].pop(cell.name, None)
         keep(self.document, self.path)

@@ -10,7 +10,7 @@ A measurement is a dictionary of numbers:
 - `air_bytes_a_step`: all frames on the air while the clock ran, for each of them; None where there is no air.
 - `accuracy`: of the last weights, and `curve`, [seconds, accuracy], where a whole training was measured.
 - `cores_busy`: of this computer, by all processes, in the mean, while the clock ran; `cores_of_others`: by those that
-  are not of the evaluation.
+  are not of the evaluation. `evaluate.py` adds `disturbed`: whether these had too much, or the computer stood still.
 """
 
 import contextlib

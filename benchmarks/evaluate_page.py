@@ -113,7 +113,7 @@ def written(document: Mapping[str, Any]) -> str:
             _all(numbers),
         ),
         "Names are strategy, model, hosts and Mbit/s. Cores: of this computer, that were busy in the mean while the "
-        "clock ran; of others: of these, by what had nothing to do with the evaluation.",
+        "clock ran; of others: of these, by what had nothing to do with the evaluation. Empty: not known.",
         "## Again",
         _RUN_AGAIN.rstrip(),
     ]
@@ -174,7 +174,8 @@ def _by_rate(numbers: Numbers) -> Iterator[Sequence[str]]:
 def _with_speed_up(numbers: Numbers, strategy: str, rate: int) -> str:
     told = seconds_of(strategy, numbers.of(strategy, "mlp", CENTRE_HOSTS, rate))
     up = numbers.speed_up(strategy, "mlp", CENTRE_HOSTS, rate)
-    return told if up is None else f"{told} ({_ratio(up)})"
+    found = numbers.of(strategy, "mlp", CENTRE_HOSTS, rate)
+    return (told if up is None else f"{told} ({_ratio(up)})") + (_burdened(numbers, found) if found else "")
 
 
 def _by_hosts(numbers: Numbers, times: Callable[..., float | None]) -> Iterator[Sequence[str]]:
@@ -254,7 +255,7 @@ def _how(document: Mapping[str, Any]) -> str:
 - Bytes are those of all frames on the air while the clock ran: a step's, times the steps to the target.
 - Nodes with {quota:g} of a core share {cores} cores with the desktop and with the air itself, which costs the more the
   faster it is. Where † stands, these cores were busy for {_BUSY:.0%} of the time or more: with a computer for each
-  host, it would have been faster.
+  host, it would have been faster. Where ‡ stands, something else used the computer too: it is to be measured again.
 - A node is slowed to its share when all is ready. `diloco` and `async` measure speeds and links after that."""
 
 
@@ -264,18 +265,18 @@ def _all(numbers: Numbers) -> Iterator[Sequence[str]]:
             reached, air = found["target_steps"], found["target_bytes"]
             yield (
                 f"`{cell.name}`",
-                _short(found["step_seconds"] * 1e3),
+                _short(found["step_seconds"] * 1e3) + _burdened(numbers, found),
                 f"{found['steps']:,.0f}",
                 _NOT_REACHED if reached is None else f"{reached:,.0f}",
                 seconds_of(cell.strategy, found),
                 "" if air is None or cell.hosts == 1 else _mark(cell.strategy) + _short(air / 1e6),
-                f"{found['cores_busy']:.1f}",
-                "" if found.get("cores_of_others") is None else f"{found['cores_of_others']:.1f}",
+                *("" if cores is None else f"{cores:.1f}" for cores in (found["cores_busy"], found["cores_of_others"])),
             )
 
 
 def _burdened(numbers: Numbers, found: Mapping[str, Any]) -> str:
-    return "†" if found["cores_busy"] >= _BUSY * numbers.cores else ""
+    busy = found["cores_busy"]
+    return ("†" if busy and busy >= _BUSY * numbers.cores else "") + ("‡" if found["disturbed"] else "")
 
 
 def _mark(strategy: str) -> str:

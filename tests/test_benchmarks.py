@@ -368,10 +368,11 @@ def test_the_evaluation_page_is_what_its_numbers_say(benchmark_module: Any) -> N
 
 def test_the_evaluation_compares_with_the_node_alone(benchmark_module: Any, tmp_path: Path) -> None:
     page, plots = benchmark_module("evaluate_page"), benchmark_module("evaluate_plots")
-    one = {"step_seconds": 2e-3, "steps": 64, "air_bytes_a_step": 0, "cores_busy": 0.3}
-    four = {"step_seconds": 5e-4, "steps": 8192, "air_bytes_a_step": 800, "cores_busy": 1.95}
+    one = {"step_seconds": 2e-3, "steps": 64, "air_bytes_a_step": 0, "cores_busy": 0.3, "disturbed": True}
+    four = {"step_seconds": 5e-4, "steps": 8192, "air_bytes_a_step": 800, "cores_busy": 1.95, "disturbed": False}
     four |= {"accuracy": 0.81, "curve": [[1.0, 0.75], [1.5, 0.85]]}
     cells = {"single/mlp/1/100": one, "diloco/mlp/4/100": four}
+    cells = {name: numbers | {"cores_of_others": 0.1} for name, numbers in cells.items()}
     document = {"machine": {"processor": "abacus", "cores": 2}, "job": {"cpu": 0.2, "latency": 1.5, "classes": ["a"]}}
     document |= {
         "cells": cells,
@@ -384,6 +385,7 @@ def test_the_evaluation_compares_with_the_node_alone(benchmark_module: Any, tmp_
     written = page.written(document)
     assert "100 Mbit/s: `diloco`, 3.2 times as fast as one node." in written
     assert "| `diloco` | 100 | 0.5† | 4.0 | 1.25 | 3.2 | 2 | 0.810 |" in written
+    assert "| `single/mlp/1/100` | 2‡ | 64 | 2,000 | ~4 | | 0.3 | 0.1 |" in written
     assert "- `mesh/mlp/4/5`: It took longer than 9 s." in written
     plots.draw_all(document, tmp_path)
     assert len(list(tmp_path.glob("evaluation-*.svg"))) == 4

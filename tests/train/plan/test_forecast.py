@@ -120,7 +120,7 @@ def test_a_step_of_all_together_is_as_long_as_the_slowest_and_what_goes_round_th
     work = Work(steps=100, batch_size=32, weights=1_000_000, variables=3_000_000)
     forecast = lockstep.simulate(work, hosts(0.08, 0.08, 0.08, 0.16), Links(6e6, 6e6, 0.01))
     assert forecast
-    assert forecast.seconds == pytest.approx(100 * (0.16 / 4 + 1.0 + 6 * 0.01), rel=0.01)
+    assert forecast.seconds == pytest.approx(100 * (0.16 / 4 + 1.75 + 6 * 0.01), rel=0.01)
     assert forecast.sent == 100 * 6e6
     assert lockstep.simulate(work, hosts(0.08, 0.08, 0.08), Links(6e6, 6e6, 0.01)) is None  # 32 do not divide by 3
 

@@ -3,6 +3,9 @@
 Gradients are summed in a ring, as Gloo does it: 2 (N - 1) times, every host sends an Nth of them to its neighbour.
 P. Patarasuk, X. Yuan, *Bandwidth optimal all-reduce algorithms for clusters of workstations* (2009).
 
+On a medium that all share, the ring is slower than its bytes: a host cannot send a piece on before it has come, and
+meanwhile nobody may have anything to send.
+
 Limits: gradients are sent in one message, after all of them are known; nobody is lost.
 """
 
@@ -10,6 +13,11 @@ from collections.abc import Sequence
 
 from rudel.train.plan.forecast import Forecast, Speed, Work
 from rudel.train.plan.links import Links
+
+_IDLE = 1.75
+"""How much longer a ring takes than a shared medium does for its bytes: four hosts in the lab, at 100 Mbit/s
+(`benchmarks/evaluate.py`) as at 300 (`benchmarks/mesh_hosts.py`).
+"""
 
 _UPDATE_RATE, _UPDATE_PASSES = 20e9, 7
 """Bytes a second that the optimizer's update goes through, and how often: it is done by every host, for all weights."""
@@ -29,8 +37,8 @@ def simulate(work: Work, hosts: Sequence[Speed], links: Links) -> Forecast | Non
     steps = [_of_a_part(host.step, work, count) for host in hosts]
     slowest = max(steps)
     sent = 2.0 * (count - 1) * work.weights
-    sending = max(sent / links.rate, sent / count / links.connection)
-    exchange = sending + 2 * (count - 1) * links.latency
+    sending = sent / links.rate
+    exchange = max(_IDLE * sending, sent / count / links.connection) + 2 * (count - 1) * links.latency
     whole = slowest + exchange
     computing = sum(steps) / count / whole
     return Forecast(
