@@ -64,8 +64,8 @@ def test_the_articles_job_on_real_drawings(rudel: Callable[..., Any], shared_dat
 
 def test_the_convolutional_net_on_real_drawings(rudel: Callable[..., Any], shared_data: Path) -> None:
     arguments = ("--data", shared_data / "quickdraw", "--set", f"classes={CLASSES}", "--set", "net=cnn", "--json")
-    trained = json.loads(rudel("train", "montagsmaler", *arguments, "--steps", 1000).out)
-    assert trained["metrics"]["val_accuracy"] >= 0.84  # 0.93 after all of its 10,240 steps
+    trained = json.loads(rudel("train", "montagsmaler", *arguments, "--steps", 300).out)
+    assert trained["metrics"]["val_accuracy"] >= 0.74  # 0.93 after all of its 10,240 steps
     config = json.loads(Path("runs/montagsmaler/config.json").read_text())
     assert "conv2d" in config["model"]["text"]
 

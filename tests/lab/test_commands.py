@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from processes import started
+from processes import LONG, started
 
 from rudel.lab import Lab
 
@@ -91,7 +91,7 @@ def test_a_lab_in_the_foreground_ends_when_it_is_stopped_from_elsewhere(own: Cal
         assert up.stdout is not None
         up.stdout.readline()
         assert rudel_lab("down", "--prefix", arguments["prefix"]).returncode == 0
-    assert up.returncode == 0
+        assert up.wait(LONG) == 0
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_models_that_cannot_be_computed_in_parts() -> None:
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",))
     odd = keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: x - x[:1], name="odd")])
     with pytest.raises(OptionError, match="treat each example by itself, and the layer `odd` may not: leave it out"):
-        check_parts(odd, 2, mesh, 2)
+        check_parts(odd, 2, mesh, 4)
     with pytest.raises(OptionError, match="`parts` are 2, 4, 8, 16 or another power of two, not 6"):
         rudel.Mesh(parts=6)
 

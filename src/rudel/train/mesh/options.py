@@ -33,8 +33,8 @@ class Mesh:
     Raises:
         OptionError: a value that makes no sense.
 
-    >>> Mesh(axes="data=1", layouts=["dense.*kernel=-,data"])
-    Mesh(devices=None, axes={'data': 1}, layouts={'dense.*kernel': (None, 'data')})
+    >>> Mesh(axes="data=1", layouts=["dense.*kernel=-,data"]).layouts
+    {'dense.*kernel': (None, 'data')}
     """
 
     name: ClassVar[str] = "mesh"
