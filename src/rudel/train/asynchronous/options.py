@@ -28,7 +28,7 @@ encode, and teaches a little more.
 _CODEC, _CODEC_OF_STEPS = "topk:0.2:3", "float16"
 """How changes travel, and how those of single steps."""
 
-_DENSE, _DENSE_BYTES = "int4", 4.0
+_DENSE, DENSE_BYTES = "int4", 4.0
 """How changes travel over fast links, and by how much more that is."""
 
 
@@ -140,7 +140,7 @@ class Async:
         by_time = max(VISIT_SECONDS, speeds.exchange_seconds / EXCHANGE_SHARE) / speeds.step_seconds
         most = min(most, max(LEAST_STEPS, round(by_time)))
         by_link = replicas * speeds.exchange_bytes / (speeds.bytes_per_second * speeds.step_seconds)
-        if _DENSE_BYTES * by_link < DENSE_SHARE * most and codecs == (_CODEC, _CODEC):
+        if DENSE_BYTES * by_link < DENSE_SHARE * most and codecs == (_CODEC, _CODEC):
             codecs = self.delta_codec or _DENSE, self.merge_codec or _DENSE
         most = max(most, math.ceil(by_link / LINK_SHARE))
         return Agreed(Lengths(most, min(most, max(LEAST_FIRST_STEPS, most // 2))), *codecs)

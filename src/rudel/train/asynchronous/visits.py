@@ -31,7 +31,7 @@ _LATE_FACTOR, _LATE_SECONDS = 2.0, 1.0
 _MOST_CORRECTED = 0.25
 """At most this share of a visit's steps makes up for not coming when the others do."""
 
-_LITTLE = 0.75
+LITTLE = 0.75
 """The last steps are done in ever shorter visits, down to this share of the shortest that pays."""
 
 
@@ -171,7 +171,7 @@ class Visits:
         with it soonest.
         """
         least, half = self._least(member, self.lengths.most), math.ceil(fair / 2)
-        if half >= _LITTLE * least:
+        if half >= LITTLE * least:
             return half
         if 2 * fair >= least:
             return math.ceil(fair)

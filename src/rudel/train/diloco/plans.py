@@ -18,6 +18,9 @@ Rates = Callable[[int, int, int], np.ndarray]
 _CORRECTED = 0.6
 """How much of a difference between the ends of rounds the next plan makes up for."""
 
+REST = 1.5
+"""What is left becomes the last round, where it is less than so many full ones."""
+
 _MOST_CORRECTED = 0.3
 """At most this share of a replica's steps."""
 
@@ -61,7 +64,7 @@ class Plans:
         if remaining <= 0 or not active:
             return
         full = self.lengths.of(number) * len(active)
-        wanted = full if remaining >= 1.5 * full else remaining
+        wanted = full if remaining >= REST * full else remaining
         shares = corrected(shared(wanted, [m.speed for m in active]), active)
         donor = max(active, key=lambda m: m.speed) if self.slots_wanted else None
         self.slots_wanted = False

@@ -10,18 +10,19 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.backend import backend_name
 from rudel.cluster.part import Part
 from rudel.errors import ClusterError
 from rudel.train.diloco.options import Diloco
 from rudel.train.display import choose_display
-from rudel.train.plan.measure import rehearsal_of
-from rudel.train.plan.planning import Planned
 from rudel.train.runs import Request, job_of
 from rudel.train.schedule import plan_schedule
 from rudel.train.strategy import named
+
+if TYPE_CHECKING:
+    from rudel.train.plan.planning import Planned
 
 FILE = "plan.json"
 """Where a run directory keeps what was forecast."""
@@ -42,6 +43,8 @@ def decided(request: Request, strategy: Any) -> Request:
     """
     if strategy != "auto" or request.cluster is None or backend_name() != "jax":
         return request
+    from rudel.train.plan.measure import rehearsal_of
+
     display = choose_display(request.verbose)
     if (before := _before(request)) is not None:
         return _resumed(request, before)
@@ -72,10 +75,11 @@ def decided(request: Request, strategy: Any) -> Request:
     return replace(request, strategy=options, cluster=_part(request.cluster, best.hosts), forecast=document)
 
 
-def told(planned: Planned) -> str:
+def told(planned: "Planned") -> str:
     """What was chosen, and why, in a line.
 
     >>> from rudel.train.plan.forecast import Forecast
+    >>> from rudel.train.plan.planning import Planned
     >>> forecast = Forecast("diloco", ("a", "b"), 10.0, 1, 0, 0, 0, 1)
     >>> told(Planned((forecast,), forecast, "2 hosts are 1.9 times as fast."))
     'diloco on 2 hosts, about 10 s. 2 hosts are 1.9 times as fast.'

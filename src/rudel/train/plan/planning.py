@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rudel.train.asynchronous.options import Async
+from rudel.train.asynchronous.options import DENSE_BYTES, Async
 from rudel.train.diloco.lengths import Speeds
 from rudel.train.diloco.options import SMALLER, Diloco
 from rudel.train.plan import lockstep, rounds, visits
@@ -22,9 +22,6 @@ _MUCH = 0.1
 
 _WORTH_ANOTHER = {"single": 1.0, "diloco": 1.0, "async": 0.95, "mesh": 0.9}
 """A strategy is better than `diloco` only if it takes less than this share of the time: forecasts are not exact."""
-
-_DENSE = 4.0
-"""By how much a message of all changes in four bits is larger than the usual one; as in `asynchronous/options.py`."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +97,7 @@ def in_visits(
     work: Work, hosts: Sequence[Speed], links: Links, desk: Desk | None = None, options: Async | None = None
 ) -> Forecast:
     """The strategy `async` on these hosts, with the visits that it would choose."""
-    return _as_agreed(visits.simulate, work, hosts, links, desk, options or Async(), _DENSE)
+    return _as_agreed(visits.simulate, work, hosts, links, desk, options or Async(), DENSE_BYTES)
 
 
 def _as_agreed(

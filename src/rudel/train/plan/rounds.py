@@ -12,11 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from rudel.train.diloco.lengths import Lengths
+from rudel.train.diloco.plans import REST
 from rudel.train.plan.forecast import Desk, Forecast, Speed, Work, shares
 from rudel.train.plan.links import Links
-
-_REST = 1.5
-"""What is left becomes the last round, where it is less than so many full ones; as in `plans.py`."""
 
 
 def simulate(
@@ -47,7 +45,7 @@ def simulate(
     done, number, free, sent, closed = 0, 0, 0.0, 0.0, 0.0
     while done < work.steps:
         full, left = lengths.of(number) * count, work.steps - done
-        steps = np.maximum(shares(full if left >= _REST * full else left, step), 1)
+        steps = np.maximum(shares(full if left >= REST * full else left, step), 1)
         computing = steps * step
         ready = start + computing + exchange + (first if number == 0 else 0.0)
         end = np.maximum(ready, merged)

@@ -11,13 +11,10 @@ import heapq
 import math
 from collections.abc import Sequence
 
-from rudel.train.asynchronous.visits import EXCHANGE_SHARE
+from rudel.train.asynchronous.visits import EXCHANGE_SHARE, LITTLE
 from rudel.train.diloco.lengths import Lengths
 from rudel.train.plan.forecast import Desk, Forecast, Speed, Work
 from rudel.train.plan.links import Links
-
-_LITTLE = 0.75
-"""The last steps are done in ever shorter visits, down to this share of the shortest that pays; as in `visits.py`."""
 
 
 def simulate(
@@ -101,4 +98,4 @@ def _steps(left: int, length: int, least: int, fair: float) -> int:
     if fair > 2 * length:
         return min(left, length)
     half = math.ceil(fair / 2)
-    return min(left, half if half >= _LITTLE * least else max(1, math.ceil(fair)))
+    return min(left, half if half >= LITTLE * least else max(1, math.ceil(fair)))
