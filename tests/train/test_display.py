@@ -5,7 +5,7 @@ import re
 import pytest
 from rich.console import Console
 
-from rudel.train.diloco.replica import Merge
+from rudel.train.diloco.messages import Merge
 from rudel.train.diloco.rounds import HostChanged, RoundClosed, Told, World
 from rudel.train.display import RichDisplay
 from rudel.train.hosts_display import MOST_LINES, HostLines

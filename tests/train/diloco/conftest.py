@@ -21,9 +21,10 @@ from processes import LONG
 
 from rudel.train import state as model_state
 from rudel.train.diloco import wire
+from rudel.train.diloco.messages import Answer, Merge, Plan, Setup, Standing
 from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.program import export_rounds
-from rudel.train.diloco.replica import Answer, Merge, Plan, Replica, Setup, Standing
+from rudel.train.diloco.replica import Replica
 
 
 class Hosted:
@@ -32,6 +33,7 @@ class Hosted:
     def __init__(self, model: Any, data: tuple[Any, Any, Any], **changed: Any) -> None:
         batch_size = changed.pop("batch_size", 8)
         augment = changed.pop("augment", None)
+        network = changed.pop("network", None)
         model_state.build(model, jax.tree.map(lambda array: array[:batch_size], data))
         model.reset_metrics()
         self.state = model_state.to_host(model_state.read(model))
@@ -59,7 +61,7 @@ class Hosted:
         self.setup = replace(setup, **changed)
         self._answers: dict[int, Any] = {}
         self._came = threading.Condition()
-        self.replica = Replica(self.setup, self._publish)
+        self.replica = Replica(self.setup, self._publish, network)
         self.replica.shard.write((0, len(leaves[0])), leaves)
         self.everything = [(0, len(leaves[0]))]
 

@@ -1,5 +1,9 @@
 """A replica by itself: what its local weights and the global ones are, whenever merges come."""
 
+import sys
+import threading
+import time
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -9,6 +13,7 @@ import pytest
 
 from rudel.train.diloco import wire
 from rudel.train.diloco.codec import make_codec
+from rudel.train.diloco.messages import Answer
 from rudel.train.diloco.outer import make_outer
 from rudel.train.loop import Progress, compile_training
 
@@ -125,7 +130,7 @@ def test_replicas_that_get_the_same_merges_have_the_same_weights_to_the_bit(host
 
 
 def test_who_joins_late_with_the_merges_since_a_standing_has_the_weights_of_the_others(hosted: Any) -> None:
-    from rudel.train.diloco.replica import Merge
+    from rudel.train.diloco.messages import Merge
 
     outer = make_outer("nesterov:0.7:0.6")
     one, late = (hosted(linear(), DATA, outer=outer.name, number=number) for number in (0, 1))
@@ -249,3 +254,25 @@ def test_what_goes_wrong_is_published_with_its_round(hosted: Any) -> None:
     one.plan(1, 3)
     with pytest.raises(ValueError, match="damaged"):
         one.answer(1)
+
+
+def test_an_exchange_takes_what_talking_takes_from_the_steps() -> None:
+    told = Answer(b"", b"", b"", b"", 100, seconds=1.2, waited=0.2, merged_at=0, bad_step=-1, memory=0, cpu=0.25)
+    assert replace(told, computed=1.0).exchange_seconds == pytest.approx(0.0)
+    assert replace(told, computed=0.7).exchange_seconds == pytest.approx(0.3)
+    throttled = replace(told, computed=1.0, network=0.02)  # 0.25 s of processor time in a second of the clock
+    assert throttled.exchange_seconds == pytest.approx(0.08)
+
+
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="there is no clock of another thread: use Linux")
+def test_talking_is_the_processor_time_of_the_thread_that_talks(hosted: Any) -> None:
+    one = hosted(linear(), DATA, network=threading.get_ident())
+    one.begin()
+    one.plan(0, 8, pieces=one.everything)
+    one.plan(1, 8)  # ends with the merge of round 0
+    first, began = one.answer(0), time.thread_time()
+    while time.thread_time() - began < 0.1:
+        pass
+    one.merge(0, first.delta)
+    answer = one.answer(1)
+    assert 0.1 <= answer.network <= answer.cpu

@@ -28,14 +28,14 @@ from rudel.train.diloco import wire
 from rudel.train.diloco.leader import Leader, not_finite
 from rudel.train.diloco.lengths import Lengths
 from rudel.train.diloco.members import Member
-from rudel.train.diloco.replica import Answer, Merge, Standing
+from rudel.train.diloco.messages import Answer, Merge, Standing
 from rudel.train.diloco.rounds import Arrival, RoundClosed, Task, World
 
 TOLD_SECONDS = 0.1
 """Arrivals that come sooner after each other than this are told of together."""
 
 _MEMORY = 0.5
-"""How much it counts how long encoding and merging took in the last visit, against what was known."""
+"""How much it counts how long an exchange took in the last visit, against what was known."""
 
 ASKED_SECONDS = 4.0
 """Time for a replica that is silent to say that it is there."""
@@ -84,8 +84,7 @@ class AsyncCoordinator(Leader):
 
     def _learn(self, member: Member, answer: Answer) -> None:
         super()._learn(member, answer)
-        beside = answer.seconds - answer.waited - answer.computed
-        member.exchange_seconds += _MEMORY * (beside - member.exchange_seconds)
+        member.exchange_seconds += _MEMORY * (answer.exchange_seconds - member.exchange_seconds)
 
     def want_slots(self) -> None:
         """See `Leader`."""

@@ -18,7 +18,7 @@ import numpy as np
 from rudel.train.diloco import wire
 from rudel.train.diloco.lengths import Lengths
 from rudel.train.diloco.members import Member
-from rudel.train.diloco.replica import Plan
+from rudel.train.diloco.messages import Plan
 
 Rates = Callable[[int, int, int], np.ndarray]
 

@@ -28,8 +28,8 @@ from rudel.train.diloco import wire
 from rudel.train.diloco.leader import Leader, not_finite
 from rudel.train.diloco.lengths import Lengths
 from rudel.train.diloco.members import Member
+from rudel.train.diloco.messages import Answer, Merge
 from rudel.train.diloco.plans import Plans
-from rudel.train.diloco.replica import Answer, Merge
 from rudel.train.diloco.rounds import RoundClosed, Task, World
 
 LEAST_GRACE, LONGEST_GRACE = 1.0, 4.0

@@ -22,7 +22,7 @@ from rudel.train.diloco import wire
 from rudel.train.diloco.codec import make_codec
 from rudel.train.diloco.lengths import Speeds
 from rudel.train.diloco.members import Member
-from rudel.train.diloco.replica import Answer, Standing
+from rudel.train.diloco.messages import Answer, Standing
 from rudel.train.diloco.rounds import HostChanged, Task, Told, World
 from rudel.train.diloco.supply import Supply
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rudel.train.diloco.replica import Plan
+from rudel.train.diloco.messages import Plan
 
 _MEMORY = 0.5
 """How much of a new measurement of speed counts against what was known."""

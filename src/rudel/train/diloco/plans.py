@@ -11,7 +11,7 @@ import numpy as np
 from rudel.train.diloco import wire
 from rudel.train.diloco.lengths import Lengths
 from rudel.train.diloco.members import Member
-from rudel.train.diloco.replica import Answer, Plan
+from rudel.train.diloco.messages import Answer, Plan
 
 Rates = Callable[[int, int, int], np.ndarray]
 

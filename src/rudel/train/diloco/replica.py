@@ -29,6 +29,7 @@ from rudel.data.dataset import aligned_empty
 from rudel.errors import NonFiniteError
 from rudel.train.diloco import wire
 from rudel.train.diloco.codec import make_codec
+from rudel.train.diloco.messages import Answer, Merge, Plan, Setup, Standing
 from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.program import ROWS, CompiledSteps, Steps, fold_seeds
 from rudel.train.diloco.shard import Leaf, Shard
@@ -50,124 +51,6 @@ came.
 """
 
 
-@dataclass(frozen=True)
-class Setup:
-    """What a replica is made of, the same for a whole training.
-
-    Args:
-        code: exported program, from `export_rounds`, or from `pack_steps` for another backend than JAX.
-        examples, leaves: the whole data set's length, and (shape of an example, dtype) of its arrays.
-        batch_size: examples a step.
-        seed, shuffle: of the order of examples.
-        number: of this replica.
-        delta_codec, merge_codec, outer: names, as their makers take them; a standing may name other codecs.
-        seeds: which non-trainable variables are states of random generators.
-        statistics: which non-trainable variables are averaged over the replicas.
-        state: packed non-trainable, optimizer and metrics variables and logs to begin with.
-        counts: how many there are of each of these four.
-        on_disk: whether examples are to be in files; see `rudel.train.diloco.shard`.
-        backend: of Keras, by which steps are taken.
-    """
-
-    code: bytes
-    examples: int
-    leaves: Sequence[tuple[Sequence[int], str]]
-    batch_size: int
-    seed: int
-    shuffle: bool
-    number: int
-    delta_codec: str
-    merge_codec: str
-    outer: str
-    seeds: Sequence[int]
-    statistics: Sequence[int]
-    state: bytes
-    counts: Sequence[int]
-    on_disk: bool = False
-    backend: str = "jax"
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A point of the training at which a replica can begin.
-
-    Args:
-        weights, momentum, statistics: packed; G, the outer optimizer's state, and the averaged statistics.
-        slots: packed optimizer variables of another replica; None to keep those that the replica has.
-        codecs: names of the codecs of deltas and merges; None for those of the setup.
-    """
-
-    weights: bytes
-    momentum: bytes
-    statistics: bytes
-    slots: bytes | None = None
-    codecs: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is to be done in a round.
-
-    Args:
-        steps: local steps.
-        rates: packed float32 learning rates, one for each step or one for all.
-        pieces: ranges of examples to take from now on; None for no change.
-        slots: whether the answer shall hold the optimizer's slots, for a replica that joins or for a checkpoint.
-    """
-
-    steps: int
-    rates: bytes
-    pieces: Sequence[tuple[int, int]] | None = None
-    slots: bool = False
-
-
-@dataclass(frozen=True)
-class Merge:
-    """What became of everybody's deltas of a round.
-
-    Args:
-        delta: the mean delta, encoded with the merge codec.
-        statistics: packed means of the averaged variables.
-    """
-
-    delta: bytes
-    statistics: bytes
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a replica has to say of a round.
-
-    Args:
-        delta: encoded with the delta codec.
-        statistics, metrics: packed averaged variables, and metrics variables.
-        logs: packed values of the last step's logs.
-        steps: local steps taken.
-        seconds: from the round's beginning to its end.
-        waited: seconds of these in which the replica waited for a merge.
-        merged_at: steps taken before the last round's merge was applied.
-        bad_step: number of the first step with a loss that is not finite, or -1.
-        memory: bytes that the process has held at most.
-        cpu: seconds of processor time that the process took.
-        slots: packed optimizer variables, floats as bfloat16, if the plan asked for them.
-        computed: seconds in which steps were taken; what is left of `seconds` is for encoding and merging.
-    """
-
-    delta: bytes
-    statistics: bytes
-    metrics: bytes
-    logs: bytes
-    steps: int
-    seconds: float
-    waited: float
-    merged_at: int
-    bad_step: int
-    memory: int
-    cpu: float
-    slots: bytes | None = None
-    computed: float = 0.0
-
-
 @dataclass
 class _Inbox:
     """What the network hands to the thread; guarded by one condition."""
@@ -187,10 +70,11 @@ class Replica:
     Args:
         setup: what it is made of.
         publish: called in the replica's thread with (round, `Answer`), or (round, exception) if it failed.
+        network: number of the thread that talks to the coordinator, if there is one.
     """
 
-    def __init__(self, setup: Setup, publish: Callable[[int, Any], None]) -> None:
-        self._setup, self._publish = setup, publish
+    def __init__(self, setup: Setup, publish: Callable[[int, Any], None], network: int | None = None) -> None:
+        self._setup, self._publish, self._network = setup, publish, network
         began = time.perf_counter()
         self._run = _steps_of(setup)
         self.compile_seconds = time.perf_counter() - began
@@ -228,14 +112,18 @@ class Replica:
             slots = wire.unpack(standing.slots)
             self._parts[2] = [new.astype(old.dtype) for new, old in zip(slots, self._parts[2], strict=True)]
 
-    def join(self, number: int, merges: Sequence[Merge], work: bool = True) -> None:
-        """Begins with round `number`, after merges of rounds between the standing and that one.
+    def join(self, number: int, merges: Sequence[Merge]) -> None:
+        """Begins with round `number`, in a thread of its own, after merges of rounds between the standing and that one.
 
         Args:
             number: of the round.
             merges: of the rounds before it.
-            work: False where the rounds are not to be taken in a thread of their own.
         """
+        self._get_ready(number, merges)
+        self._thread = threading.Thread(target=self._work, args=(self._inbox,), name="replica", daemon=True)
+        self._thread.start()
+
+    def _get_ready(self, number: int, merges: Sequence[Merge]) -> None:
         for merge in merges:
             self._step_outer(merge)
             self._set_statistics(wire.unpack(merge.statistics))
@@ -243,14 +131,9 @@ class Replica:
         self._parts[1] = fold_seeds(self._parts[1], self._setup.seeds, 0, number)
         self._parts[0] = [w.astype(dtype, copy=True) for w, dtype in zip(self._weights, self._dtypes, strict=True)]
         self._parts = self._run.put(self._parts)
-        self._try_exchange(
-            [w.shape for w in self._weights]
-        )  # so that memory and code are there when the first round ends
+        # So that memory and code are there when the first round ends.
+        self._try_exchange([w.shape for w in self._weights])
         self._inbox = _Inbox()
-        if not work:
-            return
-        self._thread = threading.Thread(target=self._work, args=(self._inbox,), name="replica", daemon=True)
-        self._thread.start()
 
     def give(self, plans: dict[int, Plan], merges: dict[int, Merge]) -> None:
         """Hands over plans and merges by the number of their round."""
@@ -325,7 +208,7 @@ class Replica:
         means = wire.pack([np.asarray(self._parts[1][index], np.float32) for index in self._setup.statistics])
         self.stand(Standing(wire.pack(weights), wire.pack(self._outer.init(noise)), means))
         self.shard.blank(_REHEARSED_BYTES)
-        self.join(0, [], work=False)
+        self._get_ready(0, [])
         message, _ = self._merge_codec.encode(noise, self._merge_codec.init([w.shape for w in weights]))
         inbox, merge = _Inbox(), Merge(message, means)
         rates, share = wire.pack([np.zeros(1, np.float32)]), [(0, max(1, self._setup.examples // 4))]
@@ -364,7 +247,7 @@ class Replica:
             return where.pop(number)
 
     def _one_round(self, plan: Plan, inbox: _Inbox) -> Answer:
-        began, cpu = time.perf_counter(), time.process_time()
+        began, cpu, network = time.perf_counter(), time.process_time(), _cpu_of(self._network)
         waited, done, bad_step, self._computed = 0.0, 0, -1, 0.0
         if plan.pieces is not None:
             self.shard.own([(int(first), int(last)) for first, last in plan.pieces], self._round)
@@ -418,6 +301,7 @@ class Replica:
             cpu=time.process_time() - cpu,
             slots=self._packed_slots() if plan.slots else None,
             computed=self._computed,
+            network=_cpu_of(self._network) - network,
         )
 
     def _steps(self, fixed: tuple[np.ndarray, np.ndarray, np.ndarray], first: int, count: int) -> int:
@@ -513,6 +397,13 @@ def agreed(now: np.ndarray, start: np.ndarray, mean: np.ndarray) -> np.ndarray:
 def _key(*numbers: int) -> np.ndarray:
     """Data of a random key that depends on some numbers, uint32 (2,)."""
     return np.frombuffer(hashlib.blake2b(repr(numbers).encode(), digest_size=8).digest(), np.uint32)
+
+
+def _cpu_of(thread: int | None) -> float:
+    """Seconds of processor time of a thread, 0.0 where the system does not say."""
+    if thread is None or sys.platform in ("darwin", "win32"):
+        return 0.0
+    return time.clock_gettime(time.pthread_getcpuclockid(thread))
 
 
 def _largest_resident_bytes() -> int:

@@ -8,8 +8,8 @@ import numpy as np
 
 from rudel.train.diloco.lengths import Agreed, Speeds
 from rudel.train.diloco.members import Piece
+from rudel.train.diloco.messages import Merge
 from rudel.train.diloco.outer import Outer
-from rudel.train.diloco.replica import Merge
 
 
 @dataclass(frozen=True)

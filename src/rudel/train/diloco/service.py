@@ -7,6 +7,7 @@ thought dead does no harm. The handlers' names begin with `rudel_`.
 import asyncio
 import platform
 import shutil
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -18,7 +19,8 @@ from rudel.cores import usable_cores
 from rudel.errors import ClusterError
 from rudel.train.backends.packages import LOADED_BYTES, versions_here
 from rudel.train.diloco import pieces
-from rudel.train.diloco.replica import Answer, Merge, Plan, Replica, Setup, Standing
+from rudel.train.diloco.messages import Answer, Merge, Plan, Setup, Standing
+from rudel.train.diloco.replica import Replica
 
 
 class ReplicaPlugin(WorkerPlugin):
@@ -102,7 +104,7 @@ class Service:
             def publish(number: int, answer: Answer | Exception) -> None:
                 loop.call_soon_threadsafe(self._deliver, number, answer)
 
-            replica = await asyncio.to_thread(Replica, Setup(**setup), publish)
+            replica = await asyncio.to_thread(Replica, Setup(**setup), publish, threading.get_ident())
             self._replica, self._token = replica, token
             return {
                 "compile_seconds": replica.compile_seconds,

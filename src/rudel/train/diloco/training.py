@@ -14,7 +14,6 @@ import asyncio
 import concurrent.futures
 import contextlib
 import queue
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -27,18 +26,17 @@ from rudel.backend import backend_name
 from rudel.errors import ModelError, NonFiniteError, RunError
 from rudel.train import checkpoint as checkpoints
 from rudel.train import state as model_state
-from rudel.train.backends.rates import rate_table
 from rudel.train.checkpoint import Checkpoint
 from rudel.train.diloco import journal, wire
-from rudel.train.diloco.checks import belongs_on_disk, check_disk, check_memory, check_versions
 from rudel.train.diloco.codec import make_codec
 from rudel.train.diloco.coordinator import Coordinator
 from rudel.train.diloco.leader import Leader
 from rudel.train.diloco.lengths import Agreed, Speeds
 from rudel.train.diloco.outer import make_outer
-from rudel.train.diloco.program import RoundProgram, export_rounds
+from rudel.train.diloco.rates import Rates
 from rudel.train.diloco.rounds import HostChanged, RoundClosed, Task, World
 from rudel.train.diloco.service import ReplicaPlugin
+from rudel.train.diloco.setups import Setups
 from rudel.train.diloco.source import Source
 from rudel.train.evaluation import as_floats
 from rudel.train.single import Training
@@ -91,8 +89,6 @@ class DilocoTraining(Training):
         self._cluster = cluster
         self._given = options
         self._options: Any = options.chosen_for(max(1, cluster.count), arguments[1].schedule.total_steps)
-        self._programs: dict[str, RoundProgram] = {}
-        self._tracing = threading.Lock()
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._late: deque[_Late] = deque()
         self._coordinator: Leader
@@ -134,14 +130,16 @@ class DilocoTraining(Training):
         if getattr(self._optimizer, "use_ema", False):
             raise ModelError(
                 "The optimizer of the model averages weights itself (use_ema=True), which hosts that average theirs "
-                "cannot "
-                "do as well: leave use_ema out, or train on one computer."
+                "cannot do as well: leave use_ema out, or train on one computer."
             )
-        moving = set(range(len(state.non_trainable))) - _frozen(self._model)
-        self._statistics = [i for i in sorted(moving) if np.asarray(state.non_trainable[i]).dtype.kind in "fV"]
-        self._seeds = [i for i, v in enumerate(self._model.non_trainable_variables) if _is_seed(v)]
-        self._rates = self._rate_table()
-        self._export_for_other_backends()
+        self._setups = Setups(self.job, state, self._source)
+        self._statistics = self._setups.statistics
+        self._rates = Rates(self._optimizer, self.job.schedule.total_steps)
+        if (backend := backend_name()) != "jax":
+            from rudel.train.backends.steps import SLOWER
+
+            self.position.clock.compile += self._setups.pack_model()
+            self.display.note(SLOWER.format(backend))
         host = model_state.to_host(state)
         weights = [np.asarray(value, np.float32) for value in host.trainable]
         momentum, residual = self._first_memory(weights)
@@ -154,7 +152,7 @@ class DilocoTraining(Training):
             statistics=[np.asarray(host.non_trainable[i], np.float32) for i in self._statistics],
         )
         self._host_state = host
-        self._read_rate()
+        self._rates.read()
 
     # -- what another way of merging does otherwise -----------------------------------------------------------------
 
@@ -221,7 +219,7 @@ class DilocoTraining(Training):
         self._last_evaluation, self._save_seconds = time.perf_counter(), 0.0
         self._save()
         self._callbacks.on_epoch_begin(self.spans.number(self.position.step))
-        self._read_rate()
+        self._rates.read()
         done = background.start(self._coordinator.run())
         try:
             while not (done.done() and self._events.empty()):
@@ -276,79 +274,13 @@ class DilocoTraining(Training):
     # -- what replicas are made of --------------------------------------------------------------------------------
 
     def _setup(self, number: int, description: dict[str, Any]) -> dict[str, Any]:
-        """Fields of a replica's `Setup`; called in other threads.
-
-        Raises:
-            ModelError: the model is too large for the host.
-            ClusterError: its versions are others than those here.
-        """
-        check_versions(description)
-        host, share = self._host_state, self._source.nbytes / max(1, len(self._hosts))
-        on_disk = belongs_on_disk(description, host, share, self._source.nbytes)
-        if on_disk:
-            check_disk(description, share)
-        check_memory(description, host, 0 if on_disk else share)
-        with self._tracing:
-            program = self._programs.get(description["platform"])
-            if program is None:
-                job = self.job
-                program = export_rounds(
-                    job.model,
-                    self._state,
-                    self._source.form,
-                    job.schedule.batch_size,
-                    job.augment,
-                    description["platform"],
-                )
-                self._programs[program.platform] = program
-        logs = [np.zeros(shape, dtype) for shape, dtype in program.logs]
-        state = (host.non_trainable, host.optimizer, [np.asarray(m) for m in self._initial_metrics], logs)
-        return {
-            "code": program.code,
-            "backend": backend_name(),
-            "examples": len(self.job.train),
-            "leaves": self._source.leaves,
-            "on_disk": on_disk,
-            "batch_size": self.job.schedule.batch_size,
-            "seed": self.job.schedule.seed,
-            "shuffle": self.job.schedule.shuffle,
-            "number": number,
-            "delta_codec": self._options.delta_codec,
-            "merge_codec": self._options.merge_codec,
-            "outer": self._replicas_outer,
-            "seeds": self._seeds,
-            "statistics": self._statistics,
-            "state": wire.pack([value for part in state for value in part]),
-            "counts": [len(part) for part in state],
-        }
-
-    def _export_for_other_backends(self) -> None:
-        """Packs the model for replicas on which Keras takes its own steps; those on JAX get a compiled loop, later."""
-        if (backend := backend_name()) == "jax":
-            return
-        from rudel.train.backends.steps import SLOWER, pack_steps
-
-        job, began = self.job, time.perf_counter()
-        first = job.train.take(slice(0, job.schedule.batch_size))
-        batch = (first.x, first.y, first.sample_weight)
-        self._programs[backend] = pack_steps(job.model, self._source.form, batch, job.augment)
-        self.position.clock.compile += time.perf_counter() - began
-        self.display.note(SLOWER.format(backend))
-
-    def _rate_table(self) -> np.ndarray | None:
-        """Learning rate of every step, if the optimizer follows a schedule."""
-        from keras.optimizers.schedules import LearningRateSchedule
-
-        rate = self._optimizer._learning_rate
-        if not isinstance(rate, LearningRateSchedule):
-            return None
-        return rate_table(rate, self.job.schedule.total_steps)
+        """Fields of a replica's `Setup`; called in other threads, raises what `Setups.setup` does."""
+        options, metrics = self._options, [np.asarray(m) for m in self._initial_metrics]
+        names = {"delta_codec": options.delta_codec, "merge_codec": options.merge_codec, "outer": self._replicas_outer}
+        return self._setups.setup(number, description, len(self._hosts), self._host_state, metrics, names)
 
     def _rates_of(self, first: int, last: int, count: int) -> np.ndarray:
-        if self._rates is None:
-            return np.full(count, self._options.rate_factor * self._plain_rate, np.float32)
-        places = first + (last - first) * np.arange(count) // count
-        return (self._options.rate_factor * self._rates[np.minimum(places, len(self._rates) - 1)]).astype(np.float32)
+        return self._rates.of(first, last, count, self._options.rate_factor)
 
     @property
     def _optimizer(self) -> Any:
@@ -420,7 +352,7 @@ class DilocoTraining(Training):
             self._evaluate_late()
         if self.position.step < self.job.schedule.total_steps:
             self._callbacks.on_epoch_begin(span + 1)
-            self._read_rate()
+            self._rates.read()
 
     def _evaluation_can_wait(self) -> bool:
         if self._evaluator is None or self.job.callbacks or self.job.monitor or len(self._late) > _LATE_EVALUATIONS:
@@ -451,10 +383,6 @@ class DilocoTraining(Training):
         yield
         position.step, clock.train = here, now
 
-    def _read_rate(self) -> None:
-        """Learns what callbacks have made of the learning rate."""
-        self._plain_rate = 0.0 if self._rates is not None else float(self._optimizer.learning_rate)
-
     def _take_over(self, world: World, metrics: list[np.ndarray] | None = None) -> None:
         """Makes the state of the model of a world, and of sums of metrics variables."""
         old = self._host_state
@@ -475,7 +403,7 @@ class DilocoTraining(Training):
         for variable, value in zip(self._model.metrics_variables, sums, strict=True):
             variable.assign(value)
         results = as_floats(self._model.get_metrics_result())
-        names = next(iter(self._programs.values())).log_names
+        names = self._setups.log_names
         return results if set(results) == set(names) else as_floats(dict(zip(names, last, strict=True)))
 
     # -- what is kept ---------------------------------------------------------------------------------------------
@@ -549,7 +477,7 @@ class DilocoTraining(Training):
     def _counts(self) -> dict[str, Any]:
         return {
             "rounds": self._rounds, "sent": self._sent, "received": self._received, "lost": self._lost,
-            "joined": self._joined, "hosts": self._hosts, "learning_rate": self._plain_rate,
+            "joined": self._joined, "hosts": self._hosts, "learning_rate": self._rates.plain,
         }  # fmt: skip
 
     def _take_counts(self, counts: dict[str, Any]) -> None:
@@ -577,15 +505,13 @@ class DilocoTraining(Training):
             if not before or [a.shape for a in found[name]] != [a.shape for a in values]:
                 raise RunError(
                     f"The run {self.run.path} was begun with another strategy, or a model of other shapes: resume it "
-                    f"as it "
-                    "was begun, or give another directory with --run."
+                    "as it was begun, or give another directory with --run."
                 )
         self._world = World(before["round"], saved.step, **found)
         slots = saved.arrays.get("slots")
         self._slots = None if slots is None else slots.tobytes()
         self._sums = [saved.arrays[f"sums/{i}"] for i in range(before["sums"])]
-        if self._rates is None:
-            self._optimizer.learning_rate = before["learning_rate"]
+        self._rates.set(before["learning_rate"])
         self._take_counts(before)
         self._take_over(self._world)
 
@@ -608,17 +534,3 @@ class DilocoTraining(Training):
     def _log_event(self, event: dict[str, Any]) -> None:
         if self.run:
             self.run.append_round(event)
-
-
-def _is_seed(variable: Any) -> bool:
-    """Whether a variable is the state of a random generator."""
-    named = variable.dtype == "uint32" or variable.name == "seed_generator_state"
-    return named and tuple(variable.shape) == (2,)
-
-
-def _frozen(model: Any) -> set[int]:
-    """Places, among a model's non-trainable variables, of weights that would be trainable were their layer not
-    frozen.
-    """
-    made_trainable = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
-    return {i for i, variable in enumerate(model.non_trainable_variables) if id(variable) in made_trainable}

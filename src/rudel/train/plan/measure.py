@@ -18,9 +18,10 @@ import numpy as np
 from rudel.backend import keras_here
 from rudel.errors import ClusterError
 from rudel.train.diloco.codec import make_codec
+from rudel.train.diloco.messages import Setup
 from rudel.train.diloco.options import Diloco
 from rudel.train.diloco.outer import make_outer
-from rudel.train.diloco.replica import Replica, Setup
+from rudel.train.diloco.replica import Replica
 from rudel.train.diloco.service import ReplicaPlugin, Service
 from rudel.train.diloco.training import DilocoTraining
 from rudel.train.display import choose_display
