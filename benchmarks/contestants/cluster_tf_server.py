@@ -1,7 +1,8 @@
 """A server of TensorFlow, for ParameterServerStrategy: `python cluster_tf_server.py SETTINGS`.
 
 The settings are JSON: cluster (addresses by job), job (`worker` or `ps`) and index. It does what the coordinator asks
-for, in its working directory, and ends with its connection.
+for, in its working directory, and ends with its connection. It has more threads than there are tasks: with as few as a
+small computer has cores, all of them wait for each other, as TensorFlow's guide says.
 """
 
 # pyright: reportMissingImports=false
@@ -19,7 +20,10 @@ def main() -> None:
     import tensorflow as tf
 
     cluster = tf.train.ClusterSpec(given["cluster"])
-    server = tf.distribute.Server(cluster, job_name=given["job"], task_index=given["index"], protocol="grpc")
+    threads = 1 + sum(len(addresses) for addresses in given["cluster"].values())
+    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=max(threads, os.cpu_count() or 1))
+    task = {"job_name": given["job"], "task_index": given["index"]}
+    server = tf.distribute.Server(cluster, **task, protocol="grpc", config=config)
     print(json.dumps({"event": "ready"}), flush=True)
     server.join()
 
