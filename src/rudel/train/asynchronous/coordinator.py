@@ -162,12 +162,13 @@ class AsyncCoordinator(Leader):
         """
         call = self._spawn(self._call(member, "exchange", round=number, plans=plans, merges=merges))
         expected = member.plans[number].steps * member.step_seconds
+        silent = _SILENT_FACTOR * expected + _SILENT_SECONDS + self._link_seconds
         try:
             while True:
-                done, _ = await asyncio.wait([call], timeout=_SILENT_FACTOR * expected + _SILENT_SECONDS)
+                done, _ = await asyncio.wait([call], timeout=silent)
                 if done:
                     return Answer(**call.result())
-                await self._call(member, "describe", timeout=ASKED_SECONDS)
+                await self._call(member, "describe", timeout=ASKED_SECONDS + self._link_seconds)
         finally:
             call.cancel()
 

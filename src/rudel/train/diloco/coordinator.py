@@ -33,7 +33,9 @@ from rudel.train.diloco.plans import Plans
 from rudel.train.diloco.rounds import RoundClosed, Task, World
 
 LEAST_GRACE, LONGEST_GRACE = 1.0, 4.0
-"""Seconds to wait for the others when half of the replicas have answered: half a round, but within these."""
+"""Seconds to wait for the others when half of the replicas have answered: half a round, but within these, and what an
+exchange takes all of them on the link.
+"""
 
 _PATIENCE_WITH_MANY = 3
 """By how much longer fewer than half of the replicas wait for the others."""
@@ -120,9 +122,13 @@ class Coordinator(Leader):
         self._slots = slots or self._slots
         self._tell(self._report(closing.answers, merge, slots))
 
+    @property
+    def _longest_grace(self) -> float:
+        return LONGEST_GRACE + self._link_seconds
+
     def _longest_silence(self, waiting: Sequence[Member]) -> float:
         """Seconds after which it is odd that not one of these has answered."""
-        return _PATIENCE_WITH_MANY * (self._plans.longest(self.world.round, waiting) + LONGEST_GRACE)
+        return _PATIENCE_WITH_MANY * (self._plans.longest(self.world.round, waiting) + self._longest_grace)
 
     def _plan(self, number: int) -> None:
         if not self._stopping:
@@ -168,7 +174,7 @@ class Coordinator(Leader):
                     for member in waiting:
                         self._spawn(self._ask(member))
                 if self._stopping:
-                    stop_by = min(stop_by, now + LONGEST_GRACE)
+                    stop_by = min(stop_by, now + self._longest_grace)
                     if now >= stop_by or not waiting:
                         return False
                 if not waiting:
@@ -182,7 +188,7 @@ class Coordinator(Leader):
                     await asyncio.wait_for(self._changed.wait(), max(0.001, min(1.0, deadline - now, stop_by - now)))
 
     def _grace(self, waiting: Sequence[Member]) -> float:
-        return min(max(LEAST_GRACE, self._plans.longest(self.world.round, waiting) / 2), LONGEST_GRACE)
+        return grace(self._plans.longest(self.world.round, waiting), self._link_seconds)
 
     async def _follow(self, member: Member, number: int) -> None:
         told_plan = told_merge = number - 1
@@ -245,7 +251,7 @@ class Coordinator(Leader):
     async def _ask(self, member: Member) -> None:
         """Loses a replica that is silent, or whose worker is."""
         try:
-            await self._call(member, "describe", timeout=LONGEST_GRACE)
+            await self._call(member, "describe", timeout=self._longest_grace)
         except Exception as error:
             await self._lose(member, error)
 
@@ -255,7 +261,7 @@ class Coordinator(Leader):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(
                     self._changed.wait_for(lambda: self._ended or member.active or member.joining or member.lost),
-                    LONGEST_GRACE,
+                    self._longest_grace,
                 )
         if not (self._ended or member.active or member.joining or member.lost):
             await self._lose(member, TimeoutError())
@@ -279,3 +285,16 @@ def _weighted_sum(sums: list[np.ndarray], values: list[np.ndarray], weight: int)
     for into, value in zip(sums, weighted, strict=True):
         into += value
     return sums
+
+
+def grace(longest: float, link: float) -> float:
+    """Seconds to wait for the others when half of the replicas have answered.
+
+    Args:
+        longest: seconds that the longest of the others' rounds takes.
+        link: seconds in which all replicas exchange what a round has to, all at once.
+
+    >>> grace(0.5, link=0.02), grace(5.0, link=0.02), grace(60.0, link=3.0)
+    (1.02, 2.52, 7.0)
+    """
+    return min(max(LEAST_GRACE, longest / 2), LONGEST_GRACE) + link

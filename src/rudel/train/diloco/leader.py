@@ -11,6 +11,7 @@ Limit: what was lost with this process itself is what was under way; the caller'
 import asyncio
 import contextlib
 import itertools
+import math
 import secrets
 import time
 from abc import ABC, abstractmethod
@@ -30,7 +31,7 @@ _MOST_FAILURES = 3
 """How often a worker may fail by itself, without an answer between, before it is given up."""
 
 _SETTLING_SECONDS = 60.0
-"""Time for a replica to take a standing over: it ends the block of steps that it is in."""
+"""Time for a replica to take a standing over, beside what sending takes: it ends the block of steps that it is in."""
 
 _PING_SECONDS = 2.0
 
@@ -69,6 +70,8 @@ class Leader(ABC):
         self.lost = self.joined = 0
         self.compile_seconds = 0.0
         self.seconds = 0.0
+        self._link_rate = math.inf  # bytes a second to all at the same time
+        self._link_seconds = 0.0  # in which all exchange what a round has to, all at once
 
     def stop(self) -> None:
         """Ends the training soon; can be called from any thread."""
@@ -165,6 +168,8 @@ class Leader(ABC):
             for name in ("speed", "exchange_seconds", "exchange_bytes")
         )
         self.agreed = self._task.agree(Speeds(1 / speed, exchange, size, max(rate, 1.0)))
+        self._link_rate = max(rate, 1.0)
+        self._link_seconds = len(members) * size / self._link_rate
         self._delta_codec, self._merge_codec = make_codec(self.agreed.delta_codec), make_codec(self.agreed.merge_codec)
         for codec in (self._delta_codec, self._merge_codec):  # so that it is fast when the first round ends
             message, _ = codec.encode(self.world.weights, codec.init([w.shape for w in self.world.weights]))
@@ -246,6 +251,7 @@ class Leader(ABC):
                 sent=member.sent,
                 received=member.received,
                 answers=before.answers + 1,
+                computed=before.computed + answer.computed,
             )
         return list(told.values())
 
@@ -355,8 +361,10 @@ class Leader(ABC):
 
     async def _stand(self, member: Member, with_slots: bool = True) -> None:
         standing = self._standing_for(member, with_slots)
-        self._count_sent(member, sum(len(v) for v in vars(standing).values() if isinstance(v, bytes)))
-        await self._call(member, "stand", timeout=_SETTLING_SECONDS, standing=vars(standing))
+        size = sum(len(v) for v in vars(standing).values() if isinstance(v, bytes))
+        self._count_sent(member, size)
+        sending = 2 * len(self._members) * size / self._link_rate  # all may be sent theirs, while others exchange
+        await self._call(member, "stand", timeout=_SETTLING_SECONDS + sending, standing=vars(standing))
 
     def _standing_for(self, member: Member, with_slots: bool) -> Standing:
         """From where a replica begins; strategies whose replicas differ go by the member."""
