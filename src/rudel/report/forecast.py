@@ -1,13 +1,16 @@
 """plan.json, read into memory: what was forecast of every strategy, before one was chosen by that."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rudel.errors import RunError
 from rudel.report.markup import printable
 from rudel.report.words import duration, is_number, plural
+
+_MORE_STEPS = 0.02
+"""Share of the steps by which hosts may miss what was asked for, as their last rounds do not end in one step."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +42,29 @@ class Forecasts:
         chosen: what was taken.
         all: everything that was looked at.
         why: in a sentence.
+        hosts: names of those that were chosen.
+        steps: that were forecast.
+        taken: steps that the run has taken by now, and the hosts that it was on last; None where it has not ended.
     """
 
     chosen: Forecast
     all: tuple[Forecast, ...]
     why: str
+    hosts: frozenset[str] = field(default_factory=frozenset)
+    steps: int | None = None
+    taken: tuple[float, frozenset[str]] | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """What was forecast, for as many steps as were taken; None where it was not by that plan."""
+        if self.taken is None or self.steps is None:
+            return self.chosen.seconds
+        steps, hosts = self.taken
+        return self.chosen.seconds * steps / self.steps if hosts == self.hosts else None
 
 
 def read_forecast(path: Path) -> Forecasts | None:
-    """What `plan.json` says, or None where there is none.
+    """What `plan.json` says, or None where there is none; and what `summary.json` beside it says of its steps.
 
     Raises:
         RunError: it is damaged.
@@ -57,9 +74,26 @@ def read_forecast(path: Path) -> Forecasts | None:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         found = tuple(_forecast(entry) for entry in document["forecasts"])
-        return Forecasts(_forecast(document["forecast"]), found, printable(str(document["why"])))
+        steps, size = document.get("steps"), document.get("batch_size")
+        return Forecasts(
+            _forecast(document["forecast"]),
+            found,
+            printable(str(document["why"])),
+            frozenset(map(str, document["forecast"]["hosts"])),
+            steps if is_number(steps) and steps > 0 else None,
+            _taken(path.parent / "summary.json", size) if is_number(size) and size > 0 else None,
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"`{path}` cannot be read as a forecast.") from error
+
+
+def _taken(path: Path, batch_size: float) -> tuple[float, frozenset[str]] | None:
+    """Steps of a finished run, and its hosts."""
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        return summary["samples"] / batch_size, frozenset(map(str, summary["hosts"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def compared(forecast: Forecasts, seconds: float) -> str:
@@ -73,9 +107,14 @@ def compared(forecast: Forecasts, seconds: float) -> str:
     >>> compared(Forecasts(chosen, (chosen,), ""), 12.5)
     'diloco on 4 hosts: 10.0\u202fs were forecast, and it took 12.5\u202fs, 25 % longer'
     """
-    chosen = forecast.chosen
-    told = f"{chosen.strategy} on {plural(chosen.hosts, 'host')}: {duration(chosen.seconds)} were forecast"
-    return f"{told}, and it took {duration(seconds)}, {_off(seconds / max(chosen.seconds, 1e-9) - 1)}"
+    chosen, expected = forecast.chosen, forecast.seconds
+    told = f"{chosen.strategy} on {plural(chosen.hosts, 'host')}: "
+    if expected is None:
+        return f"{told}{duration(chosen.seconds)} were forecast, and it took {duration(seconds)} on other hosts"
+    told += f"{duration(expected)} were forecast"
+    if forecast.taken and forecast.steps and abs(forecast.taken[0] / forecast.steps - 1) > _MORE_STEPS:
+        told += f" for {forecast.taken[0]:,.0f} steps (of {forecast.steps:,} when it was chosen)"
+    return f"{told}, and it took {duration(seconds)}, {_off(seconds / max(expected, 1e-9) - 1)}"
 
 
 def _off(share: float) -> str:

@@ -38,7 +38,8 @@ def _happened(run: Run) -> list[list[str]]:
     summary = run.summary
     if summary is None or not is_number(summary.get("train_seconds")):
         return []
-    computing = run.rounds.computing if run.rounds else None
+    computing, merging = (run.rounds.computing, run.rounds.merging) if run.rounds else (None, None)
+    steps = computing if computing is None or merging is None else computing - merging
     sent: list[Any] = [summary.get(name) for name in ("bytes_sent", "bytes_received")]
     return [
         [
@@ -46,8 +47,8 @@ def _happened(run: Run) -> list[list[str]]:
             "what happened",
             count(len(summary.get("hosts") or ())),
             duration(summary["train_seconds"]),
-            percent(computing, 0),
-            "",
+            percent(steps, 0),
+            "" if merging is None else percent(merging, 0),
             percent(None if computing is None else 1 - computing, 0),
             size(sum(sent)) if all(is_number(number) for number in sent) else "",
         ]

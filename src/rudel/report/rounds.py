@@ -50,6 +50,8 @@ class HostRecord:
         name: of the host.
         rounds, steps: in which its work was used.
         computed, present: seconds that it computed, and that it took part (between being there and its last answer).
+        in_steps: seconds of these in which it took steps, the rest being for encoding and merging; 0 where that was
+            not told.
         memory: most bytes held.
         cpu: seconds of processor time.
         moved: bytes to and from it.
@@ -63,6 +65,7 @@ class HostRecord:
     steps: int
     computed: float
     present: float
+    in_steps: float
     memory: int
     cpu: float
     moved: int
@@ -113,6 +116,12 @@ class Rounds:
         """Share of the hosts' time that they computed."""
         present = sum(host.present for host in self.hosts)
         return min(1.0, sum(host.computed for host in self.hosts) / present) if present > 0 else 0.0
+
+    @property
+    def merging(self) -> float | None:
+        """Share of the hosts' time that they encoded and merged, part of `computing`; None where that was not told."""
+        present, in_steps = sum(host.present for host in self.hosts), sum(host.in_steps for host in self.hosts)
+        return max(0.0, self.computing - in_steps / present) if in_steps > 0 and present > 0 else None
 
     @property
     def answers(self) -> int:
@@ -186,6 +195,7 @@ class _Host:
     steps: int = 0
     computed: float = 0.0
     present: float = 0.0
+    in_steps: float = 0.0
     memory: int = 0
     cpu: float = 0.0
     moved: int = 0
@@ -261,6 +271,7 @@ class RoundsLog:
             self.arrivals += told.get("arrivals", 0)
             host.steps += told["steps"]
             host.computed += computed
+            host.in_steps += float(told.get("computed", 0.0))
             host.present += until - since
             host.memory = max(host.memory, told["memory"])
             host.cpu += told["cpu"]
@@ -317,6 +328,7 @@ class RoundsLog:
             steps=host.steps,
             computed=host.computed,
             present=host.present,
+            in_steps=host.in_steps,
             memory=host.memory,
             cpu=host.cpu,
             moved=host.moved,

@@ -45,6 +45,7 @@ class Told:
         cpu: seconds of processor time, of all threads of the worker.
         sent, received: payload bytes to and from it since the training began.
         answers: how many this adds up.
+        computed: seconds of these in which steps were taken; what is neither that nor waited is encoding and merging.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Told:
     sent: int
     received: int
     answers: int = 1
+    computed: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -518,9 +518,9 @@ class DilocoTraining(Training):
     def _log_round(self, closed: RoundClosed) -> None:
         hosts = {
             told.name: {
-                "steps": told.steps, "seconds": round(told.seconds, 4), "waited": round(told.waited, 4),
-                "merged_at": told.merged_at, "memory": told.memory, "cpu": round(told.cpu, 4),
-                "sent": told.sent, "received": told.received,
+                "steps": told.steps, "seconds": round(told.seconds, 4), "computed": round(told.computed, 4),
+                "waited": round(told.waited, 4), "merged_at": told.merged_at, "memory": told.memory,
+                "cpu": round(told.cpu, 4), "sent": told.sent, "received": told.received,
             } | ({"arrivals": told.answers} if closed.arrivals else {})
             for told in closed.replicas
         }  # fmt: skip
