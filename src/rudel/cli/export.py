@@ -20,7 +20,7 @@ def export(
         typer.Option(
             metavar="FORM",
             help="litert, litert-f16, litert-dynamic or litert-int8; savedmodel; onnx; "
-            "c-array, c, arduino, wasm or page, all made of int8.",
+            "c-array, c, arduino, cmake, zephyr, wasm or page, all made of int8.",
         ),
     ],
     out: Annotated[

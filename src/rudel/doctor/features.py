@@ -47,7 +47,7 @@ def look(environment: Mapping[str, str] = os.environ, home: Path | None = None) 
         ("train --dashboard", "what its workers do, by Dask", [check_dashboard]),
         *_of_exports(),
         ("micro check", "that C computes as the interpreter does", [c_compiler, _check_interpreter]),
-        ("micro bench", "memory and cycles on an emulated board", _of_bench()),
+        ("micro bench", "memory and instructions on an emulated board", _of_bench()),
         ("serve, play, watch", "models and runs over HTTP", [check_packages, partial(_check_versions, "serve")]),
         ("lab", "a pretend Wi-Fi cluster", [check_machine]),
     ]
@@ -92,8 +92,8 @@ def _check_versions(extra: str, only: set[str] | None = None) -> None:
         each = ", ".join(
             f"{package.name} {package.wanted} (there is {package.installed or 'none'})" for package in found
         )
-        name = f"rudel[{extra}]" if extra else "rudel"
-        raise DoctorError(f"It needs {each}: `pip install -U '{name}'`.")
+        asked = " ".join(f"'{package.name}{package.wanted}'" for package in found)
+        raise DoctorError(f"It needs {each}: `pip install {asked}`.")
 
 
 def _check_keys(environment: Mapping[str, str], home: Path) -> None:
