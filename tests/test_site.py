@@ -26,6 +26,12 @@ def test_the_site_is_whole(tmp_path: Path) -> None:
     errors = {name for name, thing in vars(rudel.errors).items() if isinstance(thing, type)}
     also = set(re.findall(r'<h[34] id="rudel\.[\w.]*?(\w+)"', reference))
     assert errors | {"TrainedRun", "Exported", "Batches", "Stream", "Processes"} <= also | documented
+    taught = {"Lab", "TwoTower", "compile_model", "convert", "decode", "random_flip", "write_examples"}
+    assert taught <= also | documented
+    commands = (tmp_path / "commands" / "index.html").read_text(encoding="utf-8")
+    for command, option in (("rudel train", "--strategy"), ("rudel hosts setup", "--minimal"), ("rudel new", "NAME")):
+        assert f"<code>{command}</code>" in commands
+        assert option in commands
     pages = {page.stem for page in (ROOT / "docs").glob("*.md")}
     navigated = set(re.findall(r"(\w[\w-]*)\.md$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
     assert pages <= navigated
@@ -35,6 +41,14 @@ def test_the_site_is_whole(tmp_path: Path) -> None:
         for address in re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="(https?:[^"]*)"', page.read_text("utf-8"))
     ]
     assert outside == []
+    dead = [
+        f"{page.relative_to(tmp_path)}: {link}"
+        for page in tmp_path.rglob("*.html")
+        if page.name != "404.html"  # whose links begin at the address of the site
+        for link in re.findall(r'<a[^>]* href="([^"#:]+)', page.read_text("utf-8"))
+        if not (page.parent / link).exists()
+    ]
+    assert dead == []
 
 
 def test_links_are_mended() -> None:

@@ -42,7 +42,8 @@ def decode(content: bytes, height: int, width: int, channels: int = 3, name: str
 
     Args:
         content: a JPEG, PNG, WebP, GIF or BMP file.
-        height, width: of the result, in pixels.
+        height: of the result, in pixels.
+        width: of the result, in pixels.
         channels: 3 for RGB, 1 for grey.
         name: what to call it in an error.
 

@@ -19,8 +19,7 @@ class Augmentation(keras.layers.Layer):
         change: name of a function, such as `random_rotation` or `cloud_tpu_guide`.
         settings: of that function; None for its defaults.
         seed: of the random numbers; None for one of Keras' global seed.
-        name: of the layer.
-        dtype: of the layer, which is that of what comes out.
+        arguments: of any layer: `name`, and `dtype`, which is that of what comes out.
 
     Raises:
         OptionError: there is no such change, or it has no such setting.
