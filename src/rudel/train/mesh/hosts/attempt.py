@@ -2,12 +2,12 @@
 
 JAX cannot lose a process, so with one of them all are lost: those that are left are ended, and who drives begins anew
 from a checkpoint. A host that does not answer for some seconds is lost, as is one whose member ends by itself; where
-only a member fell silent, JAX's own heartbeat ends the others.
+only a member fell silent, JAX's own heartbeat ends the others. An answer is a slice of what is said, so a link on which
+a checkpoint takes long is none that is silent.
 """
 
 import asyncio
 import importlib.metadata
-import pickle
 import platform
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from rudel.errors import ClusterError
 from rudel.train.checkpoint import Checkpoint
 from rudel.train.diloco.members import Piece
-from rudel.train.mesh.hosts.channel import framed
+from rudel.train.mesh.hosts.channel import Messages, framed, slices
 from rudel.train.mesh.hosts.endings import EndError, end_of, reason_of
 from rudel.train.mesh.hosts.messages import Failed, Order
 from rudel.train.mesh.hosts.processes import Processes
@@ -90,6 +90,7 @@ class Attempt:
     devices: int | None
     told: Callable[[Heard | Broken], None]
     _token: str = field(default_factory=lambda: secrets.token_hex(8))
+    _saying: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self) -> None:
         """Trains; ends the members in any case.
@@ -99,9 +100,9 @@ class Attempt:
         """
         names, broken = list(self.hosts), None
         try:
-            await self._each(self._bring)
-            await self._start()
-            await self._together([self._follow(number, name) for number, name in enumerate(names)])
+            await self._together([self._bring(name) for name in names])
+            processes = await self._processes()
+            await self._together([self._train(*each) for each in zip(names, processes, strict=True)])
         except EndError as end:
             broken = end
         finally:
@@ -113,7 +114,8 @@ class Attempt:
     async def say(self, message: Any) -> None:
         """Hands a message to member 0; if it cannot be reached, `run` notices."""
         try:
-            await self._call(next(iter(self.hosts)), "say", message=framed(message), token=self._token)
+            async with self._saying:
+                await self._say(next(iter(self.hosts)), message)
         except Exception:
             return
 
@@ -137,27 +139,33 @@ class Attempt:
                         "RUDEL_CACHE there to a folder on a larger disk."
                     )
 
-    async def _start(self) -> None:
+    async def _processes(self) -> list[Processes]:
+        """Who trains together, as each of the members is to know it."""
         names = list(self.hosts)
         addresses = [str(urlsplit(address).hostname) for address in self.hosts.values()]
         port = await self._call(names[0], "port", host=addresses[0])
         host = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
+        return [
+            Processes(number, len(names), f"{host}:{port}", "the list of hosts", address)
+            for number, address in enumerate(addresses)
+        ]
 
-        async def begin(name: str) -> None:
-            number = names.index(name)
-            processes = Processes(number, len(names), f"{host}:{port}", "the list of hosts", addresses[number])
-            saved = None if number else self.saved
-            order = framed(Order(processes, self.parcel, saved, self.asks, self.devices))
-            await self._call(name, "start", token=self._token, order=order)
+    async def _train(self, name: str, processes: Processes) -> None:
+        """Starts a member, gives it its order, and follows it to its end."""
+        await self._call(name, "start", token=self._token)
+        saved = None if processes.number else self.saved
+        await self._say(name, Order(processes, self.parcel, saved, self.asks, self.devices))
+        await self._follow(processes.number, name)
 
-        await self._each(begin)
+    async def _say(self, name: str, message: Any) -> None:
+        for content in slices(framed(message)):
+            await self._call(name, "say", token=self._token, content=content)
 
     async def _follow(self, number: int, name: str) -> None:
-        failed = ""
+        failed, messages = "", Messages()
         while True:
             answer = await self._call(name, "hear", token=self._token, seconds=_HEAR_SECONDS, timeout=SILENCE_SECONDS)
-            for content in answer["messages"]:
-                message = pickle.loads(content)
+            for message in messages.take(answer["content"]):
                 if isinstance(message, Failed):
                     failed = message.reason
                 else:
@@ -175,9 +183,6 @@ class Attempt:
             self.fleet.forget(self.hosts[name])
             return False
         return True
-
-    async def _each(self, do: Callable[[str], Any]) -> None:
-        await self._together([do(name) for name in self.hosts])
 
     async def _together(self, coroutines: Sequence[Any]) -> None:
         """Waits for all, or for the first that fails and what the others then say.

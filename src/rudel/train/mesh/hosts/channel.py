@@ -1,14 +1,19 @@
-"""Messages over a pair of pipes: what a member process and its host's worker tell each other.
+"""Messages as bytes: what a member process and the computer that drives tell each other.
 
-A message is its length, 8 bytes little-endian, and its pickled content. Both ends are parts of one training: who can
-write into such a pipe can start programs there anyway.
+A message is its length, 8 bytes little-endian, and its pickled content. It goes through a pipe between a member and its
+worker, and slice by slice over the network, so that a long one (a checkpoint) is not taken for silence. All ends are
+parts of one training: who can write into such a pipe can start programs there anyway.
 """
 
 import os
 import pickle
 import sys
 import threading
+from collections.abc import Iterator
 from typing import IO, Any
+
+SLICE = 2**19
+"""Bytes that travel in one call: less than a second's on a link of 10 Mbit/s."""
 
 _LENGTH = 8
 
@@ -19,13 +24,32 @@ def framed(message: Any) -> bytes:
     return len(content).to_bytes(_LENGTH, "little") + content
 
 
-def length_of(head: bytes) -> int:
-    """How many bytes come after the first ones of a message."""
-    return int.from_bytes(head, "little")
+def slices(content: bytes) -> Iterator[bytes]:
+    """Bytes, in parts that travel in one call each.
+
+    >>> [len(part) for part in slices(bytes(SLICE + 1))]
+    [524288, 1]
+    """
+    view = memoryview(content)
+    return (bytes(view[first : first + SLICE]) for first in range(0, len(content), SLICE))
 
 
-HEAD = _LENGTH
-"""Bytes that say how long a message is."""
+class Messages:
+    """Puts messages together again from the bytes in which they arrive."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def take(self, content: bytes) -> Iterator[Any]:
+        """Takes bytes in; yields the messages that are whole."""
+        self._held += content
+        while len(self._held) >= _LENGTH:
+            end = _LENGTH + int.from_bytes(self._held[:_LENGTH], "little")
+            if len(self._held) < end:
+                return
+            message = pickle.loads(self._held[_LENGTH:end])
+            del self._held[:end]
+            yield message
 
 
 class Channel:
@@ -60,7 +84,7 @@ class Channel:
         Raises:
             EOFError: the other end is gone.
         """
-        return pickle.loads(self._exactly(length_of(self._exactly(_LENGTH))))
+        return pickle.loads(self._exactly(int.from_bytes(self._exactly(_LENGTH), "little")))
 
     def _exactly(self, count: int) -> bytes:
         content = self._reading.read(count)

@@ -1,7 +1,8 @@
 """What a Dask worker does for a mesh: it keeps the data's pieces, and a member process, which does the training.
 
 The member is a process of its own, because JAX learns who trains together when it starts and never again. The worker
-hands bytes to and fro without looking into them. A member ends when its worker does: it reads the end of its input.
+hands bytes to and fro without looking into them. A member ends when its worker does, as it reads the end of its input,
+and when the computer that drives does: it is not heard of any more then.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -19,14 +21,19 @@ from typing import Any
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from rudel.train.diloco import pieces
-from rudel.train.mesh.hosts.channel import HEAD, length_of
+from rudel.train.mesh.hosts.channel import SLICE
 
 VERSIONED = ("rudel", "jax", "jaxlib", "keras", "numpy", "distributed")
 """Packages that have to be alike on all hosts."""
 
+ABANDONED_SECONDS = 60.0
+"""After so long without a call, a member is ended: who drives it is gone, or far too late."""
+
 _NO_SUCH = "this worker has no member of that training"
 _END_SECONDS = 5.0
 _LAST_LINES = 40
+_MOST_HELD = 2**28
+"""Bytes that a member may have said and nobody has heard: on a slow link, it waits before it says more."""
 
 
 class MembersPlugin(WorkerPlugin):
@@ -82,23 +89,24 @@ class Service:
             probe.bind((host, 0))
             return probe.getsockname()[1]
 
-    async def start(self, token: str, order: bytes) -> int:
-        """Starts a member, after ending another one, and hands it its order; returns its process' number."""
+    async def start(self, token: str) -> int:
+        """Starts a member, after ending another one; returns its process' number. Its order is said to it."""
         await self.close()
-        self._member = await Member.start(token, order)
+        self._member = await Member.start(token)
         return self._member.process.pid
 
     async def hear(self, token: str, seconds: float) -> dict[str, Any]:
-        """What the member has said since the last call; waits for it, but no longer than `seconds`.
+        """What the member says next; waits for it, but no longer than `seconds`.
 
         Returns:
-            `messages`, as they are framed, and when it has ended `code` and `trouble`, its last words.
+            `content`, a slice of its messages, and with the last one, when it has ended, `code` and `trouble`, its last
+            words.
         """
         return await self._of(token).hear(seconds)
 
-    async def say(self, token: str, message: bytes) -> None:
-        """Hands a framed message to the member."""
-        await self._of(token).say(message)
+    async def say(self, token: str, content: bytes) -> None:
+        """Hands a slice of messages to the member."""
+        await self._of(token).say(content)
 
     async def interrupt(self, token: str) -> None:
         """Asks the member to write a checkpoint and end."""
@@ -133,52 +141,64 @@ class Member:
 
     def __init__(self, token: str, process: asyncio.subprocess.Process, folder: str) -> None:
         self.token, self.process, self._folder = token, process, folder
-        self._messages: list[bytes] = []
+        self._said, self._room = bytearray(), asyncio.Event()
         self._words: deque[str] = deque(maxlen=_LAST_LINES)
         self._news = asyncio.Event()
         self._readers = [asyncio.create_task(self._read()), asyncio.create_task(self._read_words())]
+        self._called = time.monotonic()
+        self._watchdog = asyncio.create_task(self._watch())
 
     @classmethod
-    async def start(cls, token: str, order: bytes) -> "Member":
-        """Starts one and hands it its order."""
+    async def start(cls, token: str) -> "Member":
+        """Starts one, which waits for its order."""
         pipe, folder = asyncio.subprocess.PIPE, tempfile.mkdtemp(prefix="rudel-mesh-")
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "rudel.train.mesh.hosts.member", folder, stdin=pipe, stdout=pipe, stderr=pipe
         )
-        member = cls(token, process, folder)
-        with contextlib.suppress(ConnectionError):  # it ended at once, which `hear` tells
-            await member.say(order)
-        return member
+        return cls(token, process, folder)
 
-    async def say(self, message: bytes) -> None:
-        """Hands it a framed message."""
+    async def say(self, content: bytes) -> None:
+        """Hands it a slice of messages."""
+        self._called = time.monotonic()
         assert self.process.stdin
-        self.process.stdin.write(message)
-        await self.process.stdin.drain()
+        with contextlib.suppress(ConnectionError):  # it has ended, which `hear` tells
+            self.process.stdin.write(content)
+            await self.process.stdin.drain()
 
     async def hear(self, seconds: float) -> dict[str, Any]:
-        """What it has said since the last call; see `Service.hear`."""
-        if not self._messages and not self._ended:
+        """What it says next; see `Service.hear`."""
+        self._called = time.monotonic()
+        if not self._said and not self._ended:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), seconds)
         self._news.clear()
-        messages, self._messages = self._messages, []
-        answer: dict[str, Any] = {"messages": messages}
-        if self._ended:
+        answer: dict[str, Any] = {"content": bytes(self._said[:SLICE])}
+        del self._said[:SLICE]
+        self._room.set()
+        if self._ended and not self._said:
             answer |= {"code": await self.process.wait(), "trouble": list(self._words)}
-            self._news.set()
         return answer
 
     async def end(self) -> None:
         """Kills it."""
+        self._watchdog.cancel()
+        await self._kill()
+        for reader in self._readers:
+            reader.cancel()
+        await asyncio.gather(*self._readers, return_exceptions=True)
+
+    async def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.process.wait(), _END_SECONDS)
-        for reader in self._readers:
-            reader.cancel()
-        await asyncio.gather(*self._readers, return_exceptions=True)
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    async def _watch(self) -> None:
+        """Ends it when nobody has called for long."""
+        while (left := self._called + ABANDONED_SECONDS - time.monotonic()) > 0:
+            await asyncio.sleep(left)
+        await self._kill()
 
     @property
     def _ended(self) -> bool:
@@ -186,11 +206,12 @@ class Member:
 
     async def _read(self) -> None:
         assert self.process.stdout
-        with contextlib.suppress(asyncio.IncompleteReadError):
-            while True:
-                head = await self.process.stdout.readexactly(HEAD)
-                self._messages.append(await self.process.stdout.readexactly(length_of(head)))
-                self._news.set()
+        while content := await self.process.stdout.read(SLICE):
+            self._said += content
+            self._news.set()
+            while len(self._said) > _MOST_HELD:
+                self._room.clear()
+                await self._room.wait()
         self._news.set()
 
     async def _read_words(self) -> None:
