@@ -1,5 +1,6 @@
 """Several processes train as one does; a job that is sent to hosts arrives as it was."""
 
+import asyncio
 import json
 import os
 import pickle
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import cloudpickle
+import jax
 import keras
 import numpy as np
 import pytest
+from processes import LONG
 
 import rudel
 from rudel.data.stream import Stream
@@ -23,12 +26,16 @@ from rudel.errors import DataError, ModelError, OptionError
 from rudel.train.diloco import pieces
 from rudel.train.interrupt import Interrupts
 from rudel.train.job import Job
+from rudel.train.mesh.hosts import service
 from rudel.train.mesh.hosts.attempt import Heard
+from rudel.train.mesh.hosts.channel import SLICE, Messages, framed, slices
 from rudel.train.mesh.hosts.endings import EndError, end_of, reason_of
 from rudel.train.mesh.hosts.join import connect
-from rudel.train.mesh.hosts.messages import Interrupted
+from rudel.train.mesh.hosts.messages import Interrupted, Joined
 from rudel.train.mesh.hosts.parcel import pack, unpack
 from rudel.train.mesh.hosts.processes import Processes
+from rudel.train.mesh.hosts.service import Member
+from rudel.train.mesh.hosts.together import is_of_a_connection
 from rudel.train.mesh.hosts.training import HostsTraining
 from rudel.train.schedule import plan_schedule
 
@@ -50,10 +57,17 @@ model = keras.Sequential(
 model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
 settings = json.loads(sys.argv[3])
 history = rudel.fit(model, blobs["x"], blobs["y"], run=sys.argv[2], **settings)
-try:
-    rudel.fit(model, blobs["x"], blobs["y"], run=sys.argv[2], strategy="mesh", **settings)
-except rudel.RudelError as error:
-    refused = f"{type(error).__name__}: {error}"
+number, refused = joined.number, {}
+for case, changed in {
+    "run": {"run": sys.argv[2], "strategy": "mesh"},
+    "seed": {"seed": number},
+    "validation": {"validation": (blobs["x"][number:], blobs["y"][number:])},
+    "options": {"strategy": rudel.Mesh(layouts=["kernel=-,data"] if number else None)},
+}.items():
+    try:
+        rudel.fit(model, blobs["x"], blobs["y"], **(settings | changed))
+    except rudel.RudelError as error:
+        refused[case] = f"{type(error).__name__}: {error}"
 print(json.dumps({"number": joined.number, "history": history.history, "refused": refused}), flush=True)
 
 
@@ -96,7 +110,11 @@ def test_processes_that_tf_config_names_train_as_one_does_until_one_is_lost(
         assert process["history"].keys() == alone.keys()
         for name, values in alone.items():
             np.testing.assert_allclose(process["history"][name], values, rtol=1e-4, atol=1e-6)
-        assert process["refused"].startswith("RunError: run already holds a run")
+        refused, differs = process["refused"], "ModelError: The hosts see different models: the {} of process 1 is"
+        assert refused["run"].startswith("RunError: run already holds a run")
+        assert refused["seed"].startswith(differs.format("seed"))
+        assert refused["validation"].startswith(differs.format("validation data (fingerprint)"))
+        assert refused["options"].startswith(differs.format("option layouts"))
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["strategy"] == "mesh"
     assert "2" in summary["strategy_options"]["devices"]
@@ -110,6 +128,69 @@ def test_of_a_host_that_falls_silent_the_others_are_not_blamed() -> None:
     assert reason_of(end, ()) == end.reason
     assert reason_of(end, ("b",)) == "b does not answer any more"
     assert reason_of(EndError("b", "b has not answered for 10 s", 3), ("b", "c")) == "b has not answered for 10 s"
+
+
+SPEAKS = """
+import pickle, sys
+content = pickle.dumps(bytes(3_000_000), protocol=5)
+sys.stdout.buffer.write(len(content).to_bytes(8, "little") + content)
+print("and that was all", file=sys.stderr)
+"""
+DOES_NOT_END = "import sys; sys.stdin.read()"
+
+
+async def member_of(code: str, folder: Path) -> Member:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-S", "-c", code, stdin=pipe, stdout=pipe, stderr=pipe
+    )
+    return Member("token", process, str(folder))
+
+
+def test_long_messages_travel_in_slices(tmp_path: Path) -> None:
+    async def heard() -> tuple[list[int], list[Any], dict[str, Any]]:
+        member, messages = await member_of(SPEAKS, tmp_path), Messages()
+        sizes, found, answer = [], [], {}
+        while "code" not in answer:
+            answer = await member.hear(LONG)
+            sizes.append(len(answer["content"]))
+            found += messages.take(answer["content"])
+        await member.say(bytes(10))  # to one that has ended, which is no error
+        await member.end()
+        return sizes, found, answer
+
+    sizes, found, answer = asyncio.run(heard())
+    assert max(sizes) <= SLICE < 1e6
+    assert found == [bytes(3_000_000)]
+    assert (answer["code"], answer["trouble"]) == (0, ["and that was all"])
+    content = framed(Joined(2, "cpu")) + framed(bytes(2 * SLICE))
+    assert all(len(part) <= SLICE for part in slices(content))
+    messages = Messages()
+    assert [m for part in slices(content) for m in messages.take(part)] == [Joined(2, "cpu"), bytes(2 * SLICE)]
+
+
+def test_a_member_that_nobody_calls_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setattr(service, "ABANDONED_SECONDS", 0.05)
+
+    async def left() -> int:
+        member = await member_of(DOES_NOT_END, tmp_path / "folder")
+        code = await asyncio.wait_for(member.process.wait(), LONG)
+        await member._watchdog
+        assert (await member.hear(0))["code"] == code
+        await member.end()
+        return code
+
+    assert asyncio.run(left()) == -signal.SIGKILL
+    assert not (tmp_path / "folder").exists()
+
+
+def test_only_a_lost_connection_is_tried_again() -> None:
+    for words in ("Gloo AllReduce failed: Connection closed by peer", "UNAVAILABLE: heartbeat"):
+        assert is_of_a_connection(jax.errors.JaxRuntimeError(words))
+    assert is_of_a_connection(ConnectionResetError("reset by peer"))
+    for error in (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory"), PermissionError("data"), OSError()):
+        assert not is_of_a_connection(error)
 
 
 class Driven(HostsTraining):

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from rudel.errors import OptionError
-from rudel.train.mesh.hosts.choose import chosen_hosts
+from rudel.train.mesh.hosts.choose import chosen_hosts, devices_each
 from rudel.train.mesh.hosts.environment import expanded, processes_of
+from rudel.train.mesh.hosts.join import check_alike
 from rudel.train.mesh.hosts.processes import Processes
 
 SLURM = {
@@ -114,6 +115,10 @@ def test_environment_says_who_trains_together(variables: dict[str, str], expecte
         (OPEN_MPI | {"OMPI_COMM_WORLD_RANK": "4"}, "OMPI_COMM_WORLD_RANK is 4"),
         (OPEN_MPI | {"OMPI_MCA_orte_hnp_uri": "nonsense"}, "OMPI_MCA_orte_hnp_uri is 'nonsense'"),
         (OPEN_MPI | {"OMPI_MCA_orte_hnp_uri": ""}, "set JAX_COORDINATOR_ADDRESS=HOST:PORT"),
+        (OPEN_MPI | {"JAX_COORDINATOR_ADDRESS": ""}, "JAX_COORDINATOR_ADDRESS is '', and must be HOST:PORT"),
+        (SLURM | {"JAX_COORDINATOR_ADDRESS": ""}, "JAX_COORDINATOR_ADDRESS is '', and must be HOST:PORT"),
+        (SLURM | {"JAX_COORDINATOR_ADDRESS": "head"}, "JAX_COORDINATOR_ADDRESS is 'head', and must be HOST:PORT"),
+        (SLURM | {"JAX_COORDINATOR_ADDRESS": "http://head:99"}, "JAX_COORDINATOR_ADDRESS is 'http://head:99'"),
     ],
 )
 def test_malformed_variable_is_named(variables: dict[str, str], named: str) -> None:
@@ -131,6 +136,7 @@ def test_lists_of_slurm_are_expanded() -> None:
     ("there", "batch_size", "axes", "expected"),
     [
         ("abcd", 64, None, "abcd"),
+        ("ae", 63, None, "a"),  # a mesh has as many devices on each host
         ("abc", 64, None, "ab"),
         ("abc", 63, None, "abc"),
         ("abc", 64, {"data": 4}, ""),
@@ -146,3 +152,35 @@ def test_as_many_hosts_train_as_a_batch_divides_over(
 ) -> None:
     devices = {"a": 1, "b": 1, "c": 1, "d": 1, "e": 2, "f": 2}
     assert "".join(chosen_hosts(list(there), devices, batch_size, axes)) == expected
+
+
+@pytest.mark.parametrize(
+    ("there", "parts", "expected"),
+    [("abc", 16, "ab"), ("abcd", 16, "abcd"), ("abcd", 4, "ab"), ("a", 4, "a"), ("a", 2, ""), ("ef", 8, "ef")],
+)
+def test_as_many_hosts_train_as_can_share_parts(there: str, parts: int, expected: str) -> None:
+    devices = {"a": 1, "b": 1, "c": 1, "d": 1, "e": 2, "f": 2}
+    assert "".join(chosen_hosts(list(there), devices, 48, None, parts)) == expected
+
+
+@pytest.mark.parametrize(
+    ("hosts", "asked", "known", "parts", "expected"),
+    [
+        (1, None, [], 8, 2),
+        (1, 1, [1], 8, 2),
+        (1, 4, [4], 8, 4),
+        (1, None, [4], 8, None),
+        (2, 1, [1, 1], 8, 1),
+        (1, None, [1], None, None),
+    ],
+)
+def test_a_host_that_is_left_alone_makes_two_halves_where_batches_are_in_parts(
+    hosts: int, asked: int | None, known: list[int], parts: int | None, expected: int | None
+) -> None:
+    assert devices_each(hosts, asked, known, parts) == expected
+
+
+def test_hosts_with_other_numbers_of_devices_are_refused() -> None:
+    check_alike([0, 1, 1, 0])
+    with pytest.raises(OptionError, match=r"\(process 0 has 1, process 1 has 3\): give each as many"):
+        check_alike([1, 1, 0, 1])

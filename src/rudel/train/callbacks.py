@@ -5,6 +5,7 @@ refused by name; those of Keras that only would under some settings are accepted
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,31 +51,56 @@ def check_callbacks(keras: Any, callbacks: Sequence[Any]) -> None:
                 )
 
 
-Memory = list[tuple[str, dict[str, tuple[Any, dict[str, np.ndarray]]]]]
-"""For every callback its class' name, and by attribute its packed value with the arrays in it."""
+@dataclass(frozen=True)
+class Memory:
+    """What a callback remembers.
+
+    Args:
+        kind: its class' name.
+        plain: by attribute, its packed value with the arrays in it, if it is plain data or arrays.
+        names: of all attributes.
+    """
+
+    kind: str
+    plain: dict[str, tuple[Any, dict[str, np.ndarray]]]
+    names: frozenset[str]
 
 
-def remembered(callbacks: Sequence[Any]) -> Memory:
-    """Every attribute of every callback that is plain data or arrays; the rest is left out."""
-    return [(type(callback).__name__, _attributes(callback, f"callback/{i}")) for i, callback in enumerate(callbacks)]
+def remembered(callbacks: Sequence[Any]) -> list[Memory]:
+    """What the callbacks remember now."""
+    return [
+        Memory(type(callback).__name__, _attributes(callback, f"callback/{i}"), frozenset(vars(callback)))
+        for i, callback in enumerate(callbacks)
+    ]
 
 
-def snapshot(callbacks: Sequence[Any], at_begin: Memory, arrays: dict[str, np.ndarray]) -> list[Any]:
+def forget(callbacks: Sequence[Any], at_begin: Sequence[Memory]) -> None:
+    """Puts the callbacks back to what they remembered then; what is neither plain data nor arrays stays."""
+    for callback, now, before in zip(callbacks, remembered(callbacks), at_begin, strict=True):
+        for name in now.plain.keys() - before.names:
+            delattr(callback, name)
+        for name, (packed, arrays) in before.plain.items():
+            if not _same((packed, arrays), now.plain.get(name)):
+                setattr(callback, name, checkpoint.unpack(packed, _copied(arrays)))
+
+
+def snapshot(callbacks: Sequence[Any], at_begin: Sequence[Memory], arrays: dict[str, np.ndarray]) -> list[Any]:
     """What the callbacks have learned since `at_begin` (best value, patience used, best weights), for a checkpoint.
 
     What has not changed since is configuration, and a resumed training may be given another.
     """
     changed = []
-    for (kind, now), (_, before) in zip(remembered(callbacks), at_begin, strict=True):
-        attributes = {name: entry for name, entry in now.items() if not _same(entry, before.get(name))}
+    for now, before in zip(remembered(callbacks), at_begin, strict=True):
+        attributes = {name: entry for name, entry in now.plain.items() if not _same(entry, before.plain.get(name))}
         for _, inner in attributes.values():
             arrays.update(inner)
-        changed.append([kind, [[name, packed] for name, (packed, _) in attributes.items()]])
+        changed.append([now.kind, [[name, packed] for name, (packed, _) in attributes.items()]])
     return changed
 
 
 def restore(callbacks: Sequence[Any], packed: Sequence[Any], arrays: dict[str, np.ndarray]) -> None:
     """Gives callbacks of the same classes, in the same order, their memory back."""
+    arrays = _copied({name: array for name, array in arrays.items() if name.startswith("callback/")})
     for callback, (kind, attributes) in zip(callbacks, packed, strict=False):
         if kind == type(callback).__name__:
             if "min_delta" in dict(attributes) and hasattr(callback, "_set_monitor_op"):
@@ -93,6 +119,11 @@ def _attributes(callback: Any, prefix: str) -> dict[str, tuple[Any, dict[str, np
             continue
         attributes[name] = (packed, {key: array.copy() for key, array in arrays.items()})
     return attributes
+
+
+def _copied(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays that callbacks may change."""
+    return {name: array.copy() for name, array in arrays.items()}
 
 
 def _same(a: tuple[Any, dict[str, np.ndarray]], b: tuple[Any, dict[str, np.ndarray]] | None) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from rudel.errors import OptionError
 from rudel.train.mesh.hosts.processes import Processes
-from rudel.train.mesh.hosts.tf_config import read_tf_config
+from rudel.train.mesh.hosts.tf_config import is_address, read_tf_config
 
 _COORDINATOR = "JAX_COORDINATOR_ADDRESS"
 _FIRST_PORT, _PORTS = 61_440, 4_096
@@ -27,6 +27,18 @@ def processes_of(variables: Mapping[str, str]) -> Processes | None:
     """
     found = read_tf_config(variables.get("TF_CONFIG", "")) or _of_open_mpi(variables) or _of_slurm(variables)
     return found if found and found.count > 1 else None
+
+
+def coordinator_of(variables: Mapping[str, str]) -> str | None:
+    """The address of process 0, where the user says it.
+
+    Raises:
+        OptionError: it is none.
+    """
+    address = variables.get(_COORDINATOR)
+    if address is not None and not is_address(address):
+        raise _malformed(_COORDINATOR, address, "HOST:PORT, or unset")
+    return address
 
 
 def expanded(nodes: str) -> list[str]:
@@ -66,11 +78,12 @@ def _of_slurm(variables: Mapping[str, str]) -> Processes | None:
     count = _number(variables, "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in variables else "SLURM_NTASKS")
     hosts = expanded(variables["SLURM_STEP_NODELIST"])
     _check_number("SLURM_PROCID", number, count)
+    if count == 1:
+        return None
     coordinator = f"{hosts[0]}:{_FIRST_PORT + (job + 7 * _step(variables)) % _PORTS}"
     device = _number(variables, "SLURM_LOCALID") if count > len(hosts) and "SLURM_LOCALID" in variables else None
-    return Processes(
-        number, count, variables.get(_COORDINATOR, coordinator), "SLURM", device=_own_device(device, variables)
-    )
+    coordinator = coordinator_of(variables) or coordinator
+    return Processes(number, count, coordinator, "SLURM", device=_own_device(device, variables))
 
 
 def _step(variables: Mapping[str, str]) -> int:
@@ -88,7 +101,7 @@ def _of_open_mpi(variables: Mapping[str, str]) -> Processes | None:
         return None
     shared = _number(variables, "OMPI_COMM_WORLD_LOCAL_SIZE") if "OMPI_COMM_WORLD_LOCAL_SIZE" in variables else 1
     device = _number(variables, "OMPI_COMM_WORLD_LOCAL_RANK") if shared > 1 else None
-    coordinator = variables.get(_COORDINATOR) or _launcher(variables)
+    coordinator = coordinator_of(variables) or _launcher(variables)
     return Processes(number, count, coordinator, "Open MPI", device=_own_device(device, variables))
 
 

@@ -15,11 +15,13 @@ import platform
 import socket
 import sys
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rudel.errors import ClusterError, OptionError
-from rudel.train.mesh.hosts.environment import processes_of
+from rudel.train.mesh.hosts.environment import coordinator_of, processes_of
 from rudel.train.mesh.hosts.processes import Processes
 
 CONNECT_SECONDS = 300
@@ -57,6 +59,7 @@ def join() -> Processes | None:
     if found:
         connect(found)
     elif _is_tpu() and not has_begun():
+        coordinator_of(os.environ)  # which JAX reads, too
         _connect_tpu()
     if _joined:
         print(f"mesh: {_joined.told}", file=sys.stderr, flush=True)
@@ -119,6 +122,34 @@ def has_begun() -> bool:
     """Whether JAX's backend has been started in this process."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     return bridge is not None and bridge.backends_are_initialized()
+
+
+def check_devices() -> None:
+    """Refuses processes that are connected and have different numbers of devices: JAX lets none speak for such a one.
+
+    Raises:
+        OptionError: in all processes; says how many each has.
+    """
+    import jax
+
+    check_alike([device.process_index for device in jax.devices()])
+
+
+def check_alike(owners: Sequence[int]) -> None:
+    """See `check_devices`; takes the number of the process of every device.
+
+    >>> check_alike([0, 0, 1, 1])
+    >>> check_alike([0, 1, 1])
+    Traceback (most recent call last):
+    rudel.errors.OptionError: The hosts have different numbers of devices (process 0 has 1, process 1 has 2): ...
+    """
+    counts = Counter(owners)
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"process {number} has {count}" for number, count in sorted(counts.items()))
+        raise OptionError(
+            f"The hosts have different numbers of devices ({told}): give each as many, by CUDA_VISIBLE_DEVICES or, for "
+            "processors, JAX_NUM_CPU_DEVICES, or leave some hosts out."
+        )
 
 
 def _connect_tpu() -> None:

@@ -48,6 +48,7 @@ def _listen(channel: Channel, answers: "queue.SimpleQueue[Acted]", folder: Path)
 def _trained(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]", folder: Path) -> int:
     """Trains, and tells how that ended; returns the code with which to exit."""
     from rudel.train.mesh.hosts.join import part
+    from rudel.train.mesh.hosts.together import is_of_a_connection
 
     try:
         done = _train(order, channel, answers, folder)
@@ -60,7 +61,7 @@ def _trained(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]"
         channel.tell(Refused(error))
         return _REFUSED
     except Exception as error:
-        if _is_of_a_connection(error):
+        if is_of_a_connection(error):
             channel.tell(Failed(f"the connection to another host broke off ({_line(error)})"))
             return _FAILED
         traceback.print_exc()
@@ -77,11 +78,12 @@ def _train(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]", 
     """Trains; member 0 returns how it ended."""
     began, first = time.perf_counter(), order.processes.number == 0
     from rudel.train.mesh.devices import reserve
-    from rudel.train.mesh.hosts.join import connect
+    from rudel.train.mesh.hosts.join import check_devices, connect
 
     if order.devices:
         reserve(order.devices)
     connect(order.processes, _CONNECT_SECONDS, _HEARTBEAT_SECONDS)
+    check_devices()
     import jax
 
     channel.tell(Joined(jax.local_device_count(), jax.local_devices()[0].platform))
@@ -106,13 +108,6 @@ def _train(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]", 
     position = training.position
     clock: dict[str, Any] = dict(vars(position.clock))
     return Done(training.about, state_of(job.model), position.step, position.stopped, clock)
-
-
-def _is_of_a_connection(error: Exception) -> bool:
-    """Whether JAX lost its connection to other processes, and not the user's program its way."""
-    import jax
-
-    return isinstance(error, jax.errors.JaxRuntimeError | OSError)
 
 
 def _line(error: BaseException) -> str:

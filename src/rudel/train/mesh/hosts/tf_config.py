@@ -65,7 +65,7 @@ def _tasks(cluster: Any) -> dict[str, list[str]]:
         if not isinstance(addresses, list):
             raise _malformed(f"cluster.{kind}", f"{addresses!r}, and no list of host:port")
         for place, address in enumerate(addresses):
-            if not _is_address(address):
+            if not is_address(address):
                 raise _malformed(f"cluster.{kind}[{place}]", f"{address!r}, and not host:port")
         if addresses:
             found[kind] = addresses
@@ -89,8 +89,13 @@ def _task(task: Any) -> tuple[str, int]:
     return kind, index
 
 
-def _is_address(address: Any) -> bool:
-    if not isinstance(address, str) or any(letter.isspace() for letter in address):
+def is_address(address: Any) -> bool:
+    """Whether this is a text host:port.
+
+    >>> is_address("[fe80::1]:80"), is_address("http://host:80"), is_address("host:")
+    (True, False, False)
+    """
+    if not isinstance(address, str) or any(letter.isspace() or letter == "/" for letter in address):
         return False
     host, _, port = address.rpartition(":")
     return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) < 65536

@@ -10,16 +10,32 @@ from typing import Any, TypeVar
 
 from rudel import errors
 from rudel.errors import ClusterError, OptionError, RudelError
-from rudel.train.mesh.hosts.join import do_not_part, has_begun, join, joined, leave_at_the_end, part, part_at_the_end
+from rudel.train.mesh.hosts.join import (
+    check_devices,
+    do_not_part,
+    has_begun,
+    join,
+    joined,
+    leave_at_the_end,
+    part,
+    part_at_the_end,
+)
 
 T = TypeVar("T")
+
+_OF_A_CONNECTION = (
+    *("Gloo", "gloo", "Connection", "connection", "UNAVAILABLE", "DEADLINE_EXCEEDED", "heartbeat"),
+    *("coordination service", "remote process exited"),
+)
+"""What is in JAX's words, the runtime's and those of NCCL, when another process cannot be reached."""
 
 
 def join_for(options: Any) -> None:
     """Joins the processes that the environment names, if these options of a strategy are of the mesh.
 
     Raises:
-        OptionError: a variable is malformed, JAX has begun already, or the devices asked for cannot be shared.
+        OptionError: a variable is malformed, JAX has begun already, the devices asked for cannot be shared, or the
+            hosts have different numbers of them.
         ClusterError: the others did not come.
     """
     if options is None or options.name != "mesh" or not (found := join()):
@@ -27,15 +43,19 @@ def join_for(options: Any) -> None:
     from rudel.train.mesh.devices import size_of
 
     count = options.devices or size_of(options.axes)
-    if not count or has_begun():
-        return
-    if count % found.count:
-        raise OptionError(
-            f"{count} devices cannot be shared by {found.count} processes: ask for a multiple of {found.count}."
-        )
-    import jax
+    if count and not has_begun():
+        if count % found.count:
+            raise OptionError(
+                f"{count} devices cannot be shared by {found.count} processes: ask for a multiple of {found.count}."
+            )
+        import jax
 
-    jax.config.update("jax_num_cpu_devices", count // found.count)
+        jax.config.update("jax_num_cpu_devices", count // found.count)
+    try:
+        check_devices()
+    except OptionError:
+        part()
+        raise
 
 
 def is_first() -> bool:
@@ -115,7 +135,7 @@ def _lost(error: Exception) -> ClusterError | None:
     """What to say where JAX lost its connection to another process."""
     import jax
 
-    if not isinstance(error, jax.errors.JaxRuntimeError) or not _is_of_a_connection(str(error)):
+    if not isinstance(error, jax.errors.JaxRuntimeError) or not is_of_a_connection(error):
         return None
     return ClusterError(
         "Another process of this training was lost, and without it the step cannot be taken: start all of them again "
@@ -123,5 +143,10 @@ def _lost(error: Exception) -> ClusterError | None:
     )
 
 
-def _is_of_a_connection(text: str) -> bool:
-    return any(word in text for word in ("Gloo", "gloo", "Connection", "connection", "UNAVAILABLE", "heartbeat"))
+def is_of_a_connection(error: Exception) -> bool:
+    """Whether JAX lost its connection to other processes, and not the user's program its way."""
+    import jax
+
+    if isinstance(error, jax.errors.JaxRuntimeError):
+        return any(word in str(error) for word in _OF_A_CONNECTION)
+    return isinstance(error, ConnectionError)

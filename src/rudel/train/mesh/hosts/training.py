@@ -28,9 +28,10 @@ from rudel.train.job import Clock
 from rudel.train.mesh.devices import size_of
 from rudel.train.mesh.hosts import messages
 from rudel.train.mesh.hosts.attempt import Attempt, Broken, Heard, answering
-from rudel.train.mesh.hosts.choose import chosen_hosts
+from rudel.train.mesh.hosts.choose import chosen_hosts, devices_each
 from rudel.train.mesh.hosts.parcel import pack
 from rudel.train.mesh.hosts.service import MembersPlugin
+from rudel.train.run_directory import RunDirectory
 from rudel.train.single import Training
 from rudel.train.state import ModelState
 
@@ -39,6 +40,12 @@ PATIENCE_SECONDS = 120.0
 
 _TRIES = 3
 """Attempts in a row that may end before a checkpoint came of them."""
+
+_HOW = (
+    *("strategy", "strategy_options", "hosts", "restarts", "steps", "samples", "rounds", "arrivals"),
+    *("bytes_sent", "bytes_received", "workers_lost", "workers_joined"),
+)
+"""What a summary says of how it was trained, by any strategy."""
 
 _LOOK_SECONDS = 0.1
 _INTERRUPT_SECONDS = 30.0
@@ -59,21 +66,22 @@ class HostsTraining(Training):
         self._about: dict[str, Any] = {}
         self._hosts: list[str] = []
         self._restarts: list[dict[str, Any]] = []
+        self._asked_each: int | None = None
         self._devices_each: int | None = None
         self._kept: Checkpoint
         super().__init__(*arguments)
-        if self.run and (chosen := self.run.read_config().get("strategy_options")):  # told before it was resumed
-            self._about = {"strategy_options": chosen}
+        self._before = _before(self.run)
 
     @property
     def about(self) -> dict[str, Any]:
-        """What the summary says of how it was trained."""
+        """What the summary says of how it was trained; where nothing is left to train, what it said before."""
         return {
             "samples": self.position.step * self.job.schedule.batch_size,
             **self._about,
             "strategy": "mesh",
             "hosts": self._hosts,
             "restarts": self._restarts,
+            **self._before,
         }
 
     def _compile(self) -> None:
@@ -83,6 +91,7 @@ class HostsTraining(Training):
     def _train(self) -> None:
         if self.position.step >= self.job.schedule.total_steps or self.ended:
             return
+        self._before = {}
         began = time.perf_counter()
         background, self._fleet = self._cluster.background, self._cluster.fleet
         self._kept = self._saved or self._standing()
@@ -104,7 +113,9 @@ class HostsTraining(Training):
             before = self._kept.step
             hosts = self._choose(lost)
             if tries == 0 and not self._restarts:
-                self._devices_each = self._share(len(hosts))
+                self._asked_each = self._share(len(hosts))
+            known = [self._devices[name] for name in hosts if name in self._devices]
+            self._devices_each = devices_each(len(hosts), self._asked_each, known, self._options.parts)
             attempt = Attempt(
                 self._fleet,
                 hosts,
@@ -126,7 +137,7 @@ class HostsTraining(Training):
             lost |= {name: hosts[name] for name in broken.lost}
 
     def _share(self, hosts: int) -> int | None:
-        """How many virtual devices each host is to make, where a number of devices was asked for.
+        """How many devices each host is asked for, where a number of devices was.
 
         Raises:
             OptionError: the hosts cannot have as many each.
@@ -150,7 +161,8 @@ class HostsTraining(Training):
         while True:
             members = self._cluster.background.start(answering(self._fleet, lost)).result()
             there = sorted(members, key=by_number)
-            chosen = chosen_hosts(there, self._devices, self.job.schedule.batch_size, self._options.axes)
+            options, batch_size = self._options, self.job.schedule.batch_size
+            chosen = chosen_hosts(there, self._devices, batch_size, options.axes, options.parts)
             if len(chosen) >= least and chosen:
                 break
             if time.monotonic() > deadline:
@@ -189,8 +201,10 @@ class HostsTraining(Training):
         )
         document, clock = kept.document, position.clock
         self._take_over(kept)
+        callback_memory.forget(self.job.callbacks, self._memory_at_begin)
         callback_memory.restore(self.job.callbacks, document["callbacks"], kept.arrays)
         position.step, position.records, position.stopped = kept.step, list(document["records"]), document["stopped"]
+        self._model.stop_training = position.stopped
         position.clock = Clock(**document["clock"])
         position.clock.setup = clock.setup
         self._history.epoch, self._history.history = [], {}
@@ -238,7 +252,8 @@ class HostsTraining(Training):
             case messages.Refused(error):
                 raise self._refused(error)
             case messages.Joined(devices):
-                self._devices[heard.host] = devices
+                if self._devices_each == self._asked_each:  # and not two halves of one
+                    self._devices[heard.host] = devices
             case messages.Begun(about, compile_seconds):
                 self._begin(about, compile_seconds)
             case messages.Noted(text):
@@ -351,3 +366,13 @@ class HostsTraining(Training):
         position.step, position.stopped = done.step, done.stopped
         position.clock = Clock(**done.clock)
         position.clock.setup, position.clock.compile = setup, compiled
+
+
+def _before(run: RunDirectory | None) -> dict[str, Any]:
+    """How a run that goes on was trained before, perhaps by another strategy."""
+    if run is None:
+        return {}
+    told, names = run.read_summary(), _HOW
+    if told is None:
+        told, names = run.read_config(), _HOW[:2]
+    return {name: told[name] for name in names if name in told}
