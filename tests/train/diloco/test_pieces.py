@@ -83,6 +83,19 @@ def test_those_that_were_not_used_for_longest_go_first(cache: Path, monkeypatch:
     assert pieces.missing([*names, new]) == [names[1], names[2]]
 
 
+def test_pieces_that_are_there_do_not_make_room_for_those_that_are_missing(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, other = kept(1), kept(2)
+    for age, name in enumerate((other, there)):
+        os.utime(cache / name, (1e9 - age, 1e9 - age))
+    monkeypatch.setattr(pieces, "LARGEST_CACHE", 2.5 * (cache / there).stat().st_size)
+    new = pieces.encode(rows(3))[0]
+    assert pieces.missing([there, new]) == [new]
+    kept(3)
+    assert pieces.missing([there, new, other]) == [other]
+
+
 def _keep_many(folder: str, numbers: range, limit: float) -> None:
     os.environ["RUDEL_CACHE"] = folder
     pieces.LARGEST_CACHE = int(limit)  # type: ignore[misc]

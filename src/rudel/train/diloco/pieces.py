@@ -34,8 +34,8 @@ def encode(rows: Sequence[np.ndarray]) -> tuple[str, bytes]:
 
 
 def missing(names: Sequence[str]) -> list[str]:
-    """Those that are not in the cache."""
-    return [name for name in names if not _path(name).is_file()]
+    """Those that are not in the cache; the others count as used, so that none of them makes room for the missing."""
+    return [name for name in names if not _is_there(_path(name))]
 
 
 def keep(name: str, content: bytes) -> None:
@@ -68,6 +68,14 @@ def read(name: str) -> list[np.ndarray]:
         raise ValueError(f"the piece {path} was damaged")
     os.utime(path)
     return wire.unpack(zlib.decompress(content[:-_CHECKSUM]))
+
+
+def _is_there(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with contextlib.suppress(OSError):  # it is another user's, or has just gone
+        os.utime(path)
+    return True
 
 
 def _is_whole(content: bytes) -> bool:

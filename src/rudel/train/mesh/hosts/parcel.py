@@ -82,6 +82,7 @@ def pack(job: Job, options: Any) -> tuple[bytes, list[Piece]]:
 
     Raises:
         ModelError: the model, or something that it is made of, cannot be sent.
+        DataError: the examples are more than hosts keep.
     """
     keras = keras_on_jax()
     check_can_be_saved(job.model)
@@ -90,11 +91,30 @@ def pack(job: Job, options: Any) -> tuple[bytes, list[Piece]]:
         description = keras.saving.serialize_keras_object(job.model)
     train, ours = _packed(job.train)
     validation, others = (None, []) if job.validation is None else _packed(job.validation)
+    check_size(sum(len(piece.content()) for piece in {*ours, *others}))
     bare = replace(job, model=None, train=None, validation=None, callbacks=())  # type: ignore[arg-type]  # see Parcel
     settings = {"floatx": keras.config.floatx(), "image_data_format": keras.config.image_data_format()}
     parcel = Parcel(description, settings, bare, train, validation, options)
     objects = own_objects(job.model, description)
     return dumped((dumped(objects), parcel)), [*ours, *others]
+
+
+def check_size(count: int) -> None:
+    """Refuses data of which a host would drop the beginning before it has the end.
+
+    Raises:
+        DataError: it is more than a host keeps.
+
+    >>> check_size(2 * pieces.LARGEST_CACHE)
+    Traceback (most recent call last):
+    rudel.errors.DataError: The examples are 8.6 GB when they are sent, and hosts keep 4.3 GB: ...
+    """
+    if count > pieces.LARGEST_CACHE:
+        raise DataError(
+            f"The examples are {count / 1e9:.1f} GB when they are sent, and hosts keep "
+            f"{pieces.LARGEST_CACHE / 1e9:.1f} GB: give them as a stream, such as rudel.Records, of files that are at "
+            "the same place on all hosts."
+        )
 
 
 def unpack(content: bytes) -> tuple[Job, Any]:
