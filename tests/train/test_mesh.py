@@ -20,6 +20,7 @@ import pytest
 import rudel
 from rudel.errors import OptionError
 from rudel.train.mesh.in_parts import check_parts
+from rudel.train.mesh.layouts import layouts_of
 from rudel.train.mesh.masks import bernoulli
 from rudel.train.mesh.options import read_axes, read_layouts
 from rudel.train.strategy import with_options
@@ -179,6 +180,44 @@ def test_axes_that_are_none(axes: Any) -> None:
         read_axes(axes)
 
 
+@pytest.mark.parametrize(
+    ("axes", "sentence"),
+    [
+        ("data=2,data=4", "The mesh data=2,data=4 has the axis `data` twice"),
+        ("data=2,expert=4", "Nothing is cut along the axis `expert` of the mesh data=2,expert=4"),
+    ],
+)
+def test_axes_that_make_no_sense(axes: str, sentence: str) -> None:
+    with pytest.raises(OptionError, match=sentence):
+        rudel.Mesh(axes=axes, layouts=["dense=-,model"])
+
+
+def test_axes_that_layouts_name() -> None:
+    jax.devices()
+    assert rudel.Mesh(axes="data=2,expert=4", layouts=["experts=expert,-"]).axes == {"data": 2, "expert": 4}
+
+
+@pytest.mark.parametrize("options", [{"devices": 1}, {"axes": "data=1"}, {"devices": 1, "axes": "data=1"}], ids=str)
+def test_one_device_in_parts_is_two_halves(options: dict[str, Any]) -> None:
+    jax.devices()
+    mesh = rudel.Mesh(**options, parts=16)
+    assert mesh.virtual_devices == 2
+    assert mesh.virtual_axes == ({"data": 2} if mesh.axes else None)
+    assert rudel.Mesh(**options).virtual_axes == rudel.Mesh(**options).axes
+
+
+def test_only_what_divides_is_cut() -> None:
+    inputs = keras.Input((6,))
+    wide = keras.layers.Dense(8, name="wide")(inputs)
+    other = keras.layers.BatchNormalization(name="other")(inputs)
+    both = keras.layers.Concatenate()([keras.layers.BatchNormalization(name="own")(wide), other])
+    model = keras.Model(inputs, keras.layers.Dense(3, name="odd")(both))
+    found = layouts_of(model, {"data": 1, "model": 4}, None)
+    owners = {path.partition("/")[0] for path in found.why}
+    assert owners == {"wide", "own"}
+    assert found.whole == ("odd/kernel",)
+
+
 @pytest.mark.parametrize("layouts", [["dense"], {"": ("model",)}, {"dense": "model"}, {"dense": (2,)}, 5], ids=repr)
 def test_layouts_that_are_none(layouts: Any) -> None:
     with pytest.raises(OptionError, match="A layout is an axis or none for each dimension"):
@@ -188,7 +227,7 @@ def test_layouts_that_are_none(layouts: Any) -> None:
 def test_options_choose_the_strategy() -> None:
     jax.devices()
     given = {"devices": 1, "axes": "data=1", "layouts": ["a=b=-,model"]}
-    chosen = with_options("auto", given | {"round_steps": None})
+    chosen = with_options(None, given | {"round_steps": None})
     assert chosen == rudel.Mesh(devices=1, axes={"data": 1}, layouts={"a=b": (None, "model")})
     with pytest.raises(OptionError, match="--mesh belongs to the strategy mesh, not to diloco"):
         with_options("diloco", {"axes": "data=1"})

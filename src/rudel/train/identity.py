@@ -31,7 +31,7 @@ def identity_of(
         "backend": backend_name(),
         "optimizer": type(model.optimizer).__name__,
         "model (fingerprint)": _fingerprint_of_model(model),
-        "training data (fingerprint)": _fingerprint_of_examples(train),
+        "training data (fingerprint)": fingerprint_of(train),
     }
     return run_directory.finite(identity)
 
@@ -80,7 +80,7 @@ def _config_of(layer: Any) -> dict[str, Any]:
         return {}
 
 
-def _fingerprint_of_examples(examples: Examples | Stream) -> str:
+def fingerprint_of(examples: Examples | Stream) -> str:
     """Shapes, dtypes, and a CRC-32 over the bytes; a stream's own fingerprint."""
     if isinstance(examples, Stream):
         return examples.fingerprint()

@@ -111,10 +111,15 @@ def _by_kind(model: Any, parts: int) -> Layouts:
     whole: list[str] = []
     columns = 0  # features that the last dense layer gave, if it was cut by columns
 
-    def cut(variable: Any, spec: Spec, how: str) -> None:
-        if variable is not None:
-            specs[id(variable)] = spec
-            why[variable.path] = f"{_written(spec)}: {how}"
+    def cut(variable: Any, spec: Spec, how: str) -> bool:
+        if variable is None:
+            return False
+        if any(axis and size % parts for size, axis in zip(variable.shape, spec, strict=True)):
+            whole.append(variable.path)
+            return False
+        specs[id(variable)] = spec
+        why[variable.path] = f"{_written(spec)}: {how}"
+        return True
 
     for layer in _layers(model):
         kind, before = type(layer).__name__, columns
@@ -122,34 +127,27 @@ def _by_kind(model: Any, parts: int) -> Layouts:
         bias: Any = getattr(layer, "bias", None)
         if kind in _CHANGES_FEATURES:
             columns = 0
-        elif kind == "BatchNormalization" and columns:
+        elif kind == "BatchNormalization" and columns:  # and perhaps of another branch, which that layer is not in
             for name in ("gamma", "beta", "moving_mean", "moving_variance"):
-                cut(getattr(layer, name, None), (MODEL,), "by features")
+                variable: Any = getattr(layer, name, None)
+                if variable is not None and variable.shape == (columns,):
+                    cut(variable, (MODEL,), "by features")
         elif not layer.weights:
             continue
         elif kind == "Dense":
             columns = 0
             if before and before == kernel.shape[0]:
                 cut(kernel, (MODEL, None), "by rows")
-            elif kernel.shape[1] % parts == 0:
+            elif cut(kernel, (None, MODEL), "by columns"):
                 columns = kernel.shape[1]
-                cut(kernel, (None, MODEL), "by columns")
                 cut(bias, (MODEL,), "by columns")
-            else:
-                whole.append(kernel.path)
         elif kind == "Embedding":
-            columns, table = 0, layer.embeddings
-            if table.shape[0] % parts == 0:
-                cut(table, (MODEL, None), "by rows")
-            else:
-                whole.append(table.path)
+            columns = 0
+            cut(layer.embeddings, (MODEL, None), "by rows")
         elif kind in _PLAIN_CONVOLUTIONS:
             columns = 0
-            if kernel.shape[-1] % parts == 0:
-                cut(kernel, (*[None] * (len(kernel.shape) - 1), MODEL), "by output channels")
+            if cut(kernel, (*[None] * (len(kernel.shape) - 1), MODEL), "by output channels"):
                 cut(bias, (MODEL,), "by output channels")
-            else:
-                whole.append(kernel.path)
         elif kind in _ATTENTION:
             columns = 0
             if not _cut_heads(layer, parts, cut):

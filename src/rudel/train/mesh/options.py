@@ -55,6 +55,7 @@ class Mesh:
             object.__setattr__(self, "axes", read_axes(self.axes))
         if self.layouts is not None:
             object.__setattr__(self, "layouts", read_layouts(self.layouts))
+        _check_used(self.axes, self.layouts)  # type: ignore[arg-type]  # read above
         if self.parts is not None:
             check_whole_number("parts", self.parts)
             if self.parts & (self.parts - 1):
@@ -64,11 +65,22 @@ class Mesh:
     @property
     def virtual_devices(self) -> int | None:
         """How many devices to take: one that computes in parts is two halves, as XLA compiles one alone otherwise."""
-        return 2 if self.parts and self.devices == 1 else self.devices
+        return 2 if self._in_halves else self.devices
+
+    @property
+    def virtual_axes(self) -> dict[str, int] | None:
+        """The shape of the mesh, if it was given; of one device that is two halves, that of both."""
+        axes: Any = self.axes
+        return axes | {devices.DATA: 2} if axes and self._in_halves else axes
+
+    @property
+    def _in_halves(self) -> bool:
+        size = devices.size_of(self.axes)  # type: ignore[arg-type]  # read above
+        return bool(self.parts) and 1 in (self.devices, size) and {self.devices, size} <= {None, 0, 1}
 
     def prepare(self) -> None:
         """Tells JAX, if it has not started yet, how many virtual devices there are to be."""
-        count = self.virtual_devices or devices.size_of(self.axes)  # type: ignore[arg-type]  # read above
+        count = self.virtual_devices or devices.size_of(self.virtual_axes)
         if others := joined():
             count //= others.count
         if count > 1:
@@ -96,6 +108,9 @@ def read_axes(axes: Any) -> dict[str, int]:
     """
     if isinstance(axes, str):
         parts = [part.partition("=") for part in axes.split(",")]
+        names = [name.strip() for name, _, _ in parts]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise OptionError(f"The mesh {axes} has the axis `{twice}` twice: give each axis once, with its size.")
         axes = {name.strip(): int(size) if size.strip().isdigit() else size for name, _, size in parts}
     known = isinstance(axes, Mapping) and bool(axes)
     if not known or not all(isinstance(name, str) and name.isidentifier() and _is_size(n) for name, n in axes.items()):
@@ -127,6 +142,16 @@ def read_layouts(layouts: Any) -> dict[str, Spec]:
             raise _no_layout({regex: axes})
         read[regex] = tuple(None if axis in (None, "", "-") else axis for axis in axes)
     return read
+
+
+def _check_used(axes: Mapping[str, int] | None, layouts: Mapping[str, Spec] | None) -> None:
+    """Refuses axes along which nothing would be cut."""
+    named = {devices.DATA, devices.MODEL}.union(*(layouts or {}).values())
+    if strange := next((axis for axis in axes or {} if axis not in named), None):
+        raise OptionError(
+            f"Nothing is cut along the axis `{strange}` of the mesh {devices.told(axes)}: batches are cut along `data` "
+            f"and variables along `model`, or name `{strange}` in a layout."
+        )
 
 
 def _no_layout(given: Any) -> OptionError:

@@ -23,7 +23,7 @@ from rudel.train import state as model_state
 from rudel.train.checkpoint import Checkpoint
 from rudel.train.display import Display
 from rudel.train.feed import Resident, Streamed
-from rudel.train.identity import identity_of
+from rudel.train.identity import fingerprint_of, identity_of
 from rudel.train.interrupt import Interrupts
 from rudel.train.job import Job
 from rudel.train.loop import Program
@@ -34,6 +34,7 @@ from rudel.train.mesh.in_parts import check_parts
 from rudel.train.mesh.options import Mesh
 from rudel.train.mesh.placement import Placement, check_batch, on_host, on_one_device
 from rudel.train.mesh.program import compile_training
+from rudel.train.results import versions
 from rudel.train.run_directory import RunDirectory
 from rudel.train.single import Training
 from rudel.train.state import ModelState
@@ -61,7 +62,8 @@ class MeshTraining(Training):
         options: Mesh,
     ) -> None:
         self._options = options
-        self._mesh = devices.make_mesh(options.virtual_devices, options.axes)  # type: ignore[arg-type]  # read by Mesh
+        self._check_versions()
+        self._mesh = devices.make_mesh(options.virtual_devices, options.virtual_axes)
         check_batch(job.schedule.batch_size, dict(self._mesh.shape))
         self._hosts = list(dict.fromkeys(agree.everyone(platform.node())))
         self._keeps = bool(agree.first(run is not None))
@@ -93,6 +95,9 @@ class MeshTraining(Training):
             schedule = job.schedule
             with without_tensorflow():
                 told = identity_of(job.model, job.train, schedule.batch_size, schedule.seed, schedule.shuffle, about)
+            told["validation data (fingerprint)"] = None if job.validation is None else fingerprint_of(job.validation)
+            told["number of validation examples"] = len(job.validation or ())
+            told["validation batch size"] = job.validation_batch_size
             form = self._initial_form()
             agree.check_same(
                 told | {"settings": (job.eval_every, job.monitor, job.stop_early, len(job.callbacks), form)}
@@ -166,6 +171,12 @@ class MeshTraining(Training):
         self._state = self._read_state()
 
     # -- what is agreed on ----------------------------------------------------------------------------------------
+
+    def _check_versions(self) -> None:
+        """Refuses processes with other packages or options, before anything depends on them."""
+        if not agree.alone():
+            told = {f"version of {package}": version for package, version in versions().items() if package != "python"}
+            agree.check_same(told | {f"option {name}": value for name, value in vars(self._options).items()})
 
     def _train(self) -> None:
         try:
