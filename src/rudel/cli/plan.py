@@ -85,22 +85,25 @@ def _tell_hosts(hosts: Sequence[Any], together: float) -> None:
 def _tell_forecasts(forecasts: Sequence[Any], best: Any) -> None:
     from rudel.report.words import duration, size
 
-    one = forecasts[0].seconds
+    one = forecasts[0].seconds if len(forecasts[0].hosts) == 1 else None
     rows = [
         [
             forecast.strategy,
             str(len(forecast.hosts)),
             duration(forecast.seconds),
-            f"{one / forecast.seconds:.2f}",
+            f"{one / forecast.seconds:.2f}" if one else "",
             f"{forecast.computing:.0%}",
             f"{forecast.exchanging:.0%}",
             f"{forecast.waiting:.0%}",
             f"{forecast.sending:.0%}",
             size(forecast.sent) if forecast.sent else "",
             size(forecast.memory),
-            "*" if forecast is best else "",
+            "*" if forecast is best else "files" if forecast.needs_files else "",
         ]
         for forecast in forecasts
     ]
     headings = ["Strategy", "hosts", "time", "times", "steps", "merge", "wait", "send", "sent", "memory"]
     print_table([*headings, ""], rows, right=tuple(range(1, 10)))
+    if any(forecast.needs_files for forecast in forecasts):
+        typer.echo()
+        typer.echo("files: every host reads the data itself, so its files have to be at the same place there.")

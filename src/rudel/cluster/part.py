@@ -29,8 +29,8 @@ class Part:
 
     @property
     def count(self) -> int:
-        """Number of hosts that take part."""
-        return len(self._names)
+        """Number of hosts that take part and are there."""
+        return len(self.background.start(self.fleet.members()).result())
 
     @property
     def min_hosts(self) -> int | None:

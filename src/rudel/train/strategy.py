@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, runtime_checkable
 
 from rudel.errors import OptionError
@@ -37,6 +37,28 @@ class Strategy(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Auto:
+    """The strategy `auto`, with what can be said before it is known which one that will be.
+
+    Args:
+        patience: seconds to wait for a host to come back when all are lost; None for what the strategies say.
+    """
+
+    patience: float | None = None
+
+    def given_to(self, options: Any) -> Any:
+        """Options of a strategy with these in them, as far as it has them."""
+        names = {field.name for field in fields(options)} if options is not None else set()
+        given = {name: value for name, value in vars(self).items() if value is not None and name in names}
+        return replace(options, **given) if given else options
+
+
+def as_auto(strategy: Any) -> Auto | None:
+    """The strategy `auto`, if that was asked for."""
+    return strategy if isinstance(strategy, Auto) else Auto() if strategy == "auto" else None
+
+
 def named(strategy: Any, hosts: bool) -> Strategy | None:
     """The options of the strategy that was asked for, or None for `single`.
 
@@ -50,6 +72,8 @@ def named(strategy: Any, hosts: bool) -> Strategy | None:
     """
     if isinstance(strategy, Strategy) and not isinstance(strategy, type):
         return strategy
+    if isinstance(strategy, Auto):
+        return strategy.given_to(named("auto", hosts))
     strategy = "auto" if strategy is None else strategy
     if not isinstance(strategy, str) or strategy not in STRATEGIES:
         raise OptionError(f"`strategy` can be {', '.join(STRATEGIES)} or the options of one, not {strategy!r}.")
@@ -63,7 +87,7 @@ def named(strategy: Any, hosts: bool) -> Strategy | None:
 def with_options(strategy: str | None, given: Mapping[str, Any]) -> Any:
     """The strategy of that name with these options, which may be None for those that nobody gave.
 
-    Where the strategy is `auto` or nobody named one, it is the first one that has all of them.
+    Where nobody named a strategy, it is the first one that has all of them.
 
     Raises:
         OptionError: it has no such option, or not with that value.
@@ -71,16 +95,21 @@ def with_options(strategy: str | None, given: Mapping[str, Any]) -> Any:
     given = {name: value for name, value in given.items() if value is not None}
     if not given or (strategy is not None and strategy not in STRATEGIES):
         return strategy
-    strategy = strategy or "auto"
-    known = {name: {field.name: field for field in fields(_options(name))} for name in _HOMES}
-    for name in _HOMES if strategy == "auto" else [strategy]:
+    classes = {name: _options(name) for name in _HOMES} | {"auto": Auto}
+    known = {name: {field.name: field for field in fields(each)} for name, each in classes.items()}
+    for name in [strategy] if strategy else _HOMES:
         if given.keys() <= known.get(name, {}).keys():
-            return _options(name)(**given)
-    strange = next((option for option in given if option not in known.get(strategy, {})), None)
+            return classes[name](**given)
+    strange = next((option for option in given if option not in known.get(strategy or "auto", {})), None)
     assert strange
     having = [name for name in _HOMES if strange in known[name]]
     typed = known[having[0]][strange].metadata.get("option", strange.replace("_", "-"))
-    raise OptionError(f"--{typed} belongs to the strategy {' and '.join(having)}, not to {strategy}.")
+    belongs = f"--{typed} belongs to the strategy {' and '.join(having)}"
+    if strategy is None:
+        raise OptionError(f"{belongs}, and other options to others: give those of one strategy.")
+    if strategy == "auto":
+        raise OptionError(f"{belongs}, which `auto` may not choose: leave it out, or give --strategy {having[0]}.")
+    raise OptionError(f"{belongs}, not to {strategy}.")
 
 
 def _options(strategy: str) -> Any:

@@ -10,7 +10,8 @@ from rudel.train.asynchronous.visits import Visits, fair_share
 from rudel.train.diloco import wire
 from rudel.train.diloco.lengths import Lengths, Speeds
 from rudel.train.diloco.members import Member, Piece
-from rudel.train.strategy import with_options
+from rudel.train.diloco.options import Diloco
+from rudel.train.strategy import Auto, as_auto, named, with_options
 
 
 def arrays(seed: int) -> list[np.ndarray]:
@@ -231,9 +232,23 @@ def test_wrong_options_are_refused(options: dict, message: str) -> None:
 
 def test_an_option_picks_the_strategy_or_is_refused_by_another() -> None:
     given = {"round_steps": None, "steps_between": 4, "patience": None}
-    assert with_options("auto", given) == Async(steps_between=4)
+    assert with_options(None, given) == Async(steps_between=4)
     with pytest.raises(OptionError, match="--steps-between belongs to the strategy async, not to diloco"):
         with_options("diloco", given)
+    with pytest.raises(OptionError, match="--round-steps belongs to the strategy diloco, and other options to others"):
+        with_options(None, given | {"round_steps": 4})
+
+
+def test_auto_keeps_what_all_strategies_have_and_refuses_what_one_has() -> None:
+    asked = with_options("auto", {"round_steps": None, "steps_between": None, "patience": 300.0})
+    assert asked == Auto(patience=300.0)
+    assert named(asked, hosts=True) == Diloco(patience=300.0)
+    assert asked.given_to(Async(steps_between=4)) == Async(steps_between=4, patience=300.0)
+    assert named(asked, hosts=False) is None
+    assert as_auto("auto") == Auto()
+    assert as_auto("diloco") is as_auto(Async()) is None
+    with pytest.raises(OptionError, match="--steps-between belongs to the strategy async, which `auto` may not choose"):
+        with_options("auto", {"steps_between": 4, "patience": 300.0})
 
 
 def test_what_is_given_is_not_changed_by_what_is_measured() -> None:

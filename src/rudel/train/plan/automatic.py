@@ -8,7 +8,7 @@ Limits: who trains is decided once, before the first step. On other backends tha
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +16,16 @@ from rudel.backend import backend_name
 from rudel.cluster.part import Part
 from rudel.errors import ClusterError
 from rudel.train.diloco.options import Diloco
-from rudel.train.display import choose_display
+from rudel.train.display import Display, choose_display
 from rudel.train.runs import Request, job_of
 from rudel.train.schedule import plan_schedule
-from rudel.train.strategy import named
+from rudel.train.strategy import Auto, as_auto, named
 
 if TYPE_CHECKING:
     from rudel.train.plan.planning import Planned
 
 FILE = "plan.json"
 """Where a run directory keeps what was forecast."""
-
-_SOLE_SECONDS = 5.0
-"""A single host tells about so often how far it is."""
 
 
 def decided(request: Request, strategy: Any) -> Request:
@@ -41,13 +38,15 @@ def decided(request: Request, strategy: Any) -> Request:
     Raises:
         ClusterError, ModelError: what every training on these hosts would raise.
     """
-    if strategy != "auto" or request.cluster is None or backend_name() != "jax":
+    asked = as_auto(strategy)
+    if asked is None or request.cluster is None or backend_name() != "jax":
         return request
-    from rudel.train.plan.measure import rehearsal_of
-
     display = choose_display(request.verbose)
     if (before := _before(request)) is not None:
-        return _resumed(request, before)
+        return _resumed(request, before, asked, display)
+    from rudel.train.plan.forecast import sole_steps
+    from rudel.train.plan.measure import rehearsal_of
+
     schedule = plan_schedule(
         len(request.dataset.train), request.batch_size, request.epochs, request.steps, request.seed, request.shuffle
     )
@@ -59,11 +58,19 @@ def decided(request: Request, strategy: Any) -> Request:
         return request
     finally:
         rehearsal.close()
-    best = planned.best
-    step = next(host.speed.step for host in measured.hosts if host.speed.name == best.hosts[0])
+    best, options = planned.best, {}
     display.note(f"auto: {told(planned)}")
+    if best.strategy == "single":
+        step = next(host.speed.step for host in measured.hosts if host.speed.name in best.hosts)
+        steps = sole_steps(rehearsal.work, measured.quiet * step, measured.links.connection)
+        options = {"round_steps": steps}
+    if best.strategy == "mesh" and asked.patience is not None:
+        display.note("auto: mesh does not ask how long to wait for hosts: --patience counts for diloco and async")
     document = {
         "strategy": best.strategy,
+        "options": options,
+        "steps": schedule.total_steps,
+        "batch_size": schedule.batch_size,
         "hosts": list(best.hosts),
         "forecast": asdict(best),
         "why": planned.why,
@@ -71,8 +78,8 @@ def decided(request: Request, strategy: Any) -> Request:
         "measured": asdict(measured),
         "seconds": round(time.perf_counter() - began, 3),
     }
-    options = _options(best.strategy, step, schedule.total_steps)
-    return replace(request, strategy=options, cluster=_part(request.cluster, best.hosts), forecast=document)
+    there = [*(host.speed.name for host in measured.hosts), *measured.left_out]
+    return _as_planned(request, document, asked, there)
 
 
 def told(planned: "Planned") -> str:
@@ -89,15 +96,12 @@ def told(planned: "Planned") -> str:
     return f"{best.strategy} on {hosts}, about {best.seconds:.3g} s. {planned.why}"
 
 
-def _options(strategy: str, step: float, total_steps: int) -> Any:
-    """Options of what was chosen. Exchanges of a single host serve nobody, so they are few."""
-    if strategy == "single":
-        return Diloco(round_steps=max(1, min(total_steps, round(_SOLE_SECONDS / step))))
-    return named(strategy, hosts=True)
-
-
-def _part(cluster: Any, hosts: tuple[str, ...]) -> Any:
-    return cluster if len(hosts) == cluster.count else Part(cluster, hosts)
+def _as_planned(request: Request, plan: dict[str, Any], asked: Auto, there: Iterable[str]) -> Request:
+    """The request with the strategy and the hosts of a plan, of those that are there."""
+    strategy, hosts = plan["strategy"], plan["hosts"]
+    options = Diloco(**plan.get("options", {})) if strategy == "single" else named(strategy, hosts=True)
+    cluster = request.cluster if set(hosts) == set(there) else Part(request.cluster, hosts)
+    return replace(request, strategy=asked.given_to(options), cluster=cluster, forecast=plan)
 
 
 def _before(request: Request) -> dict[str, Any] | None:
@@ -114,13 +118,15 @@ def _before(request: Request) -> dict[str, Any] | None:
     return None
 
 
-def _resumed(request: Request, before: dict[str, Any]) -> Request:
+def _resumed(request: Request, before: dict[str, Any], asked: Auto, display: Display) -> Request:
     """The same strategy, on those of the same hosts that are there."""
-    forecast = before.get("forecast")
-    if forecast is None:
-        strategy = before["strategy"]
-        return replace(request, strategy=named("diloco" if strategy == "single" else strategy, hosts=True))
-    speeds: Callable[[str], float] = {h["speed"]["name"]: h["speed"]["step"] for h in before["measured"]["hosts"]}.get  # type: ignore[assignment]
-    hosts = tuple(before["hosts"])
-    options = _options(before["strategy"], speeds(hosts[0]) or 1.0, 2**31)
-    return replace(request, strategy=options, cluster=_part(request.cluster, hosts), forecast=before)
+    strategy = "diloco" if before["strategy"] == "single" else before["strategy"]
+    everybody = replace(request, strategy=asked.given_to(named(strategy, hosts=True)))
+    if not before.get("forecast"):
+        return everybody
+    there = request.cluster.background.start(request.cluster.fleet.members()).result()
+    if any(name in there for name in before["hosts"]):
+        return _as_planned(request, before, asked, there)
+    gone = ", ".join(before["hosts"])
+    display.note(f"auto: {strategy} on all hosts, as of those that were chosen none is there ({gone})")
+    return replace(everybody, forecast=before)

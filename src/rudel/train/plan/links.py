@@ -102,7 +102,10 @@ def links_of(bits_per_second: float, latency: float, loss: float = 0.0) -> Links
     Args:
         bits_per_second: on the air.
         latency: seconds, one way.
-        loss: share of segments that are lost.
+        loss: share of segments that are lost, and sent again.
+
+    >>> round(links_of(1e6, 0.0).rate), round(links_of(1e6, 0.0, loss=0.5).rate)
+    (119551, 59775)
     """
-    payload = bits_per_second / 8 / _OVERHEAD
+    payload = (1 - loss) * bits_per_second / 8 / _OVERHEAD
     return Links(payload, payload, latency, loss)

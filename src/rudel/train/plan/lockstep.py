@@ -24,7 +24,8 @@ _UPDATE_RATE, _UPDATE_PASSES = 20e9, 7
 
 
 def simulate(work: Work, hosts: Sequence[Speed], links: Links) -> Forecast | None:
-    """How a training goes whose every step is taken by all hosts together; None where a batch cannot be shared out.
+    """How a training goes whose every step is taken by all hosts together; None where a batch cannot be shared out, or
+    a host cannot hold all examples.
 
     Args:
         work: what is to be done.
@@ -32,7 +33,7 @@ def simulate(work: Work, hosts: Sequence[Speed], links: Links) -> Forecast | Non
         links: between them.
     """
     count = len(hosts)
-    if count < 2 or work.batch_size % count:
+    if count < 2 or work.batch_size % count or any(work.member > host.memory for host in hosts):
         return None
     steps = [_of_a_part(host.step, work, count) for host in hosts]
     slowest = max(steps)
@@ -50,8 +51,9 @@ def simulate(work: Work, hosts: Sequence[Speed], links: Links) -> Forecast | Non
         1 - computing,
         work.steps * sent,
         work.steps,
-        work.memory(count),
+        work.member,
         sending / whole,
+        work.streamed,
     )
 
 

@@ -6,17 +6,20 @@ other, and then to all at once, which on Wi-Fi is not the same.
 """
 
 import asyncio
+import functools
 import os
 import statistics
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from rudel.backend import keras_here
-from rudel.errors import ClusterError
+from rudel.data.stream import Stream
+from rudel.errors import ClusterError, RudelError
 from rudel.train.diloco.codec import make_codec
 from rudel.train.diloco.messages import Setup
 from rudel.train.diloco.options import Diloco
@@ -27,7 +30,7 @@ from rudel.train.diloco.training import DilocoTraining
 from rudel.train.display import choose_display
 from rudel.train.job import Job
 from rudel.train.plan import probe
-from rudel.train.plan.forecast import Desk, Speed, Work
+from rudel.train.plan.forecast import Desk, Speed, Work, fitting
 from rudel.train.plan.links import Links
 from rudel.train.plan.planning import Planned, plan
 
@@ -36,6 +39,12 @@ REHEARSAL_SECONDS, ROUNDS_SECONDS, QUIET_SECONDS = 1.5, 1.5, 0.75
 
 _ROUND_SECONDS = 0.1
 """Length of a rehearsed round: the shorter, the more of its time is what a round takes beside its steps."""
+
+_ANSWER_SECONDS = 120.0
+"""Time for an answer; what compiles or takes steps may take any time."""
+
+_LEAVING_SECONDS = 10.0
+"""Time for borrowed workers to become what they were, after an interrupt."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,7 @@ class Measured:
         trials: see `Links`.
         quiet: a step of the fastest host while no other takes steps, over one while all do.
         seconds: that measuring took.
+        left_out: names of hosts that cannot hold the model, or their share of the data.
     """
 
     hosts: tuple[Host, ...]
@@ -75,6 +85,7 @@ class Measured:
     trials: tuple[tuple[int, float], ...]
     quiet: float
     seconds: float
+    left_out: tuple[str, ...] = ()
 
     @property
     def links(self) -> Links:
@@ -95,34 +106,47 @@ class Nowhere:
 
 
 class Rehearsal(DilocoTraining):
-    """A training in rounds of which everything is prepared, and nothing done."""
+    """A training in rounds of which everything is prepared, and nothing done.
+
+    Args:
+        streamed: whether examples are read when they are needed, from files that only this computer may have.
+    """
+
+    def __init__(self, *arguments: Any, streamed: bool, **named: Any) -> None:
+        self._streamed = streamed
+        super().__init__(*arguments, **named)
 
     def look(self) -> tuple[Measured, Planned]:
-        """Measures the workers of the cluster, and forecasts the training; raises what `measure` does."""
+        """Measures the workers of the cluster, and forecasts the training; raises what `measure` and `plan` do."""
         measured = self.measure()
         hosts = [host.speed for host in measured.hosts]
-        return measured, plan(self.work, hosts, measured.links, self.desk, measured.quiet)
+        planned = plan(self.work, hosts, measured.links, self.desk(), measured.quiet)
+        if measured.left_out:
+            names = ", ".join(measured.left_out)
+            planned = replace(planned, why=f"{planned.why} Without {names}: too little room for the model or the data.")
+        return measured, planned
 
-    @property
+    @functools.cached_property
     def work(self) -> Work:
         """What is to be trained."""
         state, schedule = self._host_state, self.job.schedule
-        weights = sum(np.asarray(value).nbytes for value in state.trainable)
-        whole = weights + sum(np.asarray(value).nbytes for value in (*state.non_trainable, *state.optimizer))
-        return Work(schedule.total_steps, schedule.batch_size, weights, whole, self._source.nbytes)
+        weights = sum(4 * value.size for value in state.trainable)
+        variables = sum(value.nbytes for part in state for value in part)
+        return Work(schedule.total_steps, schedule.batch_size, weights, variables, self._source.nbytes, self._streamed)
 
     def here(self) -> Speed:
-        """How fast this computer is, by itself."""
+        """How fast this computer is, by itself, with what one of the hosts would have of the data."""
         about = asyncio.run(Service().describe())
+        self._hosts = [str(number) for number in range(self._cluster.count)]
         replica = Replica(Setup(**self._setup(0, {**about, "name": about["host"]})), lambda number, answer: None)
         tried = replica.step_seconds, replica.exchange_seconds
         step = replica.rehearse(QUIET_SECONDS)
         exchange, first = replica.rehearse_rounds(QUIET_SECONDS, _steps_in(_ROUND_SECONDS, step), step)
-        return Speed(about["host"], step, exchange, replica.exchange_bytes, about["memory"], first=first, tried=tried)
+        message, memory, disk = replica.exchange_bytes, about["memory"], about["disk"]
+        return Speed(about["host"], step, exchange, message, memory, first, tried, disk)
 
-    @property
     def desk(self) -> Desk:
-        """How long this computer takes for a delta, and for closing a round."""
+        """Measures how long this computer takes for a delta, and for closing a round."""
         codec, outer = make_codec(self._options.merge_codec), make_outer(self._options.outer)
         shapes = [np.shape(value) for value in self._host_state.trainable]
         random = np.random.default_rng(0)
@@ -142,22 +166,26 @@ class Rehearsal(DilocoTraining):
         """Measures the workers of the cluster.
 
         Raises:
-            ClusterError: there are none, or one has other versions than this computer.
-            ModelError: the model is too large for one.
+            ClusterError: there are none, one has other versions than this computer, or cannot be measured.
+            ModelError: the model is too large for all of them.
         """
-        return self._cluster.background.start(self._measure()).result()
+        return _to_the_end(self._cluster.background, self._measure())
 
     async def _measure(self) -> Measured:
         began = time.perf_counter()
         fleet = self._cluster.fleet
-        await fleet.install(ReplicaPlugin())
         try:
+            await fleet.install(ReplicaPlugin())
             members = await fleet.members()
             if not members:
                 raise ClusterError("The cluster has no workers: start some, and look at the Dask scheduler's log.")
-            self._hosts = sorted(members)
-            calls = [_Calls(fleet, name, members[name]) for name in self._hosts]
+            calls = [_Calls(fleet, name, members[name]) for name in sorted(members)]
             described = await asyncio.gather(*(call("describe") for call in calls))
+            room = {call.name: (about["memory"], about["disk"]) for call, about in zip(calls, described, strict=True)}
+            self._hosts = fitting(self.work, room) or list(room)  # where none does, one is refused below
+            left_out = tuple(name for name in room if name not in self._hosts)
+            described = [about for call, about in zip(calls, described, strict=True) if call.name in self._hosts]
+            calls = [call for call in calls if call.name in self._hosts]
             setups = [
                 await asyncio.to_thread(self._setup, number, {**about, "name": call.name})
                 for number, (call, about) in enumerate(zip(calls, described, strict=True))
@@ -185,6 +213,7 @@ class Rehearsal(DilocoTraining):
                     about["memory"],
                     first,
                     (made["step_seconds"], made["exchange_seconds"]),
+                    about["disk"],
                 ),
                 trip,
                 rate,
@@ -196,7 +225,27 @@ class Rehearsal(DilocoTraining):
                 calls, described, prepared, trips, rates, steps, beside, strict=True
             )
         )
-        return Measured(hosts, together, trials, quiet, time.perf_counter() - began)
+        return Measured(hosts, together, trials, quiet, time.perf_counter() - began, left_out)
+
+
+def _to_the_end(background: Any, coroutine: Coroutine[Any, Any, Measured]) -> Measured:
+    """What a coroutine returns; an interrupt cancels it, and is raised when it has ended."""
+    ended = threading.Event()
+
+    async def whole() -> Measured:
+        try:
+            return await coroutine
+        finally:
+            ended.set()
+
+    future = background.start(whole())
+    try:
+        return future.result()
+    except BaseException:
+        if not future.done():
+            future.cancel()
+            ended.wait(_LEAVING_SECONDS)
+        raise
 
 
 async def _rehearsed(
@@ -218,9 +267,12 @@ async def _rounds(call: "_Calls", token: str, step: float, size: int) -> tuple[f
     """What a round, and the first one, takes beside its steps, while messages of that size come as they would then."""
     content, steps = os.urandom(size), _steps_in(_ROUND_SECONDS, step)
     rounds = asyncio.ensure_future(call("rehearse", token=token, seconds=ROUNDS_SECONDS, steps=steps, step=step))
-    while not (await asyncio.wait([rounds], timeout=max(_ROUND_SECONDS, steps * step)))[0]:
-        await call("probe", content=content)
-    return rounds.result()
+    try:
+        while not (await asyncio.wait([rounds], timeout=max(_ROUND_SECONDS, steps * step)))[0]:
+            await call("probe", content=content)
+        return rounds.result()
+    finally:
+        rounds.cancel()
 
 
 def _steps_in(seconds: float, step: float) -> int:
@@ -234,9 +286,16 @@ def rehearsal_of(job: Job, where: Any) -> Rehearsal:
         job: what is to be trained.
         where: a running cluster, or `Nowhere`.
     """
+    streamed = any(isinstance(part, Stream) for part in (job.train, job.validation))
     job, began = replace(job, validation=None, callbacks=(), monitor=None, stop_early=None), time.perf_counter()
-    display = choose_display(False)
-    return Rehearsal(keras_here(), job, None, None, display, began, cluster=where, options=Diloco())
+    arguments = (keras_here(), job, None, None, choose_display(False), began)
+    return Rehearsal(*arguments, streamed=streamed, cluster=where, options=Diloco())
+
+
+_LONG = ("prepare", "rehearse")
+"""Handlers that compile or take steps."""
+
+_WITHOUT_ANSWER = ("end",)
 
 
 class _Calls:
@@ -246,7 +305,25 @@ class _Calls:
         self._fleet, self.name, self._address = fleet, name, address
 
     async def __call__(self, operation: str, **message: Any) -> Any:
+        """Calls a handler.
+
+        Raises:
+            ClusterError: the worker cannot do it, or is lost.
+        """
+        timeout = None if operation in _LONG else _ANSWER_SECONDS
         try:
-            return await self._fleet.call(self._address, f"rudel_{operation}", timeout=120.0, **message)
+            answer = await self._fleet.call(self._address, f"rudel_{operation}", timeout=timeout, **message)
+        except RudelError:
+            raise
+        except TimeoutError as error:
+            raise self._cannot("it did not answer in time: look after it, and try again") from error
         except OSError as error:
-            raise ClusterError(f"{self.name} was lost while it was measured: look after it, and try again.") from error
+            raise self._cannot("its connection broke off: look after it, and try again") from error
+        except Exception as error:
+            raise self._cannot(" ".join(str(error).split())[:200] or type(error).__name__) from error
+        if answer is None and operation not in _WITHOUT_ANSWER:  # Dask says so where there is no such handler
+            raise self._cannot("another training has taken it over")
+        return answer
+
+    def _cannot(self, reason: str) -> ClusterError:
+        return ClusterError(f"{self.name} cannot be measured: {reason}.")

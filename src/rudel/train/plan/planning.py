@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rudel.errors import ClusterError
 from rudel.train.asynchronous.options import DENSE_BYTES, Async
-from rudel.train.diloco.lengths import Speeds
+from rudel.train.diloco.lengths import Lengths, Speeds
 from rudel.train.diloco.options import SMALLER, Diloco
 from rudel.train.plan import lockstep, rounds, visits
-from rudel.train.plan.forecast import Desk, Forecast, Speed, Work, alone
+from rudel.train.plan.forecast import Desk, Forecast, Speed, Work, sole_steps
 from rudel.train.plan.links import Links
 
 _FEW = 8
@@ -21,7 +22,9 @@ _MUCH = 0.1
 """Share of the time that is lost in something, above which that is said."""
 
 _WORTH_ANOTHER = {"single": 1.0, "diloco": 1.0, "async": 0.95, "mesh": 0.9}
-"""A strategy is better than `diloco` only if it takes less than this share of the time: forecasts are not exact."""
+"""A strategy is better than `diloco` only if it takes less than this share of the time: forecasts are not exact. Of two
+others, each has its own to make up for.
+"""
 
 
 @dataclass(frozen=True)
@@ -54,25 +57,42 @@ def plan(
         links: between them and this computer.
         desk: this computer.
         quiet: a step of the fastest host while no other takes steps, over one while all do.
+
+    Raises:
+        ClusterError: no number of these hosts can hold the model and the data.
     """
     fastest = sorted(hosts, key=lambda host: host.step)
 
     def chosen(count: int) -> list[Speed]:
         crowd = (count - 1) / max(1, len(hosts) - 1)
         factor = quiet + (1 - quiet) * crowd
-        return [replace(host, step=host.step * factor) for host in fastest[:count]]
+        holding = [host for host in fastest if work.fits(host.memory, host.disk, count)]
+        return [replace(host, step=host.step * factor) for host in holding[:count]]
 
-    forecasts = [alone(work, chosen(1)[0])]
-    for count in counts(len(hosts)):
+    forecasts: list[Forecast] = []
+    for count in [1, *counts(len(hosts))]:
         taken = chosen(count)
-        found = (in_rounds(work, taken, links, desk), in_visits(work, taken, links, desk))
-        forecasts += [*found, *filter(None, [lockstep.simulate(work, taken, links)])]
-    best = forecasts[0]
-    for forecast in forecasts[1:]:
+        if len(taken) == count:
+            forecasts += _all(work, taken, links, desk)
+    if not forecasts:
+        raise ClusterError("No number of these hosts can hold the model and the data: take a smaller model, or others.")
+    possible = [forecast for forecast in forecasts if not forecast.needs_files]
+    best = possible[0]
+    for forecast in possible[1:]:
         worth = _WORTH if len(forecast.hosts) > len(best.hosts) else 1.0
-        if forecast.seconds < worth * _WORTH_ANOTHER[forecast.strategy] * best.seconds:
+        margin = _WORTH_ANOTHER[forecast.strategy] / _WORTH_ANOTHER[best.strategy]
+        if forecast.seconds < worth * margin * best.seconds:
             best = forecast
-    return Planned(tuple(forecasts), best, _why(forecasts, best))
+    return Planned(tuple(forecasts), best, _why(possible, best, len(hosts)))
+
+
+def _all(work: Work, taken: Sequence[Speed], links: Links, desk: Desk | None) -> list[Forecast]:
+    """Every strategy on these hosts."""
+    if len(taken) == 1:
+        return [alone(work, taken[0], links, desk)]
+    found = [in_rounds(work, taken, links, desk), in_visits(work, taken, links, desk)]
+    together = lockstep.simulate(work, taken, links)
+    return found if together is None else [*found, together]
 
 
 def counts(hosts: int) -> list[int]:
@@ -84,6 +104,13 @@ def counts(hosts: int) -> list[int]:
     if hosts <= _FEW:
         return list(range(2, hosts + 1))
     return sorted({2**power for power in range(1, hosts.bit_length()) if 2**power <= hosts} | {hosts})
+
+
+def alone(work: Work, host: Speed, links: Links, desk: Desk | None = None) -> Forecast:
+    """One host trains by itself: in rounds that are merged with nobody's, and long; see `sole_steps`."""
+    steps = sole_steps(work, host.step, links.connection)
+    found = rounds.simulate(work, [host], links, Lengths(steps, steps), 2 * work.weights, desk)
+    return replace(found, strategy="single")
 
 
 def in_rounds(
@@ -126,19 +153,34 @@ def _as_agreed(
     return simulate(work, hosts, links, agreed.lengths, size, desk)
 
 
-def _why(forecasts: Sequence[Forecast], best: Forecast) -> str:
-    one, most = forecasts[0], max(forecasts, key=lambda forecast: (len(forecast.hosts), -forecast.seconds))
-    if best is one:
-        longer = most.seconds / one.seconds
+def _why(forecasts: Sequence[Forecast], best: Forecast, hosts: int) -> str:
+    """Why this is best, of so many hosts."""
+    if hosts == 1:
+        return "There is one host."
+    most = max(forecasts, key=lambda forecast: (len(forecast.hosts), -forecast.seconds))
+    more = [forecast for forecast in forecasts if len(forecast.hosts) > len(best.hosts)]
+    little = any(forecast.seconds < best.seconds for forecast in more)
+    if len(best.hosts) == 1:
+        if not more:
+            return "One host can hold the data, and the others cannot hold their share of it."
+        if little:
+            return "More hosts would gain too little to be worth it."
+        longer = most.seconds / best.seconds
         return f"One host is faster: {len(most.hosts)} would need {longer:.1f} times as long{_lost(most)}."
-    told = f"{len(best.hosts)} hosts are {one.seconds / best.seconds:.1f} times as fast as the fastest of them alone"
+    told, one = f"{len(best.hosts)} hosts", forecasts[0]
+    if len(one.hosts) == 1:
+        told += f" are {one.seconds / best.seconds:.1f} times as fast as the fastest of them alone"
+    else:
+        told += " can hold what one alone cannot, and are soonest done"
     others = [f for f in forecasts if f.strategy != best.strategy and len(f.hosts) == len(best.hosts)]
     if others:
         next_best = min(others, key=lambda forecast: forecast.seconds)
         ratio = next_best.seconds / best.seconds
         told += f" by `{best.strategy}`"
         told += f"; `{next_best.strategy}` would need {ratio:.1f} times as long" if ratio >= 1.05 else ""
-    if len(best.hosts) < len(most.hosts):
+    if little:
+        told += "; more would gain too little to be worth it"
+    elif more:
         told += f"; {len(most.hosts)} would not be faster{_lost(most)}"
     return f"{told}."
 

@@ -58,7 +58,7 @@ def look(
     if thought_of is not None:
         rehearsal = _rehearsal(made, Nowhere(thought_of.hosts), asked.seed)
         here = rehearsal.here()
-        planned = plan(rehearsal.work, thought_of.speeds(here, asked.seed), thought_of.links, rehearsal.desk)
+        planned = plan(rehearsal.work, thought_of.speeds(here, asked.seed), thought_of.links, rehearsal.desk())
         return Outlook(rehearsal.work, None, thought_of, planned, time.perf_counter() - began)
     with place(on, cluster, client, "diloco", ssh_config) as (where, _):
         rehearsal = _rehearsal(made, where, asked.seed)

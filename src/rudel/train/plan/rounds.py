@@ -67,7 +67,7 @@ def simulate(
         float(waited.sum() / whole),
         sent,
         number,
-        work.memory(count),
+        max(work.memory(host.memory, count) for host in hosts),
         min(1.0, sent / links.rate / closed),
     )
 

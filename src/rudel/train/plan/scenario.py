@@ -11,6 +11,7 @@ from rudel.train.plan.forecast import Speed
 from rudel.train.plan.links import Links, links_of
 
 _MOST_HOSTS = 100_000
+_SLOWEST, _FASTEST, _MOST_SIGMA = 1e-3, 1e3, 3
 _FORM = "give it as in hosts=1000,rate=20,latency=40,speed=lognormal:0.5,loss=0.01"
 
 
@@ -24,7 +25,7 @@ class Scenario:
         latency: milliseconds, one way.
         loss: share of segments that are lost on the way.
         speed: of hosts, beside this computer: a number for all, `lognormal:SIGMA` with a median of 1, or
-            `uniform:LEAST:MOST`.
+            `uniform:LEAST:MOST`; from a thousandth to a thousand times as fast.
     """
 
     hosts: int = 4
@@ -46,10 +47,20 @@ class Scenario:
             seed: of the drawing.
         """
         factors = _distribution(self.speed)(np.random.default_rng(seed), self.hosts)
-        return tuple(
-            replace(here, name=f"host{number}", step=here.step / factor, exchange=here.exchange / factor)
-            for number, factor in enumerate(factors.tolist(), start=1)
-        )
+        return tuple(_scaled(here, f"host{number}", factor) for number, factor in enumerate(factors.tolist(), start=1))
+
+
+def _scaled(speed: Speed, name: str, factor: float) -> Speed:
+    """A host that does everything so many times as fast."""
+    step, exchange = speed.tried or (speed.step, speed.exchange)
+    return replace(
+        speed,
+        name=name,
+        step=speed.step / factor,
+        exchange=speed.exchange / factor,
+        first=speed.first / factor,
+        tried=(step / factor, exchange / factor),
+    )
 
 
 def parse(text: str) -> Scenario:
@@ -102,12 +113,13 @@ def _distribution(text: str) -> Callable[[np.random.Generator, int], np.ndarray]
         numbers = [float(each) for each in texts] if texts else [float(kind)]
     except ValueError:
         numbers = []
-    if not texts and len(numbers) == 1 and 0 < numbers[0] < math.inf:
+    if not texts and len(numbers) == 1 and _SLOWEST <= numbers[0] <= _FASTEST:
         return lambda random, count: np.full(count, numbers[0])
-    if kind == "lognormal" and len(numbers) == 1 and 0 <= numbers[0] <= 3:
-        return lambda random, count: random.lognormal(0.0, numbers[0], count)
-    if kind == "uniform" and len(numbers) == 2 and 0 < numbers[0] <= numbers[1] < math.inf:
+    if kind == "lognormal" and len(numbers) == 1 and 0 <= numbers[0] <= _MOST_SIGMA:
+        return lambda random, count: random.lognormal(0.0, numbers[0], count).clip(_SLOWEST, _FASTEST)
+    if kind == "uniform" and len(numbers) == 2 and _SLOWEST <= numbers[0] <= numbers[1] <= _FASTEST:
         return lambda random, count: random.uniform(numbers[0], numbers[1], count)
     raise OptionError(
-        f"--simulate does not understand speed={text}: a number, lognormal:SIGMA (up to 3), or uniform:LEAST:MOST."
+        f"--simulate does not understand speed={text}: a number, lognormal:SIGMA (up to {_MOST_SIGMA}), or "
+        f"uniform:LEAST:MOST, where speeds are from {_SLOWEST:g} to {_FASTEST:g}."
     )

@@ -82,7 +82,7 @@ def simulate(
         waited / everything,
         sent,
         arrivals,
-        work.memory(count),
+        max(work.memory(host.memory, count) for host in hosts),
         min(1.0, sent / links.rate / ended),
     )
 

@@ -1,0 +1,39 @@
+"""A rehearsal, without hosts: what it says of the work."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from rudel.data.dataset import Dataset, Examples
+from rudel.train.diloco import checks
+from rudel.train.plan.measure import Nowhere, Rehearsal, rehearsal_of
+from rudel.train.runs import Request, job_of
+from rudel.train.schedule import plan_schedule
+
+
+def rehearsed(model: Any, dataset: Dataset) -> Rehearsal:
+    request = Request(model, dataset, None, 10, 32)
+    return rehearsal_of(job_of(request, plan_schedule(len(dataset.train), 32, None, 10, 0), {}), Nowhere(3))
+
+
+def test_work_is_what_replicas_are_checked_for(blobs: Any, classifier: Callable[..., Any]) -> None:
+    rehearsal = rehearsed(classifier(), Dataset(Examples(*blobs)))
+    work, state = rehearsal.work, rehearsal._host_state
+    assert work is rehearsal.work
+    assert work.weights == 4 * (6 * 16 + 16 + 16 * 3 + 3)
+    assert work.variables == sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(tuple(state)))
+    assert work.replica == checks._needed(state, 0)
+    assert work.data == 192 * (6 * 4 + 4)
+    assert not work.streamed
+    desk = rehearsal.desk()
+    assert desk.take > 0
+    assert desk.close > 0
+
+
+@pytest.mark.parametrize("part", ["train", "validation"])
+def test_a_stream_may_be_on_this_computer_alone(blobs: Any, classifier: Any, listed: Any, part: str) -> None:
+    parts = {"train": Examples(*blobs), "validation": Examples(*blobs)} | {part: listed(*blobs)}
+    assert rehearsed(classifier(), Dataset(**parts)).work.streamed
