@@ -48,8 +48,10 @@ class Auto:
     patience: float | None = None
 
     def given_to(self, options: Any) -> Any:
-        """Options of a strategy with these in them, as far as it has them."""
-        names = {field.name for field in fields(options)} if options is not None else set()
+        """Options of a strategy, or None, with these in them, as far as it has them."""
+        if options is None:
+            return None
+        names = {field.name for field in fields(options)}
         given = {name: value for name, value in vars(self).items() if value is not None and name in names}
         return replace(options, **given) if given else options
 

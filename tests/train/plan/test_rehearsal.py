@@ -35,5 +35,5 @@ def test_work_is_what_replicas_are_checked_for(blobs: Any, classifier: Callable[
 
 @pytest.mark.parametrize("part", ["train", "validation"])
 def test_a_stream_may_be_on_this_computer_alone(blobs: Any, classifier: Any, listed: Any, part: str) -> None:
-    parts = {"train": Examples(*blobs), "validation": Examples(*blobs)} | {part: listed(*blobs)}
+    parts: dict[str, Any] = {"train": Examples(*blobs), "validation": Examples(*blobs)} | {part: listed(*blobs)}
     assert rehearsed(classifier(), Dataset(**parts)).work.streamed

@@ -1,0 +1,69 @@
+"""`rudel plan` on the command line."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rudel.cli import plan
+from rudel.train.plan import measure
+from rudel.train.plan.forecast import Forecast
+
+PLACES = ("--on", "raspi1"), ("--scheduler", "tcp://127.0.0.1:1"), ("--simulate", "hosts=2")
+
+
+@pytest.fixture(autouse=True)
+def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "QUIET_SECONDS", 0.1)
+
+
+@pytest.mark.parametrize("places", [(), PLACES[:2], PLACES[1:], PLACES], ids=len)
+def test_hosts_are_named_in_one_way(rudel: Callable[..., Any], places: tuple[tuple[str, str], ...]) -> None:
+    error = rudel("plan", "digits", *(part for place in places for part in place)).error
+    assert "Give one of --on, --scheduler and --simulate" in error
+    assert all(name in error for name, _ in places)
+
+
+def test_a_scenario_is_forecast_as_json_and_as_a_table(rudel: Callable[..., Any]) -> None:
+    found = rudel("plan", "--steps", 3000, "--simulate", "hosts=2,rate=1000,latency=0", "--json")
+    assert found.code == 0, found.err
+    document = json.loads(found.out)
+    assert document.keys() == {"work", "measured", "scenario", "planned", "seconds"}
+    assert document["measured"] is None
+    assert document["scenario"]["hosts"] == 2
+    assert document["work"]["steps"] == 3000
+    forecasts, best = document["planned"]["forecasts"], document["planned"]["best"]
+    assert [(f["strategy"], f["hosts"]) for f in forecasts] == [
+        ("single", ["host1"]),
+        ("diloco", ["host1", "host2"]),
+        ("async", ["host1", "host2"]),
+        ("mesh", ["host1", "host2"]),
+    ]
+    assert best in forecasts
+    for forecast in forecasts:
+        assert forecast["computing"] + forecast["exchanging"] + forecast["waiting"] == pytest.approx(1)
+        assert forecast["seconds"] > 0
+        assert forecast["sent"] > 0
+        assert forecast["memory"] > 250e6
+
+    shown = rudel("plan", "--steps", 3000, "--simulate", "hosts=2,rate=1000,latency=0")
+    assert shown.code == 0, shown.err
+    heading, *rows = [line.split() for line in shown.out.splitlines() if line.strip()]
+    assert heading == ["Strategy", "hosts", "time", "times", "steps", "merge", "wait", "send", "sent", "memory"]
+    assert [row[:2] for row in rows[:4]] == [["single", "1"], ["diloco", "2"], ["async", "2"], ["mesh", "2"]]
+    (star,) = (row for row in rows[:4] if row[-1] == "*")
+    assert " ".join(rows[4]).startswith("2 hosts are" if star[0] != "single" else ("One host", "More hosts"))
+
+
+def test_what_has_to_be_read_on_every_host_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    two = ("a", "b")
+    forecasts = [
+        Forecast("diloco", two, 10.0, 1, 0, 0, 1e6, 1, 250e6),
+        Forecast("mesh", two, 9.0, 1, 0, 0, 1e6, 1, 250e6, needs_files=True),
+    ]
+    plan._tell_forecasts(forecasts, forecasts[0])
+    _, diloco, mesh, note = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert diloco.split()[-1] == "*"
+    assert mesh.split()[-1] == "files"
+    assert note.startswith("files: every host reads the data itself")
