@@ -167,22 +167,35 @@ def resumed(run: Path) -> dict[str, Any]:
     return {"history": history, "expected": expected, "seen": look.seen, "last": last, "best": best.count_params()}
 
 
-def streams() -> dict[str, Any]:
-    class Counted(Held):
-        def fingerprint(self) -> str:
-            return "counted"
+class Counted(Held):
+    """Examples as a stream."""
 
+    def fingerprint(self) -> str:
+        return "counted"
+
+
+def streams() -> dict[str, Any]:
     blocks.BLOCK_BYTES = 4000
     examples = rudel.Examples(PICTURES, KINDS)
     return fit(dense, EIGHT, rudel.Dataset(Counted(examples), Counted(examples.take(slice(0, 51)))))[1]
 
 
-def in_order() -> dict[str, Any]:
-    """A training in 8 parts, on one device and on four: losses, and weights as hexadecimal digits."""
-    found = {}
-    for devices in (1, 4):
-        model, history = fit(convolutional, rudel.Mesh(devices=devices, parts=8), MOVING)
-        found[str(devices)] = {"history": history, "weights": [w.tobytes().hex() for w in model.get_weights()]}
+def in_order(run: Path) -> dict[str, Any]:
+    """Trainings in 8 parts, on one device (which is two halves) and on others: losses, and weights as hexadecimals."""
+
+    def bits(make: Any, devices: int, data: Any, **settings: Any) -> dict[str, Any]:
+        model, history = fit(make, rudel.Mesh(devices=devices, parts=8), data, **settings)
+        return {"history": history, "weights": [w.tobytes().hex() for w in model.get_weights()]}
+
+    found = {f"convolutional {devices}": bits(convolutional, devices, MOVING) for devices in (1, 4)}
+    examples = rudel.Examples(PICTURES, KINDS)
+    found["dense 1"] = bits(dense, 1, examples)
+    found["streamed 4"] = bits(dense, 4, Counted(examples))
+    bits(dense, 4, examples, epochs=1, run=run)
+    found["resumed 1"] = bits(dense, 1, examples, run=run, resume=True)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    found |= {f"mixed {devices}": bits(dense, devices, examples) for devices in (1, 4)}
+    keras.config.set_dtype_policy("float32")
     return found
 
 
@@ -247,7 +260,7 @@ if __name__ == "__main__":
         "layouts": layouts(folder / "layouts"),
         "resumed": resumed(folder / "resumed"),
         "streams": streams(),
-        "in_order": in_order(),
+        "in_order": in_order(folder / "in_order"),
         "collectives": collectives(),
         "errors": errors(),
     }

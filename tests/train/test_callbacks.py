@@ -25,7 +25,7 @@ class Learning(keras.callbacks.Callback):
 
 
 def stopping() -> Any:
-    found = keras.callbacks.EarlyStopping("val_loss", min_delta=0.1, patience=1)
+    found = keras.callbacks.EarlyStopping("val_loss", min_delta=1, patience=1)
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     found.set_model(model)
@@ -61,11 +61,11 @@ def test_early_stopping_waits_as_if_undone_epochs_had_not_been() -> None:
     at_begin = remembered([callback])
     before = snapshot([callback], at_begin, {})
     for _ in range(2):
-        callback.on_epoch_end(0, {"val_loss": 1.0})
-        callback.on_epoch_end(1, {"val_loss": 0.95})  # no better by a tenth
+        callback.on_epoch_end(0, {"val_loss": 10.0})
+        callback.on_epoch_end(1, {"val_loss": 9.5})  # no better by 1
         assert callback.wait == 1
         assert callback.model.stop_training
         callback.model.stop_training = False
         forget([callback], at_begin)
         restore([callback], before, {})
-        assert (callback.wait, callback.best, callback.min_delta) == (0, None, 0.1)
+        assert (callback.wait, callback.best, callback.min_delta) == (0, None, 1)

@@ -66,8 +66,16 @@ def test_a_convolutional_step_moves_sums_and_statistics_alone(told: dict[str, An
 
 def test_in_parts_it_is_the_same_bits_on_any_number_of_devices(told: dict[str, Any]) -> None:
     found = told["in_order"]
-    assert found["1"] == found["4"]
-    assert found["4"]["history"] == close(told["same_losses"]["convolutional single"])
+    assert found["convolutional 1"] == found["convolutional 4"]
+    assert found["convolutional 4"]["history"] == close(told["same_losses"]["convolutional single"])
+
+
+@pytest.mark.parametrize(
+    ("case", "same"), [("streamed 4", "dense 1"), ("resumed 1", "dense 1"), ("mixed 4", "mixed 1")]
+)
+def test_in_parts_it_is_the_same_bits_however_it_is_trained(told: dict[str, Any], case: str, same: str) -> None:
+    assert told["in_order"][case] == told["in_order"][same]
+    assert len(told["in_order"][same]["history"]["loss"]) == 2
 
 
 def test_a_part_draws_its_rows_of_the_batch() -> None:
