@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -68,6 +69,7 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
         for daemon in reversed(daemons):
             daemon.terminate()
             daemon.wait(timeout=LONG)
+        _kill_what_is_left(settings)
 
 
 def _wait_until(command: list[str], answer: str, environment: dict[str, str]) -> None:
@@ -78,6 +80,16 @@ def _wait_until(command: list[str], answer: str, environment: dict[str, str]) ->
             return
         assert time.monotonic() < deadline, told
         time.sleep(0.05)
+
+
+def _kill_what_is_left(settings: Path) -> None:
+    """Kills processes of jobs that outlived them: a worker that is told to end may take longer than its job."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            variables = (process / "environ").read_bytes().split(b"\0")
+            of_a_job = any(variable.startswith(b"SLURM_JOB_ID=") for variable in variables)
+            if of_a_job and b"SLURM_CONF=" + os.fsencode(settings) in variables:
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 def _free_ports() -> list[int]:

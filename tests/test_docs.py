@@ -84,6 +84,7 @@ NOT_RUN = {
         "sine/examples/sine",
     ),
     ("signs.md", "git clone https://github.com/ardamavi/Sign-Language-Digits-Dataset"),
+    ("mesh.md", "srun -n 2 rudel train digits --strategy mesh --epochs 2 --run runs/by-slurm"),
     ("watch.md", "ssh -L 8488:localhost:8488 desktop"),
     (
         "photographs.md",
@@ -174,7 +175,7 @@ ON_HOSTS = {
 OWN_LAB = {"cluster.md", "lab.md"}
 """Pages that start a lab themselves."""
 
-ON_SLURM = {"mesh.md", "slurm.md"}
+ON_SLURM = {"slurm.md"}
 """Pages that submit jobs."""
 
 SIGNS = "Sign-Language-Digits-Dataset"
@@ -183,31 +184,49 @@ SIGNS = "Sign-Language-Digits-Dataset"
 ADDED: dict[str, dict[str, str]] = {
     "README.md": {
         "rudel train digits": "--epochs 2",
-        "rudel train signs": "--steps 2",
+        "rudel train signs": "--steps 2 --set side=32 --set augmentation=none",
         "rudel train montagsmaler": "--steps 1024",
         "rudel serve": "--port 0",
         "rudel play": "--port 0 --no-browser",
     },
-    "cluster.md": {"rudel lab up --background": "--cpu 0.8 --rate 1000 --latency 1 --state {homes}"},
+    "cluster.md": {
+        "rudel lab up --background": "--cpu 0.8 --rate 1000 --latency 1 --state {homes}",
+        "rudel train digits --on": "--epochs 2",
+    },
+    "first-steps.md": {
+        "rudel train$": "--epochs 20",
+        "rudel train digits --set filters=8 --set": "--epochs 1",
+        "rudel train montagsmaler$": "--steps 1024",
+        "rudel train montagsmaler --set": "--steps 100",
+        "rudel train montagsmaler --set net=cnn": "--steps 5 --set drawings=100",
+    },
     "gpu.md": {
-        "rudel train signs --data sign-records --precision mixed_bfloat16": "--steps 2",
+        "rudel train signs": "--steps 2 --set side=32 --set augmentation=none",
     },
     "laptop-and-gpu-box.md": {
         "rudel train digits --on laptop,gpubox": "--epochs 2",
         "rudel hosts run gpubox -- .rudel/env/bin/rudel train": "--epochs 1",
     },
     "mesh.md": {
+        "rudel train digits --devices 4": "--epochs 1",
+        "rudel train digits --devices 2": "--epochs 2",
         "rudel train montagsmaler": "--steps 64",
         "rudel train digits --strategy mesh": "--epochs 1",
         "rudel train digits --on": "--epochs 1",
     },
     "plan.md": {"rudel train montagsmaler": "--steps 512"},
     "play.md": {"python3 -m http.server": "0"},
+    "runs.md": {"rudel train digits --run runs/killed": "--epochs 20"},
+    "signs.md": {
+        "rudel train signs --data sign-records$": "--epochs 4",
+        "rudel train signs --data few": "--epochs 1",
+    },
+    "slurm.md": {"mpirun": "--epochs 1"},
     "recommend.md": {
         "rudel train recommend": "--set users=1000 --set items=1000 --set tastes=4 --set held_out=200 --epochs 1"
     },
 }
-"""Options that are added to commands, which are known by how they begin, by page."""
+"""Options that are added to commands, by page; commands are known by how they begin, or, with a `$`, by all of it."""
 
 MADE = {"evaluation.md"}
 """Pages that a program writes; a test of their own runs their commands."""
@@ -230,13 +249,13 @@ _NUMBER = re.compile(
 )
 
 _RUN_PAGE = """
-import contextlib, io, json, os, re, signal, subprocess, sys, types
+import contextlib, io, json, os, re, signal, subprocess, sys, time, types
 
 page = types.ModuleType("__main__")
 sys.modules["__main__"] = page
-told = []
+told, began = [], time.monotonic()
 for block in json.load(sys.stdin):
-    print("in line", block["line"], file=sys.stderr, flush=True)
+    print(f"{time.monotonic() - began:5.1f} s: in line {block['line']}", file=sys.stderr, flush=True)
     name = re.match(r"# (\\w+\\.py)\\n", block["code"])
     if block["kind"] == "python" and name:
         open(name[1], "w").write(block["code"])
@@ -297,7 +316,7 @@ def blocks_of(page: Path) -> list[Block]:
         Block(
             text[: found.start("code")].count("\n"),
             *found.group("kind", "code", "told", "reason", "until"),
-            bool(found["exact"]),
+            exact=bool(found["exact"]),
         )
         for found in _BLOCK.finditer(text)
     ]
@@ -429,7 +448,7 @@ def _hosts_for(page: Path, folder: Path, homes: Path, environment: dict[str, str
         if page.name in ON_HOSTS:
             environment = environment | {"RUDEL_SSH_CONFIG": str(folder / "ssh_config")}
             stack.enter_context(_lab(ON_HOSTS[page.name], folder / "ssh_config", homes))
-            if "rudel hosts setup" not in page.read_text(encoding="utf-8"):
+            if not any("rudel hosts setup" in block.code for block in blocks_of(page)):
                 command = ["rudel", "hosts", "setup", ",".join(ON_HOSTS[page.name])]
                 subprocess.run(command, env=environment, check=True, capture_output=True)
         yield environment
@@ -469,6 +488,7 @@ def _check_page(page: Path, tmp_path: Path, environment: dict[str, str], places:
         [sys.executable, "-c", _RUN_PAGE],
         input=json.dumps(todo), capture_output=True, text=True, cwd=tmp_path, env=environment, check=False,
     )  # fmt: skip
+    print(done.stderr)  # with `pytest -rP`: how long its blocks take
     assert done.returncode == 0, f"{page.name}: {done.stderr}"
     for block, told in zip(blocks, json.loads(done.stdout), strict=True):
         if block.told is not None:
@@ -478,11 +498,11 @@ def _check_page(page: Path, tmp_path: Path, environment: dict[str, str], places:
 def _as_run(code: str, page: str, drawings: str, homes: str) -> str:
     """The code of a block with what this test adds to its commands."""
     code = code.replace("\\\n", " ").replace("raspi1,raspi2,raspi3,raspi4", "raspi1,raspi2")
-    code = _FETCHING.sub(lambda command: f"{command[0]} --data {drawings}", code)
     for begin, options in ADDED.get(page, {}).items():
         options = options.format(homes=homes)
-        code = re.sub(rf"{re.escape(begin)}(?![\w-])[^\n#&|>]*(?<! )", lambda found, o=options: f"{found[0]} {o}", code)
-    return code
+        whole = re.escape(begin.removesuffix("$")) + ("$" if begin.endswith("$") else r"(?![\w-])[^\n#&|>]*(?<! )")
+        code = re.sub(whole, lambda found, o=options: f"{found[0]} {o}", code, flags=re.MULTILINE)
+    return _FETCHING.sub(lambda command: f"{command[0]} --data {drawings}", code)
 
 
 def _fits(told: str, expected: str, exact: bool = False) -> bool:
@@ -527,10 +547,11 @@ def test_what_is_a_command(text: str, is_one: bool) -> None:
 
 
 def test_what_is_added_to_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ADDED, "x.md", {"rudel train a": "--steps 1", "rudel play": "--port 0"})
-    code = "rudel train a --epochs 3  # said\nrudel train a-b\nrudel train a &\nrudel play > x || true\n"
+    monkeypatch.setitem(ADDED, "x.md", {"rudel train a": "--steps 1", "rudel play": "--port 0", "rudel b$": "-v"})
+    code = "rudel train a --epochs 3  # said\nrudel train a-b\nrudel train a &\n"
+    code += "rudel play > x || true\nrudel b\nrudel b c\n"
     added = "rudel train a --epochs 3 --steps 1  # said\nrudel train a-b\nrudel train a --steps 1 &\n"
-    assert _as_run(code, "x.md", "", "") == added + "rudel play --port 0 > x || true\n"
+    assert _as_run(code, "x.md", "", "") == added + "rudel play --port 0 > x || true\nrudel b -v\nrudel b c\n"
 
 
 def test_every_block_that_is_not_run_is_known() -> None:
