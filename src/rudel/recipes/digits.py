@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import rudel
+from rudel.data import digits
 from rudel.data.pictures import ink_on_a_square
 
 training = {"epochs": 60, "batch_size": 32}
@@ -21,13 +22,11 @@ def data(validation: float = 0.2, augmentation: bool = True, seed: int = 0) -> r
         augmentation: move and stretch the training digits a little, at random.
         seed: of the choice of held-out examples.
     """
-    from sklearn.datasets import load_digits
-
     from rudel.data.augmentation import random_zoom_and_shift
 
-    digits: Any = load_digits()
-    pixels = (digits.images * (255 / 16)).round().astype(np.uint8)  # sixteen shades of grey become 0..255
-    train, held_out = rudel.split(rudel.Examples(pixels, digits.target.astype(np.int32)), validation, seed)
+    shades, classes = digits.load()
+    pixels = (shades * (255 / 16)).round().astype(np.uint8)  # sixteen shades of grey become 0..255
+    train, held_out = rudel.split(rudel.Examples(pixels, classes), validation, seed)
     return rudel.Dataset(
         train,
         held_out,
