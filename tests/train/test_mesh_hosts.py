@@ -189,6 +189,8 @@ def test_only_a_lost_connection_is_tried_again() -> None:
     for words in ("Gloo AllReduce failed: Connection closed by peer", "UNAVAILABLE: heartbeat"):
         assert is_of_a_connection(jax.errors.JaxRuntimeError(words))
     assert is_of_a_connection(ConnectionResetError("reset by peer"))
+    assert is_of_a_connection(ValueError("UNKNOWN: Gloo all-reduce failed: Connection reset by peer"))
+    assert not is_of_a_connection(ValueError("the connection of two layers is not of this shape"))
     for error in (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory"), PermissionError("data"), OSError()):
         assert not is_of_a_connection(error)
 

@@ -5,6 +5,7 @@ ends with the same sentence and none waits for the others.
 """
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from rudel.train.mesh.hosts.join import (
 
 T = TypeVar("T")
 
+_STATUS = re.compile(r"[A-Z_]+: ")
 _OF_A_CONNECTION = (
     *("Gloo", "gloo", "Connection", "connection", "UNAVAILABLE", "DEADLINE_EXCEEDED", "heartbeat"),
     *("coordination service", "remote process exited"),
@@ -133,9 +135,7 @@ def _by_the_first(do: Callable[[], T], other: T) -> T:
 
 def _lost(error: Exception) -> ClusterError | None:
     """What to say where JAX lost its connection to another process."""
-    import jax
-
-    if not isinstance(error, jax.errors.JaxRuntimeError) or not is_of_a_connection(error):
+    if isinstance(error, ConnectionError) or not is_of_a_connection(error):
         return None
     return ClusterError(
         "Another process of this training was lost, and without it the step cannot be taken: start all of them again "
@@ -144,9 +144,13 @@ def _lost(error: Exception) -> ClusterError | None:
 
 
 def is_of_a_connection(error: Exception) -> bool:
-    """Whether JAX lost its connection to other processes, and not the user's program its way."""
+    """Whether JAX lost its connection to other processes, and not the user's program its way.
+
+    Some errors of JAX's runtime are plain ValueErrors, which begin with a status, as in `UNKNOWN: Gloo all-reduce`.
+    """
     import jax
 
-    if isinstance(error, jax.errors.JaxRuntimeError):
-        return any(word in str(error) for word in _OF_A_CONNECTION)
+    words = str(error)
+    if isinstance(error, jax.errors.JaxRuntimeError) or (isinstance(error, ValueError) and _STATUS.match(words)):
+        return any(word in words for word in _OF_A_CONNECTION)
     return isinstance(error, ConnectionError)
