@@ -97,6 +97,11 @@ python3 -m venv ~/rudel-env
 . ~/rudel-env/bin/activate
 pip install . "jax[cuda13]\"""",
     ),
+    (
+        "gpu.md",
+        "rudel train signs --data sign-records --precision mixed_bfloat16\n"
+        "rudel predict runs/signs Sign-Language-Digits-Dataset/Dataset/7/IMG_1125.JPG",
+    ),
     ("gpu.md", "rudel train signs --data sign-records --precision mixed_bfloat16 --strategy mesh --batch-size 128"),
     ("gpu.md", "python benchmarks/gpu.py --json gpu.json"),
     ("laptop-and-gpu-box.md", "sudo apt-get install openssh-server python3\nnvidia-smi"),
@@ -199,9 +204,6 @@ ADDED: dict[str, dict[str, str]] = {
         "rudel train montagsmaler$": "--steps 1024",
         "rudel train montagsmaler --set": "--steps 100",
         "rudel train montagsmaler --set net=cnn": "--steps 5 --set drawings=100",
-    },
-    "gpu.md": {
-        "rudel train signs": "--steps 2 --set side=32 --set augmentation=none",
     },
     "laptop-and-gpu-box.md": {
         "rudel train digits --on laptop,gpubox": "--epochs 2",
