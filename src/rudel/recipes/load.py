@@ -16,6 +16,7 @@ from typing import Any
 
 from rudel.errors import OptionError, RecipeError, RudelError
 from rudel.recipes import BUILT_IN
+from rudel.recipes.first_weights import made_by_few_programs
 from rudel.recipes.options import Option, options_of
 
 GIVEN = {"data": ("source", "progress"), "model": ("dataset", "steps")}
@@ -107,7 +108,8 @@ class Recipe:
         """Calls the recipe's `model` with its options and what Rudel gives."""
         import keras
 
-        model = self._call("model", settings, given)
+        with made_by_few_programs():
+            model = self._call("model", settings, given)
         if not isinstance(model, keras.Model):
             raise RecipeError(f"`model` in {self.path} returns {_kind(model)}: let it return a keras.Model.")
         if not model.compiled:
