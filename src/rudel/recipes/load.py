@@ -16,7 +16,6 @@ from typing import Any
 
 from rudel.errors import OptionError, RecipeError, RudelError
 from rudel.recipes import BUILT_IN
-from rudel.recipes.first_weights import made_by_few_programs
 from rudel.recipes.options import Option, options_of
 
 GIVEN = {"data": ("source", "progress"), "model": ("dataset", "steps")}
@@ -108,8 +107,7 @@ class Recipe:
         """Calls the recipe's `model` with its options and what Rudel gives."""
         import keras
 
-        with made_by_few_programs():
-            model = self._call("model", settings, given)
+        model = self._call("model", settings, given)
         if not isinstance(model, keras.Model):
             raise RecipeError(f"`model` in {self.path} returns {_kind(model)}: let it return a keras.Model.")
         if not model.compiled:
