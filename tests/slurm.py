@@ -34,6 +34,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 KillWait=3
+MinJobAge=4
 SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
 NodeName=localhost Port={node} CPUs=4 RealMemory=16000
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
@@ -43,6 +44,8 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 @contextlib.contextmanager
 def slurm(folder: Path) -> Iterator[dict[str, str]]:
     """Starts it, and ends it with all its jobs; yields what the environment of its users has to say.
+
+    `sbatch --wait` looks every two seconds, as half of `MinJobAge` is no more; else it would look after 2, 10 and 42.
 
     Args:
         folder: for its files; made.
