@@ -24,7 +24,7 @@ TOGETHER = {
     "tests/cluster/": "labs",
     **{
         f"tests/test_docs.py::test_a_page_does_what_it_says[{page}.md]": "labs"
-        for page in ("README", "cluster", "hosts", "lab", "laptop-and-gpu-box", "mesh", "photographs", "plan")
+        for page in ("README", "cluster", "hosts", "lab", "laptop-and-gpu-box", "photographs", "plan")
     },
     "tests/export/": "export",
     "tests/serve/": "serve",

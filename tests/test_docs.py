@@ -85,6 +85,7 @@ NOT_RUN = {
     ),
     ("signs.md", "git clone https://github.com/ardamavi/Sign-Language-Digits-Dataset"),
     ("mesh.md", "srun -n 2 rudel train digits --strategy mesh --epochs 2 --run runs/by-slurm"),
+    ("mesh.md", "rudel train digits --on raspi1,raspi2,raspi3,raspi4 --strategy mesh --run runs/on-hosts"),
     ("watch.md", "ssh -L 8488:localhost:8488 desktop"),
     (
         "photographs.md",
@@ -171,7 +172,6 @@ ON_HOSTS = {
     "README.md": RASPIS,
     "hosts.md": RASPIS,
     "laptop-and-gpu-box.md": {"laptop": 0.8, "gpubox": 1.6},
-    "mesh.md": RASPIS,
     "photographs.md": RASPIS,
     "plan.md": RASPIS,
 }
@@ -214,7 +214,6 @@ ADDED: dict[str, dict[str, str]] = {
         "rudel train digits --devices 2": "--epochs 2",
         "rudel train montagsmaler": "--steps 64",
         "rudel train digits --strategy mesh": "--steps 4",
-        "rudel train digits --on": "--steps 4",
     },
     "plan.md": {"rudel train montagsmaler": "--steps 512"},
     "play.md": {"python3 -m http.server": "0"},
