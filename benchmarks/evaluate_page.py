@@ -40,7 +40,7 @@ sudo python benchmarks/evaluate.py --data FOLDER --python PY --rival-python PY -
 python benchmarks/evaluate.py --json docs/evaluation.json --page docs/evaluation.md --plots docs/images
 ```
 
-The first line measures everything on this page, in about three quarters of an hour; stopped, it goes on where it was
+The first line measures everything on this page, in about 35 minutes; stopped, it goes on where it was
 without `--again`. The second measures some cells, and `--all` in the place of `--only` the full product, which takes
 hours. The last makes the page and the pictures of the numbers. `FOLDER` has drawings in *Quick, Draw!*'s layout;
 [benchmarks](../benchmarks/README.md#several-computers) says how to make the environments. The lab needs Linux and root.
