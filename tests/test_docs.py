@@ -205,6 +205,7 @@ ADDED: dict[str, dict[str, str]] = {
         "rudel train montagsmaler --set": "--steps 100",
         "rudel train montagsmaler --set net=cnn": "--steps 5 --set drawings=100",
     },
+    "lab.md": {"sudo rudel lab stats": "--prefix raspi", "sudo rudel lab down": "--prefix raspi"},
     "laptop-and-gpu-box.md": {
         "rudel train digits --on laptop,gpubox": "--epochs 2",
         "rudel hosts run gpubox -- .rudel/env/bin/rudel train": "--epochs 1",

@@ -251,7 +251,7 @@ def test_the_index_of_a_remote_file_is_kept_until_it_changes(
     paths = find_shards("memory://bucket", "train")
     for _ in range(2):
         assert read_all(*paths) == bucket
-    assert walked == paths
+    assert sorted(walked) == paths, "each once, by whatever thread comes first"
     min((cache / "records").iterdir()).write_bytes(b"PK damaged")
     assert read_all(*paths) == bucket
     assert len(walked) == 3
