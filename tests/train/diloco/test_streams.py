@@ -53,7 +53,7 @@ def test_a_stream_is_learned_as_well_as_arrays_and_each_host_gets_its_part(
     stream = listed(X, Y)
     streamed = rudel.fit(network(), stream, run=tmp_path, **settings)
     assert in_memory.history["val_accuracy"][-1] > 0.9
-    assert streamed.history["val_accuracy"][-1] > in_memory.history["val_accuracy"][-1] - 0.05
+    assert streamed.history["val_accuracy"][-1] > in_memory.history["val_accuracy"][-1] - 0.04
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert (summary["hosts"], summary["workers_lost"]) == (["a", "b"], 0)
     shipped = [indices for indices in stream.asked if 1 < len(indices) <= 40]
