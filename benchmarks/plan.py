@@ -47,9 +47,12 @@ import rudel
 from rudel.errors import RudelError
 
 PLACES = ("mlp@20", "mlp@100", "cnn@20", "cnn@100")
-MEASURED = ("plan", "single-1", "diloco-2", "diloco-4", "async-2", "async-4", "auto-2", "auto-4")
-STEPS, CNN_STEPS, MESH_STEPS = 8192, 480, 24
-NODES, CPU = 4, 0.4
+MEASURED = (
+    *("plan", "single-1", "diloco-2", "diloco-4", "async-2", "async-4"),
+    *("mesh-2", "mesh-4", "auto-2", "auto-4"),
+)
+STEPS, CNN_STEPS, MESH_STEPS = 8192, 480, 48
+NODES, CPU, NEVER = 4, 0.25, 10**9
 
 WITHIN, MEDIAN_WITHIN, AUTO_WITHIN = 0.2, 0.1, 1.1
 
@@ -134,12 +137,13 @@ def planned(site: Site, job: ClusterJob, net: str, seed: int, where: Mapping[str
 
 def trained(site: Site, job: ClusterJob, net: str, strategy: str, count: int, seed: int) -> Numbers:
     """A training on so many nodes."""
-    steps = MESH_STEPS if strategy == "mesh" else job.steps(net)
+    steps, saved = (MESH_STEPS, NEVER) if strategy == "mesh" else (job.steps(net), None)
     with tempfile.TemporaryDirectory() as folder, _cluster(site, count) as cluster:
         run = Path(folder) / "run"
         summary = rudel.train_recipe(
             "montagsmaler", data=str(job.data), options=_options(job, net), steps=steps, seed=seed, run=run,
-            cluster=cluster, strategy=strategy, eval_every=10**9, verbose=False,
+            cluster=cluster, strategy=strategy, eval_every=NEVER, checkpoint_every=saved,
+            verbose=False,
         ).summary  # fmt: skip
         rounds = measures.lines_of(run / "rounds.jsonl")
         plan = run / "plan.json"

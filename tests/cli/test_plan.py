@@ -15,7 +15,7 @@ PLACES = ("--on", "raspi1"), ("--scheduler", "tcp://127.0.0.1:1"), ("--simulate"
 
 @pytest.fixture(autouse=True)
 def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "QUIET_SECONDS", 0.1)
+    monkeypatch.setattr(measure, "HERE_SECONDS", 0.1)
 
 
 @pytest.mark.parametrize("places", [(), PLACES[:2], PLACES[1:], PLACES], ids=len)

@@ -23,7 +23,7 @@ from rudel.train.strategy import Auto
 
 @pytest.fixture(autouse=True)
 def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("REHEARSAL_SECONDS", "ROUNDS_SECONDS", "QUIET_SECONDS"):
+    for name in ("REHEARSAL_SECONDS", "ROUNDS_SECONDS", "HERE_SECONDS"):
         monkeypatch.setattr(f"rudel.train.plan.measure.{name}", 0.2)
 
 

@@ -213,12 +213,21 @@ def test_visits_over_a_slow_link_take_as_long_as_what_is_sent() -> None:
 
 
 def test_a_step_of_all_together_is_as_long_as_the_slowest_and_what_goes_round_the_ring() -> None:
-    work = Work(steps=100, batch_size=32, weights=1_000_000, variables=3_000_000)
+    work = Work(steps=100, batch_size=32, weights=1_000_000, variables=3_000_000, tensors=1)
     forecast = lockstep.simulate(work, hosts(0.08, 0.08, 0.08, 0.16), Links(6e6, 6e6, 0.01))
     assert forecast
-    assert forecast.seconds == pytest.approx(100 * (0.16 / 4 + 1.75 + 6 * 0.01), rel=0.01)
+    rings = 3 * 6 * 0.011  # gradients, loss and metric, of six turns each
+    assert forecast.seconds == pytest.approx(100 * (0.16 / 4 + 1.0 + rings), rel=0.01)
     assert forecast.sent == 100 * 6e6
     assert lockstep.simulate(work, hosts(0.08, 0.08, 0.08), Links(6e6, 6e6, 0.01)) is None  # 32 do not divide by 3
+
+
+def test_many_small_tensors_wait_for_the_latency_of_every_ring() -> None:
+    few = Work(steps=100, batch_size=32, weights=500_000, variables=1_500_000, tensors=4)
+    many = replace(few, tensors=17, averaged=10)
+    forecasts = [lockstep.simulate(work, hosts(*[0.02] * 4), Links(12e6, 12e6, 1.5e-3)) for work in (few, many)]
+    one, other = [forecast.seconds / 100 for forecast in forecasts if forecast]
+    assert other - one == pytest.approx(3 * (2 * 13 + 10 / 2) * 2.5e-3, rel=0.01)
 
 
 def test_fewer_hosts_are_as_fast_as_when_nobody_else_computes() -> None:

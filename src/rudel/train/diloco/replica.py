@@ -14,7 +14,6 @@ A replica is never more than one merge behind.
 
 import hashlib
 import resource
-import statistics
 import sys
 import threading
 import time
@@ -41,6 +40,14 @@ _REHEARSED_BYTES, _LONG_SECONDS = 16_000_000, 0.5
 
 _LEAST_BLOCKS, _BLOCK_SECONDS = 3, 0.1
 """Blocks of steps that are tried out, and how long they are at most."""
+
+_SETTLE_SECONDS = 0.2
+"""Of steps before those that are counted, where there is time: a process with a share of a core, as in a container, is
+faster at first, by what it did not use before (Linux counts such shares in periods of 0.1 s).
+"""
+
+_STALL = 3.0
+"""What takes more than so many times as long as half of its like has been held up."""
 
 _LONGEST_BLOCK = 1.0
 """Seconds of steps, after which a replica that is to end does so."""
@@ -176,19 +183,25 @@ class Replica:
         rows = self.shard.blank(_REHEARSED_BYTES if seconds >= _LONG_SECONDS else 1)
         order = np.random.default_rng(0).integers(0, rows, (ROWS, self._setup.batch_size), np.int32)
         fixed = self._run.put(self.shard.arrays), order, np.zeros(ROWS, np.float32), np.zeros(2, np.uint32)
-        count, blocks, taken = 1, [], 0.0
-        while taken < seconds or (len(blocks) <= _LEAST_BLOCKS and taken < _LEAST_BLOCKS * seconds):
+
+        def taken_by(count: int) -> float:
+            nonlocal parts
             began = time.perf_counter()
             parts, bad = self._run(parts, *fixed, np.int32(0), np.int32(count))
-            int(bad)
-            blocks.append((time.perf_counter() - began, count))
-            if len(blocks) == 1:  # it loads what the others need
-                continue
-            taken += blocks[-1][0]
-            steps = sum(count for _, count in blocks[1:])
-            most = min(seconds - taken, _BLOCK_SECONDS)
-            count = min(ROWS, 4 * count, max(1, int(most * steps / taken)))
-        return _seconds_of_a_step(blocks[1:])
+            int(bad)  # waits for the steps
+            return time.perf_counter() - began
+
+        taken_by(1)  # loads what the others need
+        count, steps, passed, counted, blocks = 1, 0, 0.0, 0.0, []
+        while counted < seconds or (len(blocks) < _LEAST_BLOCKS and counted < _LEAST_BLOCKS * seconds):
+            block = taken_by(count)
+            if max(passed, block) >= _SETTLE_SECONDS:
+                blocks.append((block, count))
+                counted += block
+            passed, steps = passed + block, steps + count
+            most = min(seconds - counted, _BLOCK_SECONDS)
+            count = min(ROWS, 4 * count, max(1, int(most * steps / passed)))
+        return _usual_seconds(blocks)
 
     def rehearse_rounds(self, seconds: float, steps: int, step: float) -> tuple[float, float]:
         """Takes rounds of zeros before the first standing, each with a delta to encode and another's to merge.
@@ -221,7 +234,7 @@ class Replica:
             taken.append(time.perf_counter() - began)
         self._parts = [[], *begun]
         first, *others = taken
-        usual = statistics.median(others)
+        usual = _usual_seconds([(seconds, 1) for seconds in others])
         return max(0.0, usual - steps * step), max(0.0, first - usual)
 
     def _try_exchange(self, shapes: Sequence[tuple[int, ...]]) -> tuple[float, int]:
@@ -361,18 +374,18 @@ def _steps_of(setup: Setup) -> Steps:
     return OwnSteps(setup.backend, setup.code, rows)
 
 
-def _seconds_of_a_step(blocks: Sequence[tuple[float, int]]) -> float:
-    """Seconds of a step, the median of all steps, of blocks with (seconds, steps): a single stall makes nobody slower.
+def _usual_seconds(blocks: Sequence[tuple[float, int]]) -> float:
+    """Seconds of one of many, their mean without what was held up, from blocks of them: (seconds, how many).
 
-    >>> _seconds_of_a_step([(0.1, 1), (0.004, 4), (0.016, 16)]), _seconds_of_a_step([(1.0, 1), (2.0, 1), (3.0, 1)])
+    >>> _usual_seconds([(0.1, 1), (0.004, 4), (0.016, 16)]), _usual_seconds([(1.0, 1), (2.0, 1), (3.0, 1)])
     (0.001, 2.0)
     """
-    ordered, passed = sorted((seconds / count, count) for seconds, count in blocks), 0
-    for seconds, count in ordered:
-        passed += count
-        if 2 * passed >= sum(count for _, count in ordered):
-            return seconds
-    raise ValueError("there are no blocks")
+    seconds, counts = np.array(blocks, float).T
+    each = seconds / counts
+    order = np.argsort(each)
+    median = each[order][np.searchsorted(2 * np.cumsum(counts[order]), counts.sum())]
+    there = each <= _STALL * median
+    return float(seconds[there].sum() / counts[there].sum())
 
 
 def agreed(now: np.ndarray, start: np.ndarray, mean: np.ndarray) -> np.ndarray:

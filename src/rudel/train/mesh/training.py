@@ -10,6 +10,7 @@ to fit there once, though not while it trains.
 """
 
 import platform
+import time
 from collections import Counter
 from typing import Any
 
@@ -108,6 +109,9 @@ class MeshTraining(Training):
             check_parts(job.model, self._options.parts, self._mesh, job.schedule.batch_size)
         self._state = self._read_state()
         super()._compile()
+        began = time.perf_counter()
+        agree.numbers([0])  # who has compiled waits for the others, so that nobody counts that as training
+        self.position.clock.compile += time.perf_counter() - began
 
     def _make_feed(self) -> Resident | Streamed:
         return feed_of(self.job.train, self.job.schedule, self.job.model, self._placement)

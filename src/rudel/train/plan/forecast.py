@@ -30,6 +30,9 @@ class Work:
         variables: bytes of the model's whole state: weights, what the optimizer and the metrics remember.
         data: bytes of all examples.
         streamed: whether examples are read when they are needed, from files that only this computer may have.
+        tensors: how many trainable variables there are.
+        averaged: how many variables there are that replicas average, such as the moving means and variances of batch
+            normalisation.
     """
 
     steps: int
@@ -38,6 +41,8 @@ class Work:
     variables: int
     data: int = 0
     streamed: bool = False
+    tensors: int = 1
+    averaged: int = 0
 
     @property
     def replica(self) -> float:

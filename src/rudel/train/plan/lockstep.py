@@ -3,8 +3,8 @@
 Gradients are summed in a ring, as Gloo does it: 2 (N - 1) times, every host sends an Nth of them to its neighbour.
 P. Patarasuk, X. Yuan, *Bandwidth optimal all-reduce algorithms for clusters of workstations* (2009).
 
-On a medium that all share, the ring is slower than its bytes: a host cannot send a piece on before it has come, and
-meanwhile nobody may have anything to send.
+The sum of every tensor, however small, is a ring of its own, and each of its turns takes a latency: a net of many small
+layers waits more than it sends. So do the means of batch normalisation, which all hosts share.
 
 Limits: gradients are sent in one message, after all of them are known; nobody is lost.
 """
@@ -14,10 +14,13 @@ from collections.abc import Sequence
 from rudel.train.plan.forecast import Forecast, Speed, Work
 from rudel.train.plan.links import Links
 
-_IDLE = 1.75
-"""How much longer a ring takes than a shared medium does for its bytes: four hosts in the lab, at 100 Mbit/s
-(`benchmarks/evaluate.py`) as at 300 (`benchmarks/mesh_hosts.py`).
+_TURN_SECONDS = 1e-3
+"""Of a turn of a ring beside the latency of the link: what the hosts take for it. By the lab's figures for 2, 4 and 8
+hosts at 5 to 1,000 Mbit/s (docs/evaluation.json).
 """
+
+_MEASURES = 2
+"""Numbers of a step that are summed beside the gradients: a loss and a metric."""
 
 _UPDATE_RATE, _UPDATE_PASSES = 20e9, 7
 """Bytes a second that the optimizer's update goes through, and how often: it is done by every host, for all weights."""
@@ -39,7 +42,8 @@ def simulate(work: Work, hosts: Sequence[Speed], links: Links) -> Forecast | Non
     slowest = max(steps)
     sent = 2.0 * (count - 1) * work.weights
     sending = sent / links.rate
-    exchange = max(_IDLE * sending, sent / count / links.connection) + 2 * (count - 1) * links.latency
+    turns = (count - 1) * (2 * (work.tensors + _MEASURES) + work.averaged / 2)
+    exchange = max(sending, sent / count / links.connection) + turns * (links.latency + _TURN_SECONDS)
     whole = slowest + exchange
     computing = sum(steps) / count / whole
     return Forecast(

@@ -34,8 +34,13 @@ from rudel.train.plan.forecast import Desk, Speed, Work, fitting
 from rudel.train.plan.links import Links
 from rudel.train.plan.planning import Planned, plan
 
-REHEARSAL_SECONDS, ROUNDS_SECONDS, QUIET_SECONDS = 1.5, 1.5, 0.75
-"""For which all hosts take steps at the same time, then rounds, and for which one takes steps by itself."""
+REHEARSAL_SECONDS, ROUNDS_SECONDS, HERE_SECONDS = 1.5, 1.5, 0.75
+"""For which all hosts take steps at the same time, and one by itself; for which they take rounds; and for which this
+computer does both.
+"""
+
+_SAME = 0.95
+"""Steps that take more than this share of what others take are equally fast: measuring is no more exact."""
 
 _ROUND_SECONDS = 0.1
 """Length of a rehearsed round: the shorter, the more of its time is what a round takes beside its steps."""
@@ -132,7 +137,16 @@ class Rehearsal(DilocoTraining):
         state, schedule = self._host_state, self.job.schedule
         weights = sum(4 * value.size for value in state.trainable)
         variables = sum(value.nbytes for part in state for value in part)
-        return Work(schedule.total_steps, schedule.batch_size, weights, variables, self._source.nbytes, self._streamed)
+        return Work(
+            schedule.total_steps,
+            schedule.batch_size,
+            weights,
+            variables,
+            self._source.nbytes,
+            self._streamed,
+            len(state.trainable),
+            len(self._statistics),
+        )
 
     def here(self) -> Speed:
         """How fast this computer is, by itself, with what one of the hosts would have of the data."""
@@ -140,8 +154,8 @@ class Rehearsal(DilocoTraining):
         self._hosts = [str(number) for number in range(self._cluster.count)]
         replica = Replica(Setup(**self._setup(0, {**about, "name": about["host"]})), lambda number, answer: None)
         tried = replica.step_seconds, replica.exchange_seconds
-        step = replica.rehearse(QUIET_SECONDS)
-        exchange, first = replica.rehearse_rounds(QUIET_SECONDS, _steps_in(_ROUND_SECONDS, step), step)
+        step = replica.rehearse(HERE_SECONDS)
+        exchange, first = replica.rehearse_rounds(HERE_SECONDS, _steps_in(_ROUND_SECONDS, step), step)
         message, memory, disk = replica.exchange_bytes, about["memory"], about["disk"]
         return Speed(about["host"], step, exchange, message, memory, first, tried, disk)
 
@@ -196,7 +210,7 @@ class Rehearsal(DilocoTraining):
             )
             trips = [await probe.round_trip(call) for call in calls]
             rates = [await probe.rate([call]) for call in calls]
-            together = await probe.rate(calls) if len(calls) > 1 else rates[0]
+            together = await probe.rate(calls, probe.LONG_SECONDS) if len(calls) > 1 else rates[0]
             trials = tuple([(number, await probe.trial(calls[:number])) for number in sorted({1, len(calls)})])
             steps, beside, quiet = await _rehearsed(calls, token, [made["exchange_bytes"] for made in prepared])
             await asyncio.gather(*(call("end", token=token) for call in calls))
@@ -259,8 +273,9 @@ async def _rehearsed(
     if len(calls) == 1:
         return steps, beside, 1.0
     fastest = min(range(len(calls)), key=lambda number: steps[number])
-    alone = await calls[fastest]("rehearse", token=token, seconds=QUIET_SECONDS)
-    return steps, beside, min(1.0, alone / steps[fastest])
+    alone = await calls[fastest]("rehearse", token=token, seconds=REHEARSAL_SECONDS)
+    quiet = alone / steps[fastest]
+    return steps, beside, quiet if quiet < _SAME else 1.0
 
 
 async def _rounds(call: "_Calls", token: str, step: float, size: int) -> tuple[float, float]:

@@ -19,6 +19,11 @@ Call = Callable[..., Awaitable[Any]]
 _PINGS, _TRIALS = 7, 3
 _LONG_ENOUGH, _MOST_BYTES = 0.1, 1 << 23
 
+LONG_SECONDS = 0.3
+"""Long enough for all hosts together, on which most of a forecast rests: one that is busy may let the network wait for
+0.1 s.
+"""
+
 
 async def round_trip(call: Call) -> float:
     """Seconds of an empty message and its answer."""
@@ -37,15 +42,20 @@ async def trial(calls: Sequence[Call]) -> float:
     return statistics.median(found)
 
 
-async def rate(calls: Sequence[Call]) -> float:
-    """Bytes a second to hosts at the same time."""
+async def rate(calls: Sequence[Call], long_enough: float = _LONG_ENOUGH) -> float:
+    """Bytes a second to hosts at the same time.
+
+    Args:
+        calls: of these hosts.
+        long_enough: seconds that a message should take longer than a small one.
+    """
     size, content = TRIAL_BYTES, os.urandom(TRIAL_BYTES)
     before = min([await _sent(calls, content) for _ in range(2)])
     while True:
         size *= 4
         content = os.urandom(size)
         seconds = await _sent(calls, content)
-        if seconds - before > _LONG_ENOUGH or size >= _MOST_BYTES:
+        if seconds - before > long_enough or size >= _MOST_BYTES:
             return len(calls) * (size - TRIAL_BYTES) / max(1e-6, seconds - before)
 
 
