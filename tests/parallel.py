@@ -23,7 +23,7 @@ TOGETHER = {
     "tests/end_to_end/": "labs",
     "tests/cluster/": "labs",
     **{
-        f"tests/test_docs.py::test_a_page_does_what_it_says[{page}.md]": "labs"
+        f"tests/pages/test_run.py::test_a_page_does_what_it_says[{page}.md]": "labs"
         for page in ("README", "cluster", "hosts", "lab", "laptop-and-gpu-box", "photographs", "plan")
     },
     "tests/export/": "export",
@@ -33,10 +33,10 @@ TOGETHER = {
 }
 """Groups of more than a file, by how the names of their tests begin."""
 
-APART = ("tests/test_docs.py::", "tests/micro/test_operators.py::")
+APART = ("tests/pages/", "tests/micro/test_operators.py::")
 """Tests that share nothing with each other, and are each a group: so the last one does not take long."""
 
-FIRST = ("labs", "diloco", "export", "serve", "play", "tests/test_docs.py")
+FIRST = ("labs", "diloco", "export", "serve", "play", "tests/pages/")
 """Groups that take long, as their names begin; what is short comes last."""
 
 ALONE = (

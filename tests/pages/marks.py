@@ -1,0 +1,179 @@
+"""What the tests of the documentation know of single pages: what they find, what is added, what is not run."""
+
+NOT_RUN = {
+    (
+        "lab.md",
+        "sudo apt-get install debootstrap qemu-user-static\n"
+        'sudo "$(command -v rudel)" lab up --nodes 2 --arch x86_64,arm64 --cpu 1',
+    ),
+    (
+        "cluster.md",
+        "rudel hosts run raspi1,raspi2 -- .rudel/env/bin/python -m pip install torch==2.13.0\n"
+        "KERAS_BACKEND=torch rudel train digits --on raspi1,raspi2",
+    ),
+    ("hosts.md", "rudel hosts run raspi1,raspi2 -- .rudel/env/bin/python -m pip install soundfile"),
+    (
+        "sine.md",
+        "arduino-cli core install arduino:mbed_nano\n"
+        "arduino-cli compile --upload --fqbn arduino:mbed_nano:nano33ble --port /dev/ttyACM0 --library sine "
+        "sine/examples/sine",
+    ),
+    ("signs.md", "git clone https://github.com/ardamavi/Sign-Language-Digits-Dataset"),
+    ("mesh.md", "srun -n 2 rudel train digits --strategy mesh --epochs 2 --run runs/by-slurm"),
+    ("mesh.md", "rudel train digits --on raspi1,raspi2,raspi3,raspi4 --strategy mesh --run runs/on-hosts"),
+    ("watch.md", "ssh -L 8488:localhost:8488 desktop"),
+    (
+        "photographs.md",
+        "rudel data images shapes --out small-records --max-side 64 --scheduler tcp://192.168.1.2:8786",
+    ),
+    (
+        "gpu.md",
+        """nvidia-smi
+python3 -m venv ~/rudel-env
+. ~/rudel-env/bin/activate
+pip install . "jax[cuda13]\"""",
+    ),
+    (
+        "gpu.md",
+        "rudel train signs --data sign-records --precision mixed_bfloat16\n"
+        "rudel predict runs/signs Sign-Language-Digits-Dataset/Dataset/7/IMG_1125.JPG",
+    ),
+    ("gpu.md", "rudel train signs --data sign-records --precision mixed_bfloat16 --strategy mesh --batch-size 128"),
+    ("gpu.md", "python benchmarks/gpu.py --json gpu.json"),
+    ("laptop-and-gpu-box.md", "sudo apt-get install openssh-server python3\nnvidia-smi"),
+    ("laptop-and-gpu-box.md", "ssh-keygen -t ed25519\nssh-copy-id you@192.168.1.20"),
+    (
+        "laptop-and-gpu-box.md",
+        "rudel hosts run gpubox -- .rudel/env/bin/python -m pip install "
+        "\"jax[cuda13]==$(python -c 'import jax; print(jax.__version__)')\"\n"
+        "rudel hosts run gpubox -- .rudel/env/bin/rudel doctor",
+    ),
+    ("laptop-and-gpu-box.md", "ssh gpubox\ntmux\n.rudel/env/bin/rudel train mine.py --run runs/mine"),
+    (
+        "slurm.md",
+        """git archive --add-file=Dockerfile --add-file=versions.txt HEAD |
+    docker build -t registry.example.com/rudel:0.1.0 -
+docker push registry.example.com/rudel:0.1.0
+helm install --repo https://helm.dask.org --create-namespace -n dask-operator --generate-name dask-kubernetes-operator
+kubectl apply -f rudel.yaml""",
+    ),
+    (
+        "slurm.md",
+        """kubectl wait --for=condition=Ready pod --timeout=5m \\
+    --selector dask.org/cluster-name=rudel,dask.org/component=scheduler
+kubectl port-forward service/rudel-scheduler 8786 &
+rudel train digits --scheduler tcp://localhost:8786 --min-hosts 4 --run runs/on-kubernetes
+kill %1
+kubectl delete daskcluster rudel""",
+    ),
+    (
+        "tpu.md",
+        """gcloud compute tpus tpu-vm create rudel --zone=us-west4-a \\
+    --accelerator-type=v5litepod-4 --version=v2-alpha-tpuv5-lite
+gcloud compute tpus tpu-vm ssh rudel --zone=us-west4-a""",
+    ),
+    (
+        "tpu.md",
+        "git archive HEAD | gcloud compute tpus tpu-vm ssh rudel --zone=us-west4-a "
+        "--command='mkdir rudel && tar -x -C rudel'",
+    ),
+    (
+        "tpu.md",
+        """sudo apt-get update && sudo apt-get install -y python3.11 python3.11-venv git
+python3.11 -m venv ~/rudel-env
+. ~/rudel-env/bin/activate
+pip install . "jax[tpu]"
+python -c "import jax; print(jax.devices())\"""",
+    ),
+    (
+        "tpu.md",
+        """git clone https://github.com/ardamavi/Sign-Language-Digits-Dataset
+rudel data images Sign-Language-Digits-Dataset/Dataset --out sign-records
+rudel train signs --data sign-records --precision mixed_bfloat16 --strategy mesh --batch-size 128
+rudel predict runs/signs Sign-Language-Digits-Dataset/Dataset/7/IMG_1125.JPG""",
+    ),
+    (
+        "tpu.md",
+        """gcloud compute tpus tpu-vm scp --recurse rudel:runs/signs runs/signs --zone=us-west4-a
+gcloud compute tpus tpu-vm delete rudel --zone=us-west4-a""",
+    ),
+    (
+        "tpu.md",
+        """gcloud compute tpus tpu-vm ssh rudel --zone=us-west4-a --worker=all --command="
+    . ~/rudel-env/bin/activate
+    rudel train signs --data gs://bucket/sign-records --precision mixed_bfloat16 --strategy mesh --batch-size 512\"""",
+    ),
+    ("README.md", "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/rudel train"),
+    (
+        "README.md",
+        "python3 -m venv .venv-dev && .venv-dev/bin/pip install -e '.[dev]' && .venv-dev/bin/python -m pytest",
+    ),
+}
+"""The blocks that may say that they are not run."""
+
+RASPIS = {"raspi1": 0.8, "raspi2": 0.8}
+ON_HOSTS = {
+    "README.md": RASPIS,
+    "hosts.md": RASPIS,
+    "laptop-and-gpu-box.md": {"laptop": 0.8, "gpubox": 1.6},
+    "photographs.md": RASPIS,
+    "plan.md": RASPIS,
+}
+"""Pages that find hosts: what these are called there, and how many cores each has."""
+
+OWN_LAB = {"cluster.md", "lab.md"}
+"""Pages that start a lab themselves."""
+
+ON_SLURM = {"slurm.md"}
+"""Pages that submit jobs."""
+
+SIGNS = "Sign-Language-Digits-Dataset"
+"""A data set of photographs, and the folder that a clone of it is."""
+
+ADDED: dict[str, dict[str, str]] = {
+    "README.md": {
+        "rudel train digits": "--epochs 2",
+        "rudel train signs": "--steps 2 --set side=32 --set augmentation=none",
+        "rudel train montagsmaler": "--steps 1024",
+        "rudel serve": "--port 0",
+        "rudel play": "--port 0 --no-browser",
+    },
+    "cluster.md": {
+        "lab up --background": "--cpu 0.8 --rate 1000 --latency 1 --state {homes}",
+        "rudel train digits --on": "--epochs 2",
+    },
+    "first-steps.md": {
+        "rudel train$": "--epochs 20",
+        "rudel train digits --set filters=8 --set": "--epochs 1",
+        "rudel train montagsmaler$": "--steps 1024",
+        "rudel train montagsmaler --set": "--steps 100",
+        "rudel train montagsmaler --set net=cnn": "--steps 5 --set drawings=100",
+    },
+    "lab.md": {"lab stats": "--prefix raspi", "lab down": "--prefix raspi"},
+    "laptop-and-gpu-box.md": {
+        "rudel train digits --on laptop,gpubox": "--epochs 2",
+        "rudel hosts run gpubox -- .rudel/env/bin/rudel train": "--epochs 1",
+    },
+    "mesh.md": {
+        "rudel train digits --devices 4": "--epochs 1",
+        "rudel train digits --devices 2": "--epochs 2",
+        "rudel train montagsmaler": "--steps 64",
+        "rudel train digits --strategy mesh": "--steps 4",
+    },
+    "plan.md": {"rudel train montagsmaler": "--steps 512"},
+    "play.md": {"python3 -m http.server": "0"},
+    "export.md": {"rudel train digits": "--epochs 2"},
+    "runs.md": {"rudel train digits --run runs/killed": "--epochs 20"},
+    "signs.md": {
+        "rudel train signs --data sign-records$": "--epochs 4",
+        "rudel train signs --data few": "--epochs 1",
+    },
+    "slurm.md": {"mpirun": "--epochs 1"},
+    "recommend.md": {
+        "rudel train recommend": "--set users=1000 --set items=1000 --set tastes=4 --set held_out=200 --epochs 1"
+    },
+}
+"""Options that are added to commands, by page; commands are known by how they begin, or, with a `$`, by all of it."""
+
+MADE = {"evaluation.md"}
+"""Pages that a program writes; a test of their own runs their commands."""

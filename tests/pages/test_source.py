@@ -1,0 +1,74 @@
+"""The source as the documentation describes it: its map, the direction of imports, and the public names."""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from pages.blocks import ROOT
+
+import rudel
+
+
+def test_every_module_is_on_the_map() -> None:
+    page = (ROOT / "docs/design.md").read_text(encoding="utf-8")
+    told, folder = set(), Path()
+    for cell in re.findall(
+        r"^\| (\*\*\S+\*\*|`[^|]*`) \|", page.partition("\n| file |")[2].partition("\n## ")[0], re.MULTILINE
+    ):
+        folder = Path(cell.strip("*")) if cell.startswith("**") else folder
+        told |= {folder / name for name in re.findall(r"`([^`]+)`", cell)}
+    source = ROOT / "src/rudel"
+    modules = {path.relative_to(source) for path in source.rglob("*.py") if path.name != "__init__.py"}
+    assert modules - told == set()
+    assert {path for path in told if not (source / path).exists()} == set()
+
+
+def test_imports_flow_from_left_to_right() -> None:
+    rooms = ["errors", "files", "limits", "cores", "lab", "cache", "backend", "data", "recipes", "report", "micro"]
+    rooms += ["cluster", "train", "play", "export", "serve", "watch", "doctor", "cli"]
+    source = ROOT / "src/rudel"
+    for path in source.rglob("*.py"):
+        room = path.relative_to(source).with_suffix("").parts[0]
+        if room == "__init__":
+            continue
+        for name in _imports(path):
+            used = name.split(".")[1]
+            assert rooms.index(used) <= rooms.index(room), f"{path.relative_to(source)} imports {name}"
+
+
+def _imports(path: Path) -> list[str]:
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [
+        f"{node.module}.{alias.name}"
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+        if not alias.name.startswith("_")
+    ]
+    return [name for name in names if re.match(r"rudel\.[a-z]", name)]
+
+
+def test_the_public_names_are_all_there_and_sorted() -> None:
+    assert rudel.__all__ == sorted(set(rudel.__all__))
+    assert all(getattr(rudel, name) is not None for name in rudel.__all__)
+    assert set(rudel.__all__) <= set(dir(rudel))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        rudel.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("name", rudel.__all__)
+def test_public_names_say_what_they_take_and_give(name: str) -> None:
+    thing = getattr(rudel, name)
+    told = inspect.getdoc(thing) or ""
+    assert told
+    if inspect.isclass(thing) and issubclass(thing, Exception):
+        return
+    parameters = [parameter for parameter in inspect.signature(thing).parameters if parameter != "self"]
+    arguments = re.split(r"\n\S", told.partition("Args:\n")[2])[0]
+    assert [parameter for parameter in parameters if f"    {parameter}: " not in arguments] == []
+    if inspect.isfunction(thing):
+        assert "\nReturns:\n" in told
+        assert "\nRaises:\n" in told
