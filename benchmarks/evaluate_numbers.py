@@ -44,9 +44,11 @@ class Numbers:
     """What was measured, by cell, and what follows from it."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
-        named, curves = {cell.name: cell for cell in every_cell()}, document["curves"]
+        named = {cell.name: cell for cell in every_cell()}
+        self.curves: Mapping[str, Sequence[Sequence[float]]] = document["curves"]
         self.cells: Mapping[str, Any] = {
-            name: completed(named[name], found, curves[named[name].model]) for name, found in document["cells"].items()
+            name: completed(named[name], found, self.curves[named[name].model])
+            for name, found in document["cells"].items()
         }
         self.failures: Mapping[str, str] = document["failures"]
         self.cores: int = document["machine"]["cores"]

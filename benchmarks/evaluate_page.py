@@ -34,9 +34,10 @@ _BUSY = 0.95
 _NOT_MEASURED, _NOT_REACHED = "not measured", "not reached"
 _RUN_AGAIN = """\
 ```
-sudo python benchmarks/evaluate.py --data FOLDER --python PY --rival-python PY --json docs/evaluation.json --again
-sudo python benchmarks/evaluate.py --data FOLDER --python PY --rival-python PY --json docs/evaluation.json \\
-    --only 'diloco/mlp/*/100'
+sudo "$(command -v python)" benchmarks/evaluate.py --data FOLDER --python PY --rival-python PY \\
+    --json docs/evaluation.json --again
+sudo "$(command -v python)" benchmarks/evaluate.py --data FOLDER --python PY --rival-python PY \\
+    --json docs/evaluation.json --only 'diloco/mlp/*/100'
 python benchmarks/evaluate.py --json docs/evaluation.json --page docs/evaluation.md --plots docs/images
 ```
 
@@ -218,6 +219,8 @@ def _told(numbers: Numbers, strategy: str, model: str, hosts: int, rate: int) ->
     if found is None:
         return _NOT_MEASURED, "", "", "", "", ""
     accuracy, times = found.get("accuracy"), numbers.throughput(strategy, model, hosts, rate)
+    if strategy == "single":
+        accuracy = numbers.curves[model][-1][1]
     air = found["target_bytes"]
     return (
         _short(found["step_seconds"] * 1e3) + _burdened(numbers, found),
@@ -252,6 +255,7 @@ def _how(document: Mapping[str, Any]) -> str:
   some steps more; they are not counted, which is in its favour. The parameter server has the rest of the computer.
 - `diloco`, `async` and Flower train to the end, and are judged on the way; the target is reached on the line between
   two looks. Flower is `start_client` with clients in NumPy, 256 steps a round.
+- Where the target is said to be not reached, the training of so many steps ended below it.
 - Bytes are those of all frames on the air while the clock ran: a step's, times the steps to the target.
 - Nodes with {quota:g} of a core share {cores} cores with the desktop and with the air itself, which costs the more the
   faster it is. Where † stands, these cores were busy for {_BUSY:.0%} of the time or more: with a computer for each

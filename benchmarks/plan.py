@@ -9,13 +9,16 @@ the convolutional net 480. In every place:
 | measured | what it is |
 | --- | --- |
 | plan | `rudel plan` of four nodes: what it predicts of every strategy, on every number of them |
-| single-1 | `rudel train` on one node, by itself |
-| diloco-N, async-N | a training on N nodes by that strategy |
+| single-1 | `rudel plan` of one node, and then `rudel train` on it, by itself |
+| diloco-N, async-N | `rudel plan` of N nodes, and then a training on them by that strategy |
 | mesh-N | the same, with few steps, since each of them takes so long; the prediction is for as many |
 | auto-N | a training on N nodes by the strategy `auto`, which may take fewer |
 
-Where a plan and trainings by `diloco` were measured, N nodes are simulated, too, as `--simulate` does it: all of them
-as fast as the median node, on a network of which only the rate and the latency are known.
+A training is compared with what was predicted right before it: computers whose cores are shared with others, as those
+of a cloud are, are 20 % faster in one minute than in another.
+
+N nodes of `diloco` are simulated, too, as `--simulate` does it: all of them as fast as the median node, on a network of
+which only the rate and the latency are known.
 
 Time is `train_seconds`: from the first step to the last, without set-up and evaluation. Everything in a place that is
 measured by one call is measured in one lab. What --json holds already is not measured again.
@@ -106,22 +109,26 @@ def measured(site: Site, job: ClusterJob, net: str, name: str, seed: int) -> Num
     """
     what, count = name.partition("-")[0], _nodes(name)
     if what == "plan":
-        return planned(site, job, net, seed, {"on": NODES})
+        return planned(site, job, net, seed, NODES)
     if what == "single":
-        return measures.rudel_alone(site, job, seed, net)
+        return {"plan": planned(site, job, net, seed, 1)} | measures.rudel_alone(site, job, seed, net)
     if what in ("diloco", "async", "mesh", "auto"):
         return trained(site, job, net, what, count, seed)
     raise BenchmarkError(f"There is nothing called {name}: there are {', '.join(MEASURED)}, mesh-N and the like.")
 
 
-def planned(site: Site, job: ClusterJob, net: str, seed: int, where: Mapping[str, int]) -> Numbers:
-    """What `rudel plan` predicts, by strategy and number of hosts."""
+def planned(site: Site, job: ClusterJob, net: str, seed: int, count: int) -> Numbers:
+    """What `rudel plan` predicts of so many nodes, by strategy and number of hosts."""
+    with _cluster(site, count) as cluster:
+        return _looked(cluster, job, net, seed)
+
+
+def _looked(cluster: Any, job: ClusterJob, net: str, seed: int) -> Numbers:
     from rudel.train.plan.recipe import look
     from rudel.train.prepared import Asked
 
     asked = Asked("montagsmaler", str(job.data), _options(job, net), steps=job.steps(net), seed=seed)
-    with _cluster(site, where["on"]) as cluster:
-        outlook = look(asked, cluster=cluster)
+    outlook = look(asked, cluster=cluster)
     assert outlook.measured
     forecasts = {f"{f.strategy}-{len(f.hosts)}": f.seconds for f in outlook.planned.forecasts}
     return {
@@ -140,6 +147,7 @@ def trained(site: Site, job: ClusterJob, net: str, strategy: str, count: int, se
     steps, saved = (MESH_STEPS, NEVER) if strategy == "mesh" else (job.steps(net), None)
     with tempfile.TemporaryDirectory() as folder, _cluster(site, count) as cluster:
         run = Path(folder) / "run"
+        found = {} if strategy == "auto" else {"plan": _looked(cluster, job, net, seed)}
         summary = rudel.train_recipe(
             "montagsmaler", data=str(job.data), options=_options(job, net), steps=steps, seed=seed, run=run,
             cluster=cluster, strategy=strategy, eval_every=NEVER, checkpoint_every=saved,
@@ -148,7 +156,7 @@ def trained(site: Site, job: ClusterJob, net: str, strategy: str, count: int, se
         rounds = measures.lines_of(run / "rounds.jsonl")
         plan = run / "plan.json"
         forecast = json_format.loads(plan.read_text()) if plan.is_file() else None
-    return {
+    return found | {
         "train_seconds": summary["train_seconds"],
         "steps": steps,
         "accuracy": summary["metrics"]["val_accuracy"],
@@ -192,10 +200,11 @@ def _take(measure: Any, name: str, busy: float, results: dict[str, Numbers], fai
 def cells(results: Mapping[str, Numbers]) -> Iterator[tuple[str, float, float]]:
     """Name, predicted and measured seconds of every training that was both predicted and measured."""
     for name, numbers in results.items():
-        place, _, what = name.partition("/")
-        plan = results.get(f"{place}/plan")
-        if plan and what in plan["predicted"] and "train_seconds" in numbers:
-            share = numbers.get("steps", plan["steps"]) / plan["steps"] if what.startswith("mesh") else 1.0
+        what = name.partition("/")[2]
+        if what.startswith("auto"):
+            yield name, numbers["forecast"]["forecast"]["seconds"], numbers["train_seconds"]
+        elif plan := numbers.get("plan"):
+            share = numbers["steps"] / plan["steps"] if what.startswith("mesh") else 1.0
             yield name, plan["predicted"][what] * share, numbers["train_seconds"]
 
 
@@ -208,9 +217,9 @@ def simulated(document: Mapping[str, Any]) -> Iterator[tuple[str, float, float]]
     results = document["rounds"][0]
     for name, numbers in results.items():
         place, _, what = name.partition("/")
-        plan = results.get(f"{place}/plan")
-        if plan is None or not what.startswith("diloco-"):
+        if not what.startswith("diloco-"):
             continue
+        plan = numbers["plan"]
         speeds = [Speed(**{**host["speed"], "tried": None}) for host in plan["measured"]["hosts"]]
         median = sorted(speeds, key=lambda speed: speed.step)[len(speeds) // 2]
         scenario = Scenario(_nodes(what), float(place.partition("@")[2]), document["job"]["latency"])
@@ -248,7 +257,8 @@ def verdicts(document: Mapping[str, Any]) -> list[Verdict]:
     apart = [abs(seconds / measured - 1) for _, seconds, measured in simulated(document)]
     off = [abs(predicted / seconds - 1) for _, predicted, seconds in judged(results)]
     worse = [ratio for _, _, ratio in choices(results)]
-    looks = [numbers["look_seconds"] for numbers in results.values() if "look_seconds" in numbers]
+    plans = [numbers.get("plan") or numbers for numbers in results.values()]
+    looks = [plan["look_seconds"] for plan in plans if "look_seconds" in plan]
 
     def verdict(text: str, found: Sequence[float], number: Any, most: float) -> Verdict:
         value = number(found) if found else None

@@ -27,24 +27,25 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def trained(seconds: float, steps: int = 1000, strategy: str = "diloco", hosts: int = 4) -> dict[str, Any]:
-    return {"train_seconds": seconds, "steps": steps, "strategy": strategy, "hosts": hosts}
+    return {"train_seconds": seconds, "steps": steps, "strategy": strategy, "hosts": hosts, "plan": PLAN}
 
 
-def test_forecasts_stand_beside_trainings_of_the_same_place(plan: Any) -> None:
+def test_trainings_stand_beside_what_was_forecast_right_before(plan: Any) -> None:
+    auto = trained(3.0) | {"plan": None, "forecast": {"forecast": {"seconds": 3.3}}}
     results = {
         "mlp@20/plan": PLAN,
-        "mlp@20/single-1": {"train_seconds": 11.0},
+        "mlp@20/single-1": {"train_seconds": 11.0, "plan": PLAN},
         "mlp@20/diloco-2": trained(5.0),
         "mlp@20/diloco-4": trained(2.5),
         "mlp@20/mesh-4": trained(26.0, steps=25),
-        "mlp@20/auto-4": trained(3.0),
-        "cnn@20/diloco-4": trained(1.0),
+        "mlp@20/auto-4": auto,
     }
     assert list(plan.cells(results)) == [
         ("mlp@20/single-1", 10.0, 11.0),
         ("mlp@20/diloco-2", 6.0, 5.0),
         ("mlp@20/diloco-4", 3.3, 2.5),
         ("mlp@20/mesh-4", 25.0, 26.0),
+        ("mlp@20/auto-4", 3.3, 3.0),
     ]
     assert list(plan.choices(results)) == [("mlp@20/auto-4", "diloco-4", 1.2)]
     document = {"rounds": [results], "job": {"latency": 0.0}}

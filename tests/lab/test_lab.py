@@ -27,6 +27,15 @@ def answers(lab: Lab) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+def test_who_asked_for_a_lab_by_sudo_may_read_its_key(own: Arguments, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUDO_UID", "65534")
+    monkeypatch.setenv("SUDO_GID", "65534")
+    with Lab(nodes=1, **own()) as lab:
+        key = next(line.split()[1] for line in lab.ssh_config.read_text().splitlines() if "IdentityFile" in line)
+        assert (Path(key).stat().st_uid, Path(key).stat().st_mode & 0o777) == (65534, 0o600)
+        assert answers(lab)
+
+
 def test_two_labs_are_up_at_once_and_leave_nothing(own: Arguments, traces: Traces) -> None:
     before = traces()
     with Lab(nodes=1, **own()) as one:

@@ -54,7 +54,7 @@ def test_refuses_what_cannot_be(wrong: dict[str, Any], told: str) -> None:
 def test_another_user_than_root_is_told_so(root: None) -> None:
     os.seteuid(65534)
     try:
-        with pytest.raises(LabError, match="which only root may: run it with sudo"):
+        with pytest.raises(LabError, match="which only root may: run it by `sudo"):
             check_user()
     finally:
         os.seteuid(0)

@@ -158,7 +158,7 @@ def _print_lab(lab: "Lab", as_json: bool, background: bool) -> None:
         f"cores  {shares} each\n"
         f"air    {settings.rate:g} Mbit/s shared, {settings.latency:g} ms one way\n"
         f"shell  ssh -F {lab.ssh_config} {lab.hosts[0]}\n"
-        f"stop   {'' if background else 'Ctrl-C, or '}rudel lab down --prefix {settings.prefix}"
+        f'stop   {"" if background else "Ctrl-C, or "}sudo "$(command -v rudel)" lab down --prefix {settings.prefix}'
     )
 
 

@@ -235,6 +235,8 @@ def _start_air(settings: Settings, taps: list[int], alive: socket.socket, contro
 def _write_keys(settings: Settings) -> None:
     """Makes the keys of the lab, and the files by which `ssh` finds its nodes."""
     node.make_key(settings.key, f"lab {settings.prefix}")
+    if "SUDO_UID" in os.environ:  # who asked for the lab is to log in to it
+        os.chown(settings.key, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]))
     known, told = "", ""
     for each in settings.nodes:
         node.prepare(settings, each)

@@ -48,4 +48,7 @@ def check_user() -> None:
     if sys.platform != "linux":
         raise LabError("The lab is made of parts of the Linux kernel: run it on Linux, also in a virtual machine.")
     if os.geteuid() != 0:
-        raise LabError("The lab makes networks and control groups, which only root may: run it with sudo.")
+        raise LabError(
+            "The lab makes networks and control groups, which only root may: run it by "
+            '`sudo "$(command -v rudel)" lab ...`.'
+        )

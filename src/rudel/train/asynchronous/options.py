@@ -58,7 +58,7 @@ class Async:
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
             root of the number of replicas, at least 1 and at most 3, and for 1 with single steps.
         outer: what becomes of a delta: `sum`, `average` or `nesterov:LR:MU`; None for `nesterov:1:MU` with a momentum
-            of 1 - 1 / square root of the number of replicas, and for `sum` with single steps.
+            of half of 1 - 1 / square root of the number of replicas, and for `sum` with single steps.
         delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `bfloat16`, `int8`, `int4`,
             `topk:SHARE:BITS` or `topk:SHARE:BITS:KEPT`.
         merge_codec: how what others have done travels to a replica, in the same words.
