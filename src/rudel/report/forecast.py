@@ -64,7 +64,8 @@ class Forecasts:
 
 
 def read_forecast(path: Path) -> Forecasts | None:
-    """What `plan.json` says, or None where there is none; and what `summary.json` beside it says of its steps.
+    """What `plan.json` says, or None where there is none, or nothing could be forecast; and what `summary.json` beside
+    it says of its steps.
 
     Raises:
         RunError: it is damaged.
@@ -73,6 +74,8 @@ def read_forecast(path: Path) -> Forecasts | None:
         return None
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
+        if "forecasts" not in document and document["why"]:
+            return None
         found = tuple(_forecast(entry) for entry in document["forecasts"])
         steps, size = document.get("steps"), document.get("batch_size")
         return Forecasts(

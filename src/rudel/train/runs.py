@@ -97,7 +97,7 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
     schedule = plan_schedule(
         len(dataset.train), request.batch_size, request.epochs, request.steps, request.seed, request.shuffle
     )
-    _check(keras, request)
+    check(keras, request)
     keeps = request.run is not None or request.new_run is not None
     if keeps:
         check_can_be_saved(model)
@@ -128,8 +128,16 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
                 run.release()
 
 
-def _check(keras: Any, request: Request) -> None:
-    """Refuses what cannot be trained, before anything is made."""
+def check(keras: Any, request: Request) -> None:
+    """Refuses what cannot be trained, before anything is made.
+
+    Args:
+        keras: the module.
+        request: what is to be done.
+
+    Raises:
+        ModelError, DataError, OptionError: it cannot be trained.
+    """
     dataset, model = request.dataset, request.model
     check_compiled(model)
     check_callbacks(keras, request.callbacks)

@@ -47,6 +47,42 @@ def movement(batches: range) -> np.ndarray:
     return -0.05 * np.sum([means[number % 8] for number in batches], axis=0)[:, None]
 
 
+def test_a_step_that_takes_long_is_measured_once(hosted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, taken = hosted(regression(), DATA).replica, []
+    run = one._run
+
+    class Counted:
+        weights, put = run.weights, run.put
+
+        def __call__(self, *arguments: Any) -> Any:
+            taken.append(int(arguments[-1] - arguments[-2]))
+            return run(*arguments)
+
+    one._run = Counted()
+    one.rehearse(0.05)
+    assert len(taken) > 3
+    monkeypatch.setattr("rudel.train.diloco.replica._LONG_STEP", 1e-9)  # as if each of them did
+    monkeypatch.setattr("rudel.train.diloco.replica._SETTLE_SECONDS", 0.0)
+    taken.clear()
+    one.rehearse(0.05)
+    assert taken == [1]
+
+
+def test_rounds_are_encoded_though_the_model_makes_no_numbers_of_zeros(hosted: Any) -> None:
+    model = linear()
+    model.compile(optimizer="sgd", loss=lambda truth, predicted: ops.mean(predicted / predicted, axis=-1))
+    one = hosted(model, DATA).replica
+    codec, encoded = one._delta_codec, []
+
+    def counted(delta: Any, residuals: Any) -> Any:
+        encoded.append(delta)
+        return codec.encode(delta, residuals)
+
+    one._delta_codec = replace(codec, encode=counted)
+    one.rehearse_rounds(0.05, 2, one.rehearse(0.05))
+    assert len(encoded) > 3  # what each round would send
+
+
 def test_one_replica_whose_deltas_are_taken_as_they_are_trains_as_one_computer_does(hosted: Any) -> None:
     model = regression()
     one = hosted(model, DATA)

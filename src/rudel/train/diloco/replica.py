@@ -46,6 +46,9 @@ _SETTLE_SECONDS = 0.2
 faster at first, by what it did not use before (Linux counts such shares in periods of 0.1 s).
 """
 
+_LONG_STEP = 1.0
+"""Seconds of a step that is measured once."""
+
 _STALL = 3.0
 """What takes more than so many times as long as half of its like has been held up."""
 
@@ -101,6 +104,7 @@ class Replica:
         self._parts: list[list[Any]] = [[], non_trainable, optimizer, self._fresh_metrics, logs]
         self._inbox, self._changed = _Inbox(), threading.Condition()
         self._thread: threading.Thread | None = None
+        self._loaded = False
         self.step_seconds = self.rehearse(_TRY_OUT_SECONDS)
         self.exchange_seconds, self.exchange_bytes = self._try_exchange([w.shape for w in self._run.weights])
 
@@ -191,10 +195,16 @@ class Replica:
             int(bad)  # waits for the steps
             return time.perf_counter() - began
 
-        taken_by(1)  # loads what the others need
+        if not self._loaded:
+            taken_by(1)  # loads what the others need
+        self._loaded = True
         count, steps, passed, counted, blocks = 1, 0, 0.0, 0.0, []
-        while counted < seconds or (len(blocks) < _LEAST_BLOCKS and counted < _LEAST_BLOCKS * seconds):
+        each = 0.0
+        while each < _LONG_STEP and (
+            counted < seconds or (len(blocks) < _LEAST_BLOCKS and counted < _LEAST_BLOCKS * seconds)
+        ):
             block = taken_by(count)
+            each = block / count
             if max(passed, block) >= _SETTLE_SECONDS:
                 blocks.append((block, count))
                 counted += block
@@ -226,9 +236,11 @@ class Replica:
         inbox, merge = _Inbox(), Merge(message, means)
         rates, share = wire.pack([np.zeros(1, np.float32)]), [(0, max(1, self._setup.examples // 4))]
         taken: list[float] = []
-        while sum(taken) < seconds or len(taken) < 3:
+        while sum(taken) < seconds or len(taken) < (3 if taken[0] < seconds else 2):
             self._residuals, began = noise, time.perf_counter()
-            self._one_round(Plan(steps, rates, None if taken else share), inbox)
+            answer = self._one_round(Plan(steps, rates, None if taken else share), inbox)
+            if not answer.delta:  # of zeros, the model makes no numbers
+                self._delta_codec.encode(noise, noise)
             inbox.merges[self._round] = merge
             self._round += 1
             taken.append(time.perf_counter() - began)

@@ -7,17 +7,20 @@ Limits: who trains is decided once, before the first step. On other backends tha
 """
 
 import json
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from rudel.backend import backend_name
+from rudel.backend import backend_name, keras_here
 from rudel.cluster.part import Part
 from rudel.errors import ClusterError
+from rudel.report.words import duration
 from rudel.train.diloco.options import Diloco
-from rudel.train.display import Display, choose_display
-from rudel.train.runs import Request, job_of
+from rudel.train.display import RichDisplay, choose_display
+from rudel.train.run_directory import check_free
+from rudel.train.runs import Request, check, job_of
 from rudel.train.schedule import plan_schedule
 from rudel.train.strategy import Auto, as_auto, named
 
@@ -36,14 +39,19 @@ def decided(request: Request, strategy: Any) -> Request:
         strategy: as the user gave it.
 
     Raises:
-        ClusterError, ModelError: what every training on these hosts would raise.
+        RudelError: what every training of this on these hosts would raise, before anything is measured.
     """
     asked = as_auto(strategy)
-    if asked is None or request.cluster is None or backend_name() != "jax":
+    if asked is None or request.cluster is None:
         return request
-    display = choose_display(request.verbose)
+    if backend_name() != "jax":
+        _tell(request, f"diloco on all hosts, as nothing can be forecast on {backend_name()}")
+        return request
+    if request.run is not None:
+        check_free(request.run, request.resume)
+    check(keras_here(), request)
     if (before := _before(request)) is not None:
-        return _resumed(request, before, asked, display)
+        return _resumed(request, before, asked)
     from rudel.train.plan.forecast import sole_steps
     from rudel.train.plan.measure import rehearsal_of
 
@@ -54,18 +62,19 @@ def decided(request: Request, strategy: Any) -> Request:
     try:
         measured, planned = rehearsal.look()
     except ClusterError as error:
-        display.note(f"auto: diloco on all hosts, as they could not be measured ({error})")
-        return request
+        why = f"as they could not be measured ({error})"
+        _tell(request, f"diloco on all hosts, {why}")
+        return replace(request, forecast={"strategy": "diloco", "why": f"It was taken on all hosts, {why}"})
     finally:
         rehearsal.close()
     best, options = planned.best, {}
-    display.note(f"auto: {told(planned)}")
+    _tell(request, told(planned))
     if best.strategy == "single":
         step = next(host.speed.step for host in measured.hosts if host.speed.name in best.hosts)
         steps = sole_steps(rehearsal.work, measured.quiet * step, measured.links.connection)
         options = {"round_steps": steps}
     if best.strategy == "mesh" and asked.patience is not None:
-        display.note("auto: mesh does not ask how long to wait for hosts: --patience counts for diloco and async")
+        _tell(request, "mesh does not ask how long to wait for hosts: --patience counts for diloco and async")
     document = {
         "strategy": best.strategy,
         "options": options,
@@ -89,11 +98,11 @@ def told(planned: "Planned") -> str:
     >>> from rudel.train.plan.planning import Planned
     >>> forecast = Forecast("diloco", ("a", "b"), 10.0, 1, 0, 0, 0, 1)
     >>> told(Planned((forecast,), forecast, "2 hosts are 1.9 times as fast."))
-    'diloco on 2 hosts, about 10 s. 2 hosts are 1.9 times as fast.'
+    'diloco on 2 hosts, about 10.0\u202fs. 2 hosts are 1.9 times as fast.'
     """
     best = planned.best
     hosts = "1 host" if len(best.hosts) == 1 else f"{len(best.hosts):,} hosts"
-    return f"{best.strategy} on {hosts}, about {best.seconds:.3g} s. {planned.why}"
+    return f"{best.strategy} on {hosts}, about {duration(best.seconds)}. {planned.why}"
 
 
 def _as_planned(request: Request, plan: dict[str, Any], asked: Auto, there: Iterable[str]) -> Request:
@@ -118,7 +127,16 @@ def _before(request: Request) -> dict[str, Any] | None:
     return None
 
 
-def _resumed(request: Request, before: dict[str, Any], asked: Auto, display: Display) -> Request:
+def _tell(request: Request, text: str) -> None:
+    """Says what was chosen; also where a training otherwise says nothing, as its output is no terminal."""
+    display = choose_display(request.verbose)
+    if request.verbose == "auto" and not isinstance(display, RichDisplay):
+        print(f"auto: {text}", file=sys.stderr, flush=True)
+    else:
+        display.note(f"auto: {text}")
+
+
+def _resumed(request: Request, before: dict[str, Any], asked: Auto) -> Request:
     """The same strategy, on those of the same hosts that are there."""
     strategy = "diloco" if before["strategy"] == "single" else before["strategy"]
     everybody = replace(request, strategy=asked.given_to(named(strategy, hosts=True)))
@@ -128,5 +146,5 @@ def _resumed(request: Request, before: dict[str, Any], asked: Auto, display: Dis
     if any(name in there for name in before["hosts"]):
         return _as_planned(request, before, asked, there)
     gone = ", ".join(before["hosts"])
-    display.note(f"auto: {strategy} on all hosts, as of those that were chosen none is there ({gone})")
+    _tell(request, f"{strategy} on all hosts, as of those that were chosen none is there ({gone})")
     return replace(everybody, forecast=before)

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rudel.backend import keras_here
 from rudel.train.places import place
 from rudel.train.plan.forecast import Work
 from rudel.train.plan.measure import Measured, Nowhere, Rehearsal, rehearsal_of
 from rudel.train.plan.planning import Planned, plan
 from rudel.train.plan.scenario import Scenario, parse
 from rudel.train.prepared import Asked, Prepared, prepare
-from rudel.train.runs import Request, job_of
+from rudel.train.runs import Request, check, job_of
 
 
 @dataclass(frozen=True)
@@ -68,4 +69,5 @@ def look(
 
 def _rehearsal(made: Prepared, where: Any, seed: int) -> Rehearsal:
     request = Request(made.model, made.dataset, **made.plan, seed=seed, about=made.about)
+    check(keras_here(), request)
     return rehearsal_of(job_of(request, made.schedule, {}), where)
