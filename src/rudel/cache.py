@@ -1,5 +1,6 @@
 """Where Rudel keeps what it fetched, so that it need not be fetched again."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -13,3 +14,16 @@ def cache_folder() -> Path:
         return Path(own).expanduser().absolute()
     shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (shared if shared.is_absolute() else Path.home() / ".cache") / "rudel"
+
+
+def cache_place() -> Path:
+    """The cache folder where it is there, else the innermost of the folders above it that is: there it can be made.
+
+    What this user may not look at counts as not there.
+    """
+    folder = cache_folder()
+    for place in (folder, *folder.parents):
+        with contextlib.suppress(OSError):
+            if place.exists():
+                return place
+    return Path(folder.anchor)

@@ -1,20 +1,44 @@
 """What `rudel doctor` says, and that it is what the commands themselves say."""
 
+import contextlib
+import importlib.util
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from rudel.cli.main import app
-from rudel.doctor import devices, features, packages
+from rudel.doctor import features, packages
+from rudel.doctor.asking import Answers
+from rudel.errors import RudelError
 from rudel.lab import requirements
+from rudel.micro import interpreters
+from rudel.play import module
+
+RUN = [sys.executable, "-P", "-c", "from rudel.cli.main import run; run()", "doctor"]
 
 
-def of(command: str, **settings: Any) -> features.Feature:
-    return next(each for each in features.look(**settings) if each.command == command)
+def of(command: str, answers: Answers, **settings: Any) -> features.Feature:
+    return next(each for each in features.look(answers, **settings) if each.command == command)
+
+
+def told_with(folder: Path, *options: str) -> str:
+    """What a process says that looks for packages in a folder first."""
+    environment = {**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "500"}
+    done = subprocess.run([*RUN, *options], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def problems(told: dict[str, Any]) -> dict[str, str]:
+    return {each["command"]: each["problem"] for each in told["features"] if each["problem"]}
 
 
 def test_everything_in_this_environment_is_told() -> None:
@@ -24,27 +48,114 @@ def test_everything_in_this_environment_is_told() -> None:
     assert {each["name"] for each in told["packages"]} >= {"jax", "keras", "distributed"}
     assert all(each["fits"] for each in told["packages"])
     ready = {each["command"] for each in told["features"] if each["problem"] is None}
-    assert ready >= {"train", "export --to litert", "export --to onnx", "serve, play, watch", "train --dashboard"}
+    assert ready >= {"train", "export --to litert", "export --to onnx", "serve, watch", "play", "train --dashboard"}
 
 
 def test_the_page_names_every_feature_and_what_it_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    monkeypatch.delenv("RUDEL_SSH_CONFIG", raising=False)
     told = CliRunner().invoke(app, ["doctor"], catch_exceptions=False).stdout
     assert "apt-get install qemu-system-arm" in told or "apt-get install gcc-arm-none-eabi" in told
     assert "ssh-keygen -t ed25519" in told
     assert "ready" in told
+    assert "(empty)" in told
 
 
-def test_a_key_a_configuration_or_an_agent_will_do(tmp_path: Path) -> None:
-    assert "ssh-keygen" in (of("train --on", environment={}, home=tmp_path).problem or "")
-    assert of("train --on", environment={"SSH_AUTH_SOCK": "/agent"}, home=tmp_path).problem is None
+def test_a_key_a_configuration_or_an_agent_will_do(tmp_path: Path, answers: Answers) -> None:
+    def lack(**environment: str) -> str:
+        return of("train --on", answers, environment=environment, home=tmp_path).problem or ""
+
+    assert "ssh-keygen" in lack()
+    assert lack(SSH_AUTH_SOCK="/agent") == ""
     (tmp_path / ".ssh").mkdir()
-    assert of("train --on", environment={}, home=tmp_path).problem
+    assert lack()
+    (tmp_path / ".ssh" / "id_ed25519.pub").write_text("")
+    assert "ssh-keygen" in lack()
     (tmp_path / ".ssh" / "id_ed25519").write_text("")
-    assert of("train --on", environment={}, home=tmp_path).problem is None
+    assert lack() == ""
+    own = tmp_path / "own-config"
+    assert "RUDEL_SSH_CONFIG names" in lack(RUDEL_SSH_CONFIG=str(own))
+    own.write_text("Host raspi\n")
+    (tmp_path / ".ssh" / "id_ed25519").unlink()
+    assert lack(RUDEL_SSH_CONFIG=str(own)) == ""
+
+
+def test_a_home_that_cannot_be_read_is_told_and_hides_nothing(
+    tmp_path: Path, lacking: Callable[[str], NoReturn]
+) -> None:
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    home.chmod(0o700)
+    other: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        other = {"user": "nobody", "group": "nogroup", "extra_groups": []}
+        with contextlib.suppress(OSError):
+            done = subprocess.run([sys.executable, "-P", "-c", "import rudel"], capture_output=True, cwd="/", **other)
+            other["able"] = done.returncode == 0
+        if not other.pop("able", False):
+            lacking("This Python cannot be run by another user than root.")
+    else:
+        (home / ".ssh").chmod(0)
+    environment = {**os.environ, "HOME": str(home), "RUDEL_CACHE": str(home / "new" / "cache"), "COLUMNS": "300"}
+    for name in ("SSH_AUTH_SOCK", "RUDEL_SSH_CONFIG"):
+        environment.pop(name, None)
+    done = subprocess.run(RUN, env=environment, capture_output=True, text=True, cwd="/", **other)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert f"{home / '.ssh'} cannot be read (Permission denied)" in done.stdout
+    assert "on this computer" in done.stdout
+    if other:
+        assert "cannot be written: set RUDEL_CACHE" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["numpy", "packaging", "distributed"])
+def test_a_broken_package_is_told_and_hides_nothing(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("raise ImportError('libgone.so.1: cannot open shared object file')")
+    told = told_with(tmp_path)
+    sentence = f"{name} cannot be imported (libgone.so.1: cannot open shared object file): install it anew by "
+    needing = {
+        "numpy": {"train", "train --on", "micro check", "micro bench", "play"},
+        "packaging": {"train", "serve, watch", "export --to litert"},
+        "distributed": {"train --on"},
+    }
+    lines = {line.split("  ")[0]: line for line in told.splitlines()}
+    assert [command for command in needing[name] if sentence not in lines[command]] == [], told
+    assert {"system", "cores", "rudel", "train --dashboard", "lab"} <= set(lines)
+
+
+def test_metadata_that_are_missing_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(name: str) -> NoReturn:
+        raise packages.PackageNotFoundError(name)
+
+    monkeypatch.setattr(packages, "requires", gone)
+    told = json.loads(CliRunner().invoke(app, ["doctor", "--json"], catch_exceptions=False).stdout)
+    assert told["packages"] == []
+    assert problems(told)["train"].startswith("Rudel's own metadata are missing")
+
+
+@pytest.mark.parametrize(
+    ("backend", "sentence"), [("nonsense", "on which Rudel cannot train"), ("tensorflow", "on JAX alone")]
+)
+def test_a_training_is_not_ready_where_it_would_be_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, sentence: str
+) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", backend)
+    told = problems(json.loads(told_with(tmp_path, "--json")))["train"]
+    assert sentence in told
+    if backend == "nonsense":
+        train = [*RUN[:-1], "train", "digits", "--epochs", "1", "--run", str(tmp_path / "run")]
+        done = subprocess.run(train, capture_output=True, text=True)
+        assert done.stderr.strip() == f"Error: {told}"
+
+
+def test_a_training_is_not_ready_where_there_is_no_device() -> None:
+    answers = Answers(failure="JAX finds no device: none")
+    assert of("train", answers).problem == "JAX finds no device: none"
+    assert of("train --dashboard", answers).problem != "JAX finds no device: none"
 
 
 def test_a_package_that_is_too_old_is_seen() -> None:
@@ -55,14 +166,33 @@ def test_a_package_that_is_too_old_is_seen() -> None:
     assert packages.look(Requirement("keras>=3")).fits
 
 
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("tensorflow", "tensorflow-cpu"), ("tensorflow", "tf-nightly"), ("onnxruntime", "onnxruntime-gpu")],
+)
+def test_a_package_may_be_installed_under_another_name(tmp_path: Path, name: str, other: str) -> None:
+    metadata = tmp_path / f"{other.replace('-', '_')}-9.1.0.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text(f"Metadata-Version: 2.1\nName: {other}\nVersion: 9.1.0\n")
+    code = (
+        "import importlib.metadata as m, sys; found = m.version\n"
+        f"m.version = lambda n: found('no-such-package') if n == {name!r} else found(n)\n"  # as where it is missing
+        "from packaging.requirements import Requirement\nfrom rudel.doctor.packages import look\n"
+        f"print(look(Requirement('{name}>=2')))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"Package(name='{name}', wanted='>=2', installed='9.1.0', fits=True)"
+
+
 def test_packages_of_an_extra_are_those_alone() -> None:
     own, serving = ({package.name for package in packages.packages_of(extra)} for extra in ("", "serve"))
     assert "starlette" in serving - own
     assert not own & serving
 
 
-def test_the_lab_is_told_as_the_lab_itself_tells_it() -> None:
-    problem = of("lab").problem
+def test_the_lab_is_told_as_the_lab_itself_tells_it(answers: Answers) -> None:
+    problem = of("lab", answers).problem
     if problem is None:
         requirements.check_machine()
     else:
@@ -71,20 +201,29 @@ def test_the_lab_is_told_as_the_lab_itself_tells_it() -> None:
         assert str(caught.value) == problem
 
 
-def test_a_device_that_does_not_answer_and_one_without_a_plugin(tmp_path: Path) -> None:
-    slow = tmp_path / "jax.py"
-    slow.write_text("import time; time.sleep(60)")
-    assert "within 1 s" in (devices.look({"PYTHONPATH": str(tmp_path)}, seconds=1).problem or "")
-    slow.write_text("raise RuntimeError('the driver is too old')")
-    seen = devices.look({"PYTHONPATH": str(tmp_path)})
-    assert not seen.devices
-    assert "the driver is too old" in (seen.problem or "")
-    slow.write_text(
-        "class D: platform = device_kind = 'cpu'; memory_stats = lambda s: None\ndef local_devices(): return [D()]"
+def test_the_bench_needs_a_compiler_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: Answers) -> None:
+    for name in ("arm-none-eabi-gcc", "arm-none-eabi-size", "qemu-system-arm"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with_zig = of("micro bench", answers).problem
+    monkeypatch.setattr(
+        "importlib.util.find_spec",
+        lambda name, found=importlib.util.find_spec: None if name == "ziglang" else found(name),
     )
-    (tmp_path / "dev").mkdir()
-    (tmp_path / "dev" / "nvidia0").touch()
-    seen = devices.look({"PYTHONPATH": str(tmp_path)}, root=tmp_path)
-    assert seen.devices
-    assert seen.mend == "pip install -U 'jax[cuda13]'"
-    assert devices.look({"PYTHONPATH": str(tmp_path), "JAX_PLATFORMS": "cpu"}, root=tmp_path).problem is None
+    assert with_zig is None or "no C compiler" in with_zig
+    assert "no C compiler" in (of("micro bench", answers).problem or "")
+
+
+def test_interpreters_and_the_page_are_told_as_their_commands_tell_them(
+    monkeypatch: pytest.MonkeyPatch, answers: Answers
+) -> None:
+    hidden = ("ai_edge_litert", "ziglang")
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name, found=importlib.util.find_spec: None if name in hidden else found(name)
+    )
+    with pytest.raises(RudelError) as caught:
+        interpreters.reference_outputs(b"", "litert", [])
+    assert of("micro check", answers).problem in (str(caught.value), "There is no C compiler on this computer")
+    play = of("play", answers)
+    assert (play.problem, play.note) == (None, module.what_is_missing())
+    assert "install ziglang by" in (play.note or "")

@@ -2,26 +2,31 @@
 
 import os
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rudel.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from rudel.doctor.packages import Package
 
 
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False) -> None:
     """Say what this computer has, what was detected and why, and what is missing for which feature."""
     from rudel import __version__
     from rudel.doctor import devices, features, machine, variables
-    from rudel.doctor.packages import packages_of
+    from rudel.doctor.asking import ask
 
+    answers = ask()
+    packages, unknown = _packages()
     found = {
         "rudel": __version__,
         "machine": asdict(machine.look()),
-        "devices": asdict(devices.look()),
-        "packages": [asdict(package) for package in packages_of()],
+        "devices": asdict(devices.look(answers)),
+        "packages": [asdict(package) for package in packages],
         "variables": [asdict(variable) for variable in variables.look(os.environ)],
-        "features": [asdict(feature) for feature in features.look()],
+        "features": [asdict(feature) for feature in features.look(answers)],
     }
     if json:
         found["machine"]["cache"] = str(found["machine"]["cache"])
@@ -29,15 +34,29 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print all of it as
         return
     _tell_machine(found["machine"], found["devices"])
     installed = ", ".join(f"{each['name']} {each['installed'] or 'missing'}" for each in found["packages"])
-    print_table(["Installed", ""], [["rudel", __version__], ["with", installed]])
+    print_table(["Installed", ""], [["rudel", __version__], ["with", unknown or installed]])
     if found["variables"]:
         typer.echo()
-        print_table(
-            ["Set here", "to", "so"], [[each["name"], each["value"], each["effect"]] for each in found["variables"]]
-        )
+        rows = [[each["name"], each["value"] or "(empty)", each["effect"]] for each in found["variables"]]
+        print_table(["Set here", "to", "so"], rows)
     typer.echo()
-    rows = [[each["command"], each["purpose"], each["problem"] or "ready"] for each in found["features"]]
-    print_table(["Feature", "", ""], rows)
+    print_table(
+        ["Feature", "", ""], [[each["command"], each["purpose"], _told_feature(each)] for each in found["features"]]
+    )
+
+
+def _packages() -> "tuple[list[Package], str | None]":
+    """The packages that Rudel needs, or why they are not known."""
+    from rudel.doctor.packages import packages_of
+    from rudel.doctor.problems import problem
+
+    packages: list[Package] = []
+    unknown = problem(lambda: packages.extend(packages_of()))
+    return packages, unknown
+
+
+def _told_feature(feature: dict[str, Any]) -> str:
+    return feature["problem"] or (f"ready. {feature['note']}" if feature["note"] else "ready")
 
 
 def _tell_machine(machine: dict[str, Any], devices: dict[str, Any]) -> None:

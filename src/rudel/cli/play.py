@@ -24,7 +24,7 @@ def play(
 
     keras_on_jax(light=True)
     from rudel.cli.output import interrupts_told
-    from rudel.play.module import PageModule, missing_packages
+    from rudel.play.module import PageModule, what_is_missing
     from rudel.play.player import newest_player, open_player
     from rudel.play.server import PlayServer
 
@@ -34,12 +34,8 @@ def play(
     module = PageModule(player.run / "model.keras", lambda out: _export(player.run, out))
     with contextlib.closing(module), PlayServer(player, host, port, module) as server:
         typer.echo(f"Play with {player.run} at {server.address}  (Ctrl-C ends it)")
-        if missing := missing_packages():
-            typer.echo(
-                f"This process guesses: to let the page do it, install {' and '.join(missing)} by "
-                "`pip install 'rudel[export,micro]'`.",
-                err=True,
-            )
+        if missing := what_is_missing():
+            typer.echo(missing, err=True)
         player.guess(bytes(player.drawing.side**2))
         if browser:
             webbrowser.open(server.address)

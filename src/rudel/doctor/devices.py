@@ -1,20 +1,11 @@
-"""What JAX computes on, asked of a process of its own: a driver that hangs or crashes takes nothing along."""
+"""What JAX computes on, and why it leaves a device alone that there is."""
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-_ASK = """
-import json, jax
-found = [[d.platform, d.device_kind, (d.memory_stats() or {}).get("bytes_limit")] for d in jax.local_devices()]
-print("rudel:" + json.dumps(found))
-"""
-
-_PLUGINS = {"gpu": "pip install -U 'jax[cuda13]'", "tpu": "pip install -U 'jax[tpu]'"}
+from rudel.doctor.asking import Answers
 
 
 @dataclass(frozen=True)
@@ -49,38 +40,85 @@ class Devices:
     mend: str | None = None
 
 
-def look(environment: Mapping[str, str] = os.environ, root: Path = Path("/"), seconds: float = 60.0) -> Devices:
-    """Asks JAX for its devices.
+@dataclass(frozen=True)
+class _Kind:
+    """Accelerators of a kind: how JAX' plugins for them begin, and what the system shows of them."""
+
+    name: str
+    plugin: str
+    files: str
+    mend: str | None
+
+
+_NVIDIA = _Kind("GPU", "jax-cuda", "/dev/nvidia*", "pip install -U 'jax[cuda13]'")
+_AMD = _Kind("GPU", "jax-rocm", "/dev/kfd", None)
+_TPU = _Kind("TPU", "libtpu", "/dev/accel* and no /dev/vfio/*", "pip install -U 'jax[tpu]'")
+
+_GOOGLE = "0x1ae0"
+"""Google among the makers of PCI devices: other devices are groups of `vfio`, too."""
+
+
+def look(answers: Answers, environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Devices:
+    """Judges what JAX said.
 
     Args:
-        environment: variables of the process that is asked.
-        root: where `dev` is.
-        seconds: to wait for an answer.
+        answers: of the process that was asked.
+        environment: its variables.
+        root: where `dev` and `sys` are.
     """
-    asked = environment.get("JAX_PLATFORMS")
-    why = f"JAX_PLATFORMS is {asked}" if asked else "JAX takes the fastest kind that it has a plugin for"
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", _ASK], env=dict(environment), capture_output=True, text=True, timeout=seconds
-        )
-    except subprocess.TimeoutExpired:
-        told = f"JAX did not say within {seconds:.0f} s what it computes on"
-        return Devices((), why, f"{told}: a driver hangs, or another process holds the device.")
-    answer = [line.removeprefix("rudel:") for line in done.stdout.splitlines() if line.startswith("rudel:")]
-    if not answer:
-        said = [line for line in done.stderr.splitlines() if line.strip()] or ["nothing"]
-        return Devices((), why, f"JAX finds no device; its last words: {said[-1].strip()}")
-    devices = tuple(Device(*each) for each in json.loads(answer[-1]))
-    card = _card(root)
-    if asked or card is None or any(device.platform != "cpu" for device in devices):
+    wish = _wish(environment)
+    why = wish or "JAX takes the fastest kind that it has a plugin for"
+    devices = tuple(Device(*each) for each in answers.devices)
+    if not devices:
+        return Devices((), why, answers.failure)
+    if wish or any(device.platform != "cpu" for device in devices):
         return Devices(devices, why)
-    return Devices(
-        devices, why, f"There is a {card.upper()} in this computer that JAX has no plugin for.", _PLUGINS[card]
-    )
+    return Devices(devices, why, *_unused(answers, root))
 
 
-def _card(root: Path) -> str | None:
-    """The kind of accelerator that the system shows, by its device files."""
-    if any((root / "dev").glob("nvidia[0-9]*")):
-        return "gpu"
-    return "tpu" if any((root / "dev").glob("accel[0-9]*")) else None
+def _wish(environment: Mapping[str, str]) -> str | None:
+    """What the user has said of devices, if anything."""
+    if asked := environment.get("JAX_PLATFORMS"):
+        return f"JAX_PLATFORMS is {asked}"
+    if environment.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return f"CUDA_VISIBLE_DEVICES is {environment['CUDA_VISIBLE_DEVICES'] or 'empty'}, which hides every GPU"
+    return None
+
+
+def _unused(answers: Answers, root: Path) -> tuple[str | None, str | None]:
+    """Why JAX computes on the processor alone, where that is to be told, and the command that helps."""
+    for kind in (_NVIDIA, _AMD, _TPU):
+        plugins = [name for name in answers.plugins if name.replace("_", "-").startswith(kind.plugin)]
+        named, it = " and ".join(plugins), "it" if len(plugins) == 1 else "them"
+        seen = _is_seen(kind, root)
+        if plugins and seen:
+            return f"JAX has {named}, and cannot use {it}: {answers.complaint or 'it does not say why.'}", None
+        if plugins:
+            return (
+                f"JAX has {named}, and there is no {kind.name} to be seen (no {kind.files}): install its driver, or "
+                "let the container have the device."
+            ), None
+        if seen and kind.mend:
+            return f"There is a {kind.name} in this computer that JAX has no plugin for.", kind.mend
+    return None, None
+
+
+def _is_seen(kind: _Kind, root: Path) -> bool:
+    """Whether the system shows an accelerator of a kind, by its device files."""
+    from rudel.train.mesh.hosts.join import has_tpu_chips
+
+    device = root / "dev"
+    if kind is _NVIDIA:
+        windows = (device / "dxg").exists()  # Linux in Windows (WSL2)
+        return windows or (device / "nvidiactl").exists() or any(device.glob("nvidia[0-9]*"))
+    if kind is _AMD:
+        return (device / "kfd").exists()
+    return has_tpu_chips(root) and ((device / "accel0").exists() or _has_googles(root))
+
+
+def _has_googles(root: Path) -> bool:
+    try:
+        makers = [path.read_text().strip() for path in (root / "sys/bus/pci/devices").glob("*/vendor")]
+    except OSError:
+        return False
+    return _GOOGLE in makers

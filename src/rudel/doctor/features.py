@@ -1,17 +1,17 @@
-"""What can be done here, and what not yet: every feature is asked by the very check that its own command makes."""
+"""What can be done here, and what not yet: every feature is asked by the very check that its own command makes.
 
-import importlib.util
+Checks import what they need themselves: what is broken there is told of the features that need it, and of no other.
+"""
+
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from rudel.doctor.packages import unfit
-from rudel.errors import DoctorError, RudelError
-
-Check = Callable[[], object]
-"""Raises a RudelError, whose sentence says what is missing and the command that adds it."""
+from rudel.doctor.asking import Answers
+from rudel.doctor.problems import Check, problem
+from rudel.errors import DoctorError
 
 
 @dataclass(frozen=True)
@@ -22,45 +22,44 @@ class Feature:
         command: that does it.
         purpose: what it is for.
         problem: what it lacks here and the command that adds it, in a sentence; None where it is ready.
+        note: what would make it better, in a sentence; None where nothing would.
     """
 
     command: str
     purpose: str
     problem: str | None
+    note: str | None = None
 
 
-def look(environment: Mapping[str, str] = os.environ, home: Path | None = None) -> tuple[Feature, ...]:
+def look(
+    answers: Answers, environment: Mapping[str, str] = os.environ, home: Path | None = None
+) -> tuple[Feature, ...]:
     """Asks all features.
 
     Args:
+        answers: of the process that was asked what needs JAX, Keras and Dask.
         environment: variables of this process.
         home: the user's folder.
     """
-    from rudel.cluster.dashboard import check_dashboard
-    from rudel.lab.requirements import check_machine
-    from rudel.micro.host import c_compiler
-    from rudel.serve.server import check_packages
+    from rudel.play.module import what_is_missing
 
+    def said(*names: str) -> list[Check]:
+        return [partial(answers.check, name) for name in names]
+
+    keys = partial(_check_keys, environment, home or Path.home())
     asked: list[tuple[str, str, list[Check]]] = [
-        ("train", "on this computer", [partial(_check_versions, "")]),
-        ("train --on", "on other computers, over SSH", [partial(_check_keys, environment, home or Path.home())]),
-        ("train --dashboard", "what its workers do, by Dask", [check_dashboard]),
+        ("train", "on this computer", [partial(_check_versions, ""), *said("keras", "single")]),
+        ("train --on", "on other computers, over SSH", [*said("keras", "cluster"), keys]),
+        ("train --dashboard", "what its workers do, by Dask", [_check_dashboard]),
         *_of_exports(),
-        ("micro check", "that C computes as the interpreter does", [c_compiler, _check_interpreter]),
-        ("micro bench", "memory and instructions on an emulated board", _of_bench()),
-        ("serve, play, watch", "models and runs over HTTP", [check_packages, partial(_check_versions, "serve")]),
-        ("lab", "a pretend Wi-Fi cluster", [check_machine]),
+        ("micro check", "that C computes as the interpreter does", [_check_compiler, _check_interpreter]),
+        ("micro bench", "memory and instructions on an emulated board", [_check_bench, _check_compiler]),
+        ("serve, watch", "models and runs over HTTP", [_check_server, partial(_check_versions, "serve")]),
+        ("play", "a page to draw on", said("jax")),
+        ("lab", "a pretend Wi-Fi cluster", [_check_lab]),
     ]
-    return tuple(Feature(command, purpose, _problem(checks)) for command, purpose, checks in asked)
-
-
-def _problem(checks: Iterable[Check]) -> str | None:
-    for check in checks:
-        try:
-            check()
-        except RudelError as error:
-            return str(error)
-    return None
+    notes = {"play": what_is_missing()}
+    return tuple(Feature(command, purpose, problem(*checks), notes.get(command)) for command, purpose, checks in asked)
 
 
 def _of_exports() -> list[tuple[str, str, list[Check]]]:
@@ -80,13 +79,9 @@ def _of_exports() -> list[tuple[str, str, list[Check]]]:
     ]
 
 
-def _of_bench() -> list[Check]:
-    from rudel.micro.bench.tools import PACKAGES, program
-
-    return [partial(program, name) for name in PACKAGES]
-
-
 def _check_versions(extra: str, only: set[str] | None = None) -> None:
+    from rudel.doctor.packages import unfit
+
     found = [package for package in unfit(extra) if only is None or package.name in only]
     if found:
         each = ", ".join(
@@ -97,8 +92,21 @@ def _check_versions(extra: str, only: set[str] | None = None) -> None:
 
 
 def _check_keys(environment: Mapping[str, str], home: Path) -> None:
+    configuration = environment.get("RUDEL_SSH_CONFIG")
+    if configuration:
+        _check_configuration(Path(configuration).expanduser())
+        return
     folder = home / ".ssh"
-    if environment.get("SSH_AUTH_SOCK") or (folder / "config").is_file() or any(folder.glob("id_*")):
+    try:
+        names = {path.name for path in folder.iterdir()}
+    except (FileNotFoundError, NotADirectoryError):
+        names = set()
+    except OSError as error:
+        raise DoctorError(
+            f"{folder} cannot be read ({error.strerror}): `ls -ld {folder}` says whose it is, and it has to be yours."
+        ) from error
+    keys = any(name.startswith("id_") and not name.endswith(".pub") for name in names)
+    if keys or "config" in names or environment.get("SSH_AUTH_SOCK"):
         return
     raise DoctorError(
         f"There is no SSH key in {folder} and no agent: make one by `ssh-keygen -t ed25519`, and bring it to each host "
@@ -106,6 +114,48 @@ def _check_keys(environment: Mapping[str, str], home: Path) -> None:
     )
 
 
+def _check_configuration(file: Path) -> None:
+    try:
+        with file.open():
+            return
+    except OSError as error:
+        raise DoctorError(
+            f"RUDEL_SSH_CONFIG names {file}, which cannot be read ({error.strerror}): name another file, or unset it."
+        ) from error
+
+
+def _check_dashboard() -> None:
+    from rudel.cluster.dashboard import check_dashboard
+
+    check_dashboard()
+
+
+def _check_compiler() -> None:
+    from rudel.micro.host import c_compiler
+
+    c_compiler()
+
+
 def _check_interpreter() -> None:
-    if importlib.util.find_spec("ai_edge_litert") is None:
-        raise DoctorError("Comparing with LiteRT needs its interpreter: `pip install 'rudel[export]'`.")
+    from rudel.micro.interpreters import check_interpreter
+
+    check_interpreter("litert")
+
+
+def _check_bench() -> None:
+    from rudel.micro.bench.tools import PACKAGES, program
+
+    for name in PACKAGES:
+        program(name)
+
+
+def _check_server() -> None:
+    from rudel.serve.server import check_packages
+
+    check_packages()
+
+
+def _check_lab() -> None:
+    from rudel.lab.requirements import check_machine
+
+    check_machine()

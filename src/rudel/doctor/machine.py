@@ -1,16 +1,15 @@
 """The computer: cores, memory and disk, and how much of each this process may use."""
 
+import contextlib
 import os
 import platform
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from rudel.cache import cache_folder
-from rudel.cores import usable_cores
-
-_NO_LIMIT = 2**60
-"""Control groups of version 1 say a number above this where nothing is limited."""
+from rudel.cache import cache_folder, cache_place
+from rudel.cores import bound_cores
+from rudel.limits import cpu_quota, memory_limit
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,8 @@ def look(root: Path = Path("/")) -> Machine:
     cores = os.cpu_count() or 1
     usable, why = _cores(root, cores)
     memory = _memory(root)
-    limit = _limit(root)
-    cache = cache_folder()
-    there = next(folder for folder in (cache, *cache.parents) if folder.exists())
+    limit = memory_limit(root)
+    there = cache_place()
     return Machine(
         system=f"{platform.system()} {platform.release()} on {platform.machine()}",
         python=f"{platform.python_version()} ({sys.executable})",
@@ -65,48 +63,24 @@ def look(root: Path = Path("/")) -> Machine:
         memory=memory,
         usable_memory=min((size for size in (memory, limit) if size is not None), default=None),
         disk=shutil.disk_usage(there).free,
-        cache=cache,
+        cache=cache_folder(),
         cache_writable=there.is_dir() and os.access(there, os.W_OK | os.X_OK),
     )
 
 
 def _cores(root: Path, cores: int) -> tuple[float, str]:
-    bound = usable_cores()
-    share = _share(root)
-    if share is not None and share < bound:
-        return share, "a control group limits its time"
+    bound, quota = bound_cores(), cpu_quota(root)
+    if quota is not None and quota < bound:
+        return quota, "a control group limits its time"
     return bound, "it is bound to some of them" if bound < cores else ""
 
 
-def _share(root: Path) -> float | None:
-    """Cores' worth of time that a control group gives, of version 2 or 1."""
-    groups = root / "sys/fs/cgroup"
-    quota, _, period = _read(groups / "cpu.max").partition(" ")
-    if not quota:
-        quota, period = _read(groups / "cpu/cpu.cfs_quota_us"), _read(groups / "cpu/cpu.cfs_period_us")
-    if not quota.isdigit() or not period.isdigit():  # `max`, -1, or nothing there
-        return None
-    return int(quota) / int(period)
-
-
-def _limit(root: Path) -> int | None:
-    groups = root / "sys/fs/cgroup"
-    text = _read(groups / "memory.max") or _read(groups / "memory/memory.limit_in_bytes")
-    return int(text) if text.isdigit() and int(text) < _NO_LIMIT else None
-
-
 def _memory(root: Path) -> int | None:
-    for line in _read(root / "proc/meminfo").splitlines():
-        if line.startswith("MemTotal:"):
-            return 1024 * int(line.split()[1])
+    with contextlib.suppress(OSError):
+        for line in (root / "proc/meminfo").read_text().splitlines():
+            if line.startswith("MemTotal:"):
+                return 1024 * int(line.split()[1])
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):
         return None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

@@ -2,9 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, requires
+from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
+from rudel.errors import DoctorError
+from rudel.train.backends.packages import installed_version
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 
 @dataclass(frozen=True)
@@ -25,22 +30,32 @@ class Package:
 
 
 def packages_of(extra: str = "") -> tuple[Package, ...]:
-    """The packages that Rudel itself asks for, or one of its extras, on this kind of computer."""
-    return tuple(look(asked) for asked in _asked(requires("rudel") or (), extra))
+    """The packages that Rudel itself asks for, or one of its extras, on this kind of computer.
 
-
-def look(asked: Requirement) -> Package:
-    """Whether a requirement is met."""
+    Raises:
+        DoctorError: Rudel's own metadata, which say so, are not there.
+    """
     try:
-        installed = version(asked.name)
-    except PackageNotFoundError:
-        return Package(asked.name, str(asked.specifier), None, fits=False)
-    fits = asked.specifier.contains(installed, prereleases=True)
+        texts = requires("rudel") or ()
+    except PackageNotFoundError as error:
+        raise DoctorError(
+            "Rudel's own metadata are missing, which say what it needs: install it anew by "
+            "`pip install --force-reinstall rudel`."
+        ) from error
+    return tuple(look(asked) for asked in _asked(texts, extra))
+
+
+def look(asked: "Requirement") -> Package:
+    """Whether a requirement is met."""
+    installed = installed_version(asked.name)
+    fits = installed is not None and asked.specifier.contains(installed, prereleases=True)
     return Package(asked.name, str(asked.specifier), installed, fits)
 
 
-def _asked(texts: Iterable[str], extra: str) -> list[Requirement]:
+def _asked(texts: Iterable[str], extra: str) -> "list[Requirement]":
     """Requirements of an extra: those that do not hold without it."""
+    from packaging.requirements import Requirement
+
     found = []
     for text in texts:
         asked = Requirement(text)

@@ -14,6 +14,8 @@ _EFFECTS = {
     "XLA_FLAGS": "options of the compiler",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "whether JAX takes most of a GPU's memory at once",
     "XLA_PYTHON_CLIENT_MEM_FRACTION": "how much of a GPU's memory JAX takes",
+    "JAX_NUM_CPU_DEVICES": "the processor is so many devices",
+    "JAX_COORDINATOR_ADDRESS": "processes of the strategy `mesh` meet there",
     "JAX_COMPILATION_CACHE_DIR": "compiled programs are kept there",
     "JAX_ENABLE_X64": "arrays may have 64-bit numbers, which is slower",
     "OMP_NUM_THREADS": "threads of some libraries",
@@ -26,6 +28,8 @@ _EFFECTS = {
     "OMPI_COMM_WORLD_SIZE": "the strategy `mesh` trains with so many processes of Open MPI",
 }
 
+_EFFECTS_WHEN_EMPTY = {"CUDA_VISIBLE_DEVICES": "JAX sees no GPU"}
+
 
 @dataclass(frozen=True)
 class Variable:
@@ -33,7 +37,7 @@ class Variable:
 
     Args:
         name: of it.
-        value: of it.
+        value: of it; empty where that, too, changes something.
         effect: what it does, in a few words.
     """
 
@@ -48,9 +52,10 @@ def look(environment: Mapping[str, str]) -> tuple[Variable, ...]:
     >>> look({"JAX_PLATFORMS": "cpu", "HOME": "/root"})
     (Variable(name='JAX_PLATFORMS', value='cpu', effect='JAX computes on that kind of device'),)
     """
+    empty = {name: effect for name, effect in _EFFECTS_WHEN_EMPTY.items() if environment.get(name) == ""}
     own = {"KERAS_BACKEND": "jax", "JAX_COMPILATION_CACHE_DIR": str(cache_folder() / "jax")}
     return tuple(
-        Variable(name, environment[name], effect)
+        Variable(name, environment[name], empty.get(name, effect))
         for name, effect in _EFFECTS.items()
-        if environment.get(name, "") not in ("", own.get(name))
+        if name in empty or environment.get(name, "") not in ("", own.get(name))
     )

@@ -26,6 +26,22 @@ _PACKAGES = {"litert": "ai-edge-litert", "xnnpack": "ai-edge-litert", "tflm": "t
 _MODULES = {"ai-edge-litert": "ai_edge_litert", "tflite-micro": "tflite_micro"}
 
 
+def check_interpreter(rounding: Rounding) -> None:
+    """Looks for the package with an interpreter, without importing it.
+
+    Args:
+        rounding: which interpreter.
+
+    Raises:
+        CompileError: it is not installed.
+    """
+    package = _PACKAGES[rounding]
+    if importlib.util.find_spec(_MODULES[package]) is None:
+        raise CompileError(
+            f"Checking the rounding `{rounding}` needs an interpreter to compare with: pip install {package}"
+        )
+
+
 def reference_outputs(
     model: bytes, rounding: Rounding, inputs: Sequence[Sequence[np.ndarray]]
 ) -> list[list[np.ndarray]]:
@@ -39,11 +55,7 @@ def reference_outputs(
     Raises:
         CompileError: its package is not installed, or it refuses the model or crashes.
     """
-    package = _PACKAGES[rounding]
-    if importlib.util.find_spec(_MODULES[package]) is None:
-        raise CompileError(
-            f"Checking the rounding `{rounding}` needs an interpreter to compare with: pip install {package}"
-        )
+    check_interpreter(rounding)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "model.tflite").write_bytes(with_valid_axes(model))

@@ -22,6 +22,17 @@ def missing_packages() -> list[str]:
     return [name for name in NEEDS if importlib.util.find_spec(name) is None]
 
 
+def what_is_missing() -> str | None:
+    """A sentence that says what to install so that the page guesses; None where nothing is missing."""
+    missing = missing_packages()
+    if not missing:
+        return None
+    return (
+        f"The server guesses: to let the page do it, install {' and '.join(missing)} by "
+        "`pip install 'rudel[export,micro]'`."
+    )
+
+
 class PageModule:
     """The module of a run: from the cache, or being made by a process of its own.
 

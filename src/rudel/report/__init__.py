@@ -7,7 +7,18 @@ A section is a function from a `read.Run` to a fragment of HTML, or None where i
 lists them in the order of the page.
 """
 
-from rudel.report.page import write_report
-from rudel.report.predictions import Predictions, load, save, select_examples, summarise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rudel.report.page import write_report
+    from rudel.report.predictions import Predictions, load, save, select_examples, summarise
 
 __all__ = ["Predictions", "load", "save", "select_examples", "summarise", "write_report"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'rudel.report' has no attribute {name!r}")
+    from rudel.report import page, predictions
+
+    return getattr(page if name == "write_report" else predictions, name)

@@ -6,7 +6,10 @@ import platform
 VERSIONED = ("rudel", "jax", "jaxlib", "numpy", "distributed")
 """Packages that have to be alike on all hosts."""
 
-_DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu")}
+_DISTRIBUTIONS = {
+    "tensorflow": ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu"),
+    "onnxruntime": ("onnxruntime", "onnxruntime-gpu"),
+}
 """Names under which a package may be installed, where there are several."""
 
 LOADED_BYTES = {"jax": 0.0, "tensorflow": 600e6, "torch": 400e6}
@@ -24,12 +27,17 @@ def versions_here(backend: str) -> dict[str, str]:
     return {name: version for name, version in found.items() if version}
 
 
+def installed_version(name: str) -> str | None:
+    """The version of a package, under whichever of its names it is installed; None where it is not."""
+    for distribution in _DISTRIBUTIONS.get(name, (name,)):
+        try:
+            return importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
 def _version(name: str) -> str:
     if name == "python":
         return ".".join(platform.python_version_tuple()[:2])
-    for distribution in _DISTRIBUTIONS.get(name, (name,)):
-        try:
-            return importlib.metadata.version(distribution).partition("+")[0]  # builds for a GPU or a CPU are alike
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return ""
+    return (installed_version(name) or "").partition("+")[0]  # builds for a GPU or a CPU are alike

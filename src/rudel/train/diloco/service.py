@@ -5,6 +5,7 @@ thought dead does no harm. The handlers' names begin with `rudel_`.
 """
 
 import asyncio
+import os
 import platform
 import shutil
 import threading
@@ -14,9 +15,10 @@ from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from rudel.cache import cache_folder
+from rudel.cache import cache_folder, cache_place
 from rudel.cores import usable_cores
 from rudel.errors import ClusterError
+from rudel.limits import memory_left
 from rudel.train.backends.packages import LOADED_BYTES, versions_here
 from rudel.train.diloco import pieces
 from rudel.train.diloco.messages import Answer, Merge, Plan, Setup, Standing
@@ -87,9 +89,9 @@ class Service:
         except OSError as error:
             raise _cannot_keep(error) from error
 
-    async def probe(self, content: bytes) -> int:
-        """Takes bytes that say how fast the link is; returns how many."""
-        return len(content)
+    async def probe(self, content: bytes, back: int = 0) -> int | bytes:
+        """Takes bytes that say how fast the link is; returns how many, or as many as are to come back."""
+        return (os.urandom(1 << 16) * (back // (1 << 16) + 1))[:back] if back else len(content)
 
     async def prepare(self, token: str, setup: dict[str, Any]) -> dict[str, float]:
         """Makes the replica of a training and compiles its program; ends another training.
@@ -201,15 +203,13 @@ class Service:
 
 
 def _describe(backend: str) -> dict[str, Any]:
-    import psutil
-
     return {
         "host": platform.node(),
         "machine": platform.machine(),
         "backend": backend,
         "platform": _platform() if backend == "jax" else backend,
         "cores": usable_cores(),
-        "memory": psutil.virtual_memory().available - LOADED_BYTES[backend],
+        "memory": _free_memory() - LOADED_BYTES[backend],
         "disk": _free_bytes(),
         "versions": versions_here(backend),
     }
@@ -223,10 +223,17 @@ def _platform() -> str:
     return device.platform if device.platform != "gpu" else device.client.platform_version.split()[0].lower()
 
 
+def _free_memory() -> int:
+    """What this process can still have: of the computer's memory, or of what a control group leaves of it."""
+    import psutil
+
+    available, left = psutil.virtual_memory().available, memory_left()
+    return available if left is None else min(available, left)
+
+
 def _free_bytes() -> int:
     """What can still be written into the cache folder, which need not be there yet."""
-    folder = cache_folder()
-    return shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free
+    return shutil.disk_usage(cache_place()).free
 
 
 def _load(replica: Replica, owned: Sequence[tuple[str, Sequence[int]]]) -> list[str]:

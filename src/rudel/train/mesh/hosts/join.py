@@ -165,10 +165,19 @@ def _connect_tpu() -> None:
         _joined = Processes(jax.process_index(), jax.process_count(), None, "JAX's own detection (TPU)")
 
 
+def has_tpu_chips(root: Path = Path("/")) -> bool:
+    """Whether the system shows TPU chips: as `accel0`, or from TPU v5e on as `vfio/0`, as other devices may be, too.
+
+    Args:
+        root: where `dev` is.
+    """
+    return (root / "dev/accel0").exists() or (root / "dev/vfio/0").exists()
+
+
 def _is_tpu() -> bool:
     """Whether this is a host with TPU chips and the library for them."""
-    chips = Path("/dev/accel0").exists() or Path("/dev/vfio/0").exists()
-    return chips and importlib.util.find_spec("libtpu") is not None and os.environ.get("JAX_PLATFORMS", "tpu") != "cpu"
+    library = importlib.util.find_spec("libtpu") is not None
+    return library and has_tpu_chips() and os.environ.get("JAX_PLATFORMS", "tpu") != "cpu"
 
 
 def part() -> None:

@@ -1,0 +1,69 @@
+"""What checks have to say against a feature, as sentences: what is missing, or which package is broken."""
+
+import importlib.metadata
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from rudel.errors import RudelError
+
+Check = Callable[[], object]
+"""Raises a RudelError, whose sentence says what is missing and the command that adds it."""
+
+
+def problem(*checks: Check) -> str | None:
+    """The sentence of the first check that fails; None where all pass.
+
+    What is broken raises what it likes when it is imported: it is told in a sentence, too.
+    """
+    for check in checks:
+        try:
+            check()
+        except RudelError as error:
+            return str(error)
+        except Exception as error:
+            return _told(error)
+    return None
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says first, or its kind where it says nothing."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if line), type(error).__name__)
+
+
+def _told(error: BaseException) -> str:
+    module = _culprit(error)
+    while error.__cause__ is not None:  # what was raised first, as by a library that another one is built on
+        error = error.__cause__
+        module = _culprit(error) or module
+    said = first_line(error)
+    if module is None:
+        return f"It cannot be looked at ({type(error).__name__}: {said})."
+    if module in sys.stdlib_module_names:
+        return f"{module} cannot be imported ({said}): it is a part of Python, so install another Python."
+    return (
+        f"{module} cannot be imported ({said}): install it anew by `pip install --force-reinstall {_package(module)}`."
+    )
+
+
+def _culprit(error: BaseException) -> str | None:
+    """The outermost name of the module whose import failed; None where no import did."""
+    if isinstance(error, ImportError) and error.name:
+        return error.name.partition(".")[0]
+    if isinstance(error, SyntaxError) and error.filename:
+        source = Path(error.filename)
+        for folder in filter(None, sys.path):
+            if source.is_relative_to(folder):
+                return source.relative_to(folder).parts[0].removesuffix(".py")
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if not isinstance(error, ImportError) and all(frame.f_code.co_name != "<module>" for frame in frames):
+        return None
+    names = [frame.f_globals.get("__name__", "").partition(".")[0] for frame in reversed(frames)]
+    return next((name for name in names if name not in (*sys.stdlib_module_names, "__main__")), None)
+
+
+def _package(module: str) -> str:
+    """The package, as it is installed, that a module is of."""
+    return next(filter(None, importlib.metadata.packages_distributions().get(module, ())), module)
