@@ -1,6 +1,8 @@
 """Forecasts: what has to hold of them whatever the numbers are."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +11,8 @@ from rudel.errors import ClusterError, ModelError, OptionError
 from rudel.train.diloco import checks
 from rudel.train.diloco.lengths import Lengths
 from rudel.train.diloco.options import Diloco
-from rudel.train.plan import lockstep, planning, visits
-from rudel.train.plan.forecast import Desk, Forecast, Speed, Work, shares, sole_steps
+from rudel.train.plan import lockstep, planning, rounds, visits
+from rudel.train.plan.forecast import Desk, Forecast, Link, Speed, Work, shares, sole_steps
 from rudel.train.plan.links import TRIAL_BYTES, Links, links_of
 from rudel.train.plan.planning import alone, in_rounds, plan
 from rudel.train.plan.rounds import simulate
@@ -228,6 +230,86 @@ def test_many_small_tensors_wait_for_the_latency_of_every_ring() -> None:
     forecasts = [lockstep.simulate(work, hosts(*[0.02] * 4), Links(12e6, 12e6, 1.5e-3)) for work in (few, many)]
     one, other = [forecast.seconds / 100 for forecast in forecasts if forecast]
     assert other - one == pytest.approx(3 * (2 * 13 + 10 / 2) * 2.5e-3, rel=0.01)
+
+
+class Asked(Lengths):
+    """Lengths that know how often they were asked for: once a round, and once a visit."""
+
+    times = 0
+
+    def of(self, number: int) -> int:
+        Asked.times += 1
+        return super().of(number)
+
+
+@pytest.mark.parametrize("count", [1, 4, 1000])
+@pytest.mark.parametrize(("simulated", "most"), [(simulate, 500), (visits.simulate, 60_000)])
+def test_a_training_of_any_length_takes_few_simulated_rounds(
+    simulated: Callable[..., Forecast], most: int, count: int
+) -> None:
+    Asked.times = 0
+    long = replace(WORK, steps=10**12)
+    forecast = simulated(long, hosts(*[1e-3] * count), FAST, Asked(256, 64), message=6e3)
+    assert Asked.times < most
+    assert forecast.seconds == pytest.approx(long.steps * 1e-3 / count, rel=0.1)
+    assert forecast.rounds == pytest.approx(long.steps / 256 / (count if simulated is simulate else 1), rel=0.1)
+
+
+@pytest.mark.parametrize("steps", [[1e-3] * 4, [1e-3, 1.7e-3, 4e-3], [1e-3, 50e-3]])
+@pytest.mark.parametrize("links", [FAST, links_of(100e6, 1.5e-3), links_of(100e6, 0.4), Links(3e5, 3e5, 2e-3)])
+@pytest.mark.parametrize("module", [rounds, visits])
+def test_a_long_training_is_forecast_as_if_all_of_it_were_simulated(module: Any, links: Links, steps: Any) -> None:
+    long, some, lengths = replace(WORK, steps=1_234_567), hosts(*steps, exchange=0.01), Lengths(256, 64)
+    soon = module.simulate(long, some, links, lengths, 60e3)
+    whole = module._simulated(long, some, links, lengths, 60e3, Desk())
+    for name in ("seconds", "sent", "rounds"):
+        assert getattr(soon, name) == pytest.approx(getattr(whole, name), rel=0.01)
+    for name in ("computing", "exchanging", "waiting", "sending"):
+        assert getattr(soon, name) == pytest.approx(getattr(whole, name), abs=0.01)
+
+
+def test_many_steps_that_are_slow_are_planned_too() -> None:
+    planned = plan(replace(WORK, steps=10**12), hosts(5.0, 5.0, exchange=0.01), links_of(100e6, 1.5e-3))
+    assert planned.forecasts[0].seconds == pytest.approx(5e12, rel=0.01)
+    assert planned.best.seconds == pytest.approx(2.5e12, rel=0.05)
+
+
+def linked(rate: float, step: float = 0.02, latency: float = 1.5e-3, up: float | None = None) -> Speed:
+    return Speed(f"{rate:g}", step, 0.02, 8e6, 1e9, link=Link(rate, up or rate, latency))
+
+
+def test_a_host_on_a_bad_link_comes_last_and_spoils_nothing_for_the_others() -> None:
+    work, links = replace(WORK, steps=2048, weights=20_000_000), Links(12e6, 12e6, 1.5e-3)
+    good = [linked(12e6), linked(11e6), linked(10e6)]
+    without, planned = plan(work, good, links), plan(work, [linked(0.12e6), *good], links)
+    assert planned.forecasts[: len(without.forecasts)] == without.forecasts
+    assert planned.best.hosts == without.best.hosts
+    whole = max(planned.forecasts, key=lambda forecast: len(forecast.hosts))
+    assert whole.hosts[-1] == "120000"
+    rounds_of_all = next(f for f in planned.forecasts if f.strategy == "diloco" and len(f.hosts) == 4)
+    assert rounds_of_all.seconds > 2 * without.best.seconds
+    mesh = next(f for f in planned.forecasts if f.strategy == "mesh" and len(f.hosts) == 4)
+    assert mesh.seconds > work.steps * 2 * 3 / 4 * work.weights / 0.12e6
+
+
+def test_who_is_alone_is_soonest_done_with_its_own_link() -> None:
+    fastest, other = linked(1e4, step=1e-3), linked(1e7, step=1.2e-3)
+    planned = plan(WORK, [fastest, other], Links(1e7, 1e7, 1.5e-3))
+    assert planned.forecasts[0].hosts == (other.name,)
+    long = plan(replace(WORK, steps=10**7), [fastest, other], Links(1e7, 1e7, 1.5e-3))
+    assert long.forecasts[0].hosts == (fastest.name,)
+    assert long.forecasts[0].seconds == pytest.approx(1e4 + WORK.weights / 1e4, rel=0.01)
+
+
+@pytest.mark.parametrize("simulated", [simulate, visits.simulate])
+def test_deltas_go_up_as_fast_as_that_is(simulated: Callable[..., Forecast]) -> None:
+    four, lengths = [linked(1e7, step=1e-3, up=1e5) for _ in range(4)], Lengths(256, 256)
+    up = simulated(WORK, four, Links(1e7, 1e7, 0.0, upwards=(1e5, 1e5)), lengths, 400e3)
+    assert up.seconds == pytest.approx(up.sent / 2 / 1e5, rel=0.1)  # a round takes its steps in less
+    own = simulated(WORK, four, Links(1e7, 1e7, 0.0).to(four), lengths, 400e3)
+    assert own.seconds == pytest.approx(own.sent / 2 / 1e5 / 4, rel=0.2)  # all at the same time
+    equal = simulated(WORK, four, Links(1e7, 1e7, 0.0), lengths, 400e3)
+    assert equal.seconds < 0.5 * own.seconds
 
 
 def test_fewer_hosts_are_as_fast_as_when_nobody_else_computes() -> None:

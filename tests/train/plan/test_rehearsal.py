@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rudel.data.dataset import Dataset, Examples
+from rudel.errors import ClusterError
 from rudel.train.diloco import checks
 from rudel.train.plan.measure import Nowhere, Rehearsal, rehearsal_of
 from rudel.train.runs import Request, job_of
@@ -31,6 +32,29 @@ def test_work_is_what_replicas_are_checked_for(blobs: Any, classifier: Callable[
     desk = rehearsal.desk()
     assert desk.take > 0
     assert desk.close > 0
+
+
+def test_a_computer_that_cannot_hold_it_is_told_in_a_sentence(
+    blobs: Any, classifier: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: Any) -> None:
+        raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory\nallocating 123 bytes.")
+
+    monkeypatch.setattr("rudel.train.plan.measure.Replica", full)
+    with pytest.raises(
+        ClusterError, match=r"^This computer cannot be measured: RESOURCE_EXHAUSTED: Out of memory alloc"
+    ):
+        rehearsed(classifier(), Dataset(Examples(*blobs))).here()
+
+
+def test_a_training_of_any_length_is_rehearsed(blobs: Any, classifier: Callable[..., Any]) -> None:
+    import keras
+
+    rate: Any = keras.optimizers.schedules.CosineDecay(1e-3, 1000)
+    model, data, steps = classifier(), Dataset(Examples(*blobs)), 10**12
+    model.compile(keras.optimizers.Adam(rate), "sparse_categorical_crossentropy")
+    schedule = plan_schedule(len(data.train), 32, None, steps, 0)
+    assert rehearsal_of(job_of(Request(model, data, None, steps, 32), schedule, {}), Nowhere(3)).work.steps == steps
 
 
 @pytest.mark.parametrize("part", ["train", "validation"])

@@ -70,8 +70,8 @@ def decided(request: Request, strategy: Any) -> Request:
     best, options = planned.best, {}
     _tell(request, told(planned))
     if best.strategy == "single":
-        step = next(host.speed.step for host in measured.hosts if host.speed.name in best.hosts)
-        steps = sole_steps(rehearsal.work, measured.quiet * step, measured.links.connection)
+        host = next(host for host in measured.speeds if host.name in best.hosts)
+        steps = sole_steps(rehearsal.work, measured.quiet * host.step, measured.links.to([host]).slowest)
         options = {"round_steps": steps}
     if best.strategy == "mesh" and asked.patience is not None:
         _tell(request, "mesh does not ask how long to wait for hosts: --patience counts for diloco and async")

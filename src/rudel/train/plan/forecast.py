@@ -73,6 +73,20 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Link:
+    """A host's own connection to the computer that drives.
+
+    Args:
+        rate, rate_up: bytes a second to the host and from it, while nobody else sends anything.
+        latency: seconds one way.
+    """
+
+    rate: float
+    rate_up: float
+    latency: float
+
+
+@dataclass(frozen=True)
 class Speed:
     """How fast a host is with this model.
 
@@ -86,6 +100,7 @@ class Speed:
         first: seconds that the first round takes longer than others.
         tried: seconds of a step and of an exchange as the host finds them in the short time for which a training looks,
             by which it chooses the length of rounds; None for the same as above.
+        link: its own; None where it has the same as all others.
     """
 
     name: str
@@ -96,6 +111,7 @@ class Speed:
     first: float = 0.0
     tried: tuple[float, float] | None = None
     disk: float = math.inf
+    link: Link | None = None
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,15 @@ Gradients are summed in a ring, as Gloo does it: 2 (N - 1) times, every host sen
 P. Patarasuk, X. Yuan, *Bandwidth optimal all-reduce algorithms for clusters of workstations* (2009).
 
 The sum of every tensor, however small, is a ring of its own, and each of its turns takes a latency: a net of many small
-layers waits more than it sends. So do the means of batch normalisation, which all hosts share.
+layers waits more than it sends. So do the means of batch normalisation, which all hosts share. A ring is as fast as its
+slowest link.
 
 Limits: gradients are sent in one message, after all of them are known; nobody is lost.
 """
 
 from collections.abc import Sequence
+
+import numpy as np
 
 from rudel.train.plan.forecast import Forecast, Speed, Work
 from rudel.train.plan.links import Links
@@ -41,9 +44,9 @@ def simulate(work: Work, hosts: Sequence[Speed], links: Links) -> Forecast | Non
     steps = [_of_a_part(host.step, work, count) for host in hosts]
     slowest = max(steps)
     sent = 2.0 * (count - 1) * work.weights
-    sending = sent / links.rate
+    sending = sent / min(links.rate, links.up.rate)
     turns = (count - 1) * (2 * (work.tensors + _MEASURES) + work.averaged / 2)
-    exchange = max(sending, sent / count / links.connection) + turns * (links.latency + _TURN_SECONDS)
+    exchange = max(sending, sent / count / links.slowest) + turns * (float(np.max(links.latency)) + _TURN_SECONDS)
     whole = slowest + exchange
     computing = sum(steps) / count / whole
     return Forecast(

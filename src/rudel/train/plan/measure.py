@@ -2,7 +2,7 @@
 
 Every host gets the very program that it would train with, and takes steps on zeros: all hosts at the same time, so that
 what they share (a processor, a supply of power) is shared as in the training. Messages are sent to one host after the
-other, and then to all at once, which on Wi-Fi is not the same.
+other, and then to all at once, which on Wi-Fi is not the same; and back.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from rudel.train.diloco.training import DilocoTraining
 from rudel.train.display import choose_display
 from rudel.train.job import Job
 from rudel.train.plan import probe
-from rudel.train.plan.forecast import Desk, Speed, Work, fitting
+from rudel.train.plan.forecast import Desk, Link, Speed, Work, fitting
 from rudel.train.plan.links import Links
 from rudel.train.plan.planning import Planned, plan
 
@@ -44,6 +44,9 @@ _SAME = 0.95
 
 _ROUND_SECONDS = 0.1
 """Length of a rehearsed round: the shorter, the more of its time is what a round takes beside its steps."""
+
+_MOST_RATES = 100_000
+"""Steps whose learning rates are computed beforehand: none of them is taken."""
 
 _ANSWER_SECONDS = 120.0
 """Time for an answer; what compiles or takes steps may take any time."""
@@ -59,7 +62,7 @@ class Host:
     Args:
         speed: with this model.
         round_trip: seconds.
-        rate: bytes a second to it, while nobody else is sent anything.
+        rate, rate_up: bytes a second to it and from it, while nobody else sends anything.
         cores, machine: as it says itself.
         compile_seconds: that its program took.
     """
@@ -67,6 +70,7 @@ class Host:
     speed: Speed
     round_trip: float
     rate: float
+    rate_up: float
     cores: int
     machine: str
     compile_seconds: float
@@ -78,7 +82,7 @@ class Measured:
 
     Args:
         hosts: all that answered.
-        together: bytes a second to all of them at the same time.
+        together, together_up: bytes a second to and from all of them at the same time.
         trials: see `Links`.
         quiet: a step of the fastest host while no other takes steps, over one while all do.
         seconds: that measuring took.
@@ -87,6 +91,7 @@ class Measured:
 
     hosts: tuple[Host, ...]
     together: float
+    together_up: float
     trials: tuple[tuple[int, float], ...]
     quiet: float
     seconds: float
@@ -94,12 +99,20 @@ class Measured:
 
     @property
     def links(self) -> Links:
-        """As a forecast wants them."""
+        """As a forecast wants them, with the links of most hosts."""
         return Links(
             rate=self.together,
             own=statistics.median(host.rate for host in self.hosts),
             latency=statistics.median(host.round_trip for host in self.hosts) / 2,
             trials=self.trials,
+            upwards=(self.together_up, statistics.median(host.rate_up for host in self.hosts)),
+        )
+
+    @property
+    def speeds(self) -> tuple[Speed, ...]:
+        """The hosts as a forecast wants them, each with its own link."""
+        return tuple(
+            replace(host.speed, link=Link(host.rate, host.rate_up, host.round_trip / 2)) for host in self.hosts
         )
 
 
@@ -114,18 +127,18 @@ class Rehearsal(DilocoTraining):
     """A training in rounds of which everything is prepared, and nothing done.
 
     Args:
+        steps: of the training.
         streamed: whether examples are read when they are needed, from files that only this computer may have.
     """
 
-    def __init__(self, *arguments: Any, streamed: bool, **named: Any) -> None:
-        self._streamed = streamed
+    def __init__(self, *arguments: Any, steps: int, streamed: bool, **named: Any) -> None:
+        self._steps, self._streamed = steps, streamed
         super().__init__(*arguments, **named)
 
     def look(self) -> tuple[Measured, Planned]:
         """Measures the workers of the cluster, and forecasts the training; raises what `measure` and `plan` do."""
         measured = self.measure()
-        hosts = [host.speed for host in measured.hosts]
-        planned = plan(self.work, hosts, measured.links, self.desk(), measured.quiet)
+        planned = plan(self.work, measured.speeds, measured.links, self.desk(), measured.quiet)
         if measured.left_out:
             names = ", ".join(measured.left_out)
             planned = replace(planned, why=f"{planned.why} Without {names}: too little room for the model or the data.")
@@ -138,7 +151,7 @@ class Rehearsal(DilocoTraining):
         weights = sum(4 * value.size for value in state.trainable)
         variables = sum(value.nbytes for part in state for value in part)
         return Work(
-            schedule.total_steps,
+            self._steps,
             schedule.batch_size,
             weights,
             variables,
@@ -149,13 +162,22 @@ class Rehearsal(DilocoTraining):
         )
 
     def here(self) -> Speed:
-        """How fast this computer is, by itself, with what one of the hosts would have of the data."""
+        """How fast this computer is, by itself, with what one of the hosts would have of the data.
+
+        Raises:
+            ClusterError: it cannot be measured, as it has too little memory or disk, say.
+        """
         about = asyncio.run(Service().describe())
         self._hosts = [str(number) for number in range(self._cluster.count)]
-        replica = Replica(Setup(**self._setup(0, {**about, "name": about["host"]})), lambda number, answer: None)
-        tried = replica.step_seconds, replica.exchange_seconds
-        step = replica.rehearse(HERE_SECONDS)
-        exchange, first = replica.rehearse_rounds(HERE_SECONDS, _steps_in(_ROUND_SECONDS, step), step)
+        try:
+            replica = Replica(Setup(**self._setup(0, {**about, "name": about["host"]})), lambda number, answer: None)
+            tried = replica.step_seconds, replica.exchange_seconds
+            step = replica.rehearse(HERE_SECONDS)
+            exchange, first = replica.rehearse_rounds(HERE_SECONDS, _steps_in(_ROUND_SECONDS, step), step)
+        except RudelError:
+            raise
+        except Exception as error:
+            raise ClusterError(f"This computer cannot be measured: {_line_of(error)}.") from error
         message, memory, disk = replica.exchange_bytes, about["memory"], about["disk"]
         return Speed(about["host"], step, exchange, message, memory, first, tried, disk)
 
@@ -208,10 +230,7 @@ class Rehearsal(DilocoTraining):
             prepared = await asyncio.gather(
                 *(call("prepare", token=token, setup=setup) for call, setup in zip(calls, setups, strict=True))
             )
-            trips = [await probe.round_trip(call) for call in calls]
-            rates = [await probe.rate([call]) for call in calls]
-            together = await probe.rate(calls, probe.LONG_SECONDS) if len(calls) > 1 else rates[0]
-            trials = tuple([(number, await probe.trial(calls[:number])) for number in sorted({1, len(calls)})])
+            found = await probe.links(calls)
             steps, beside, quiet = await _rehearsed(calls, token, [made["exchange_bytes"] for made in prepared])
             await asyncio.gather(*(call("end", token=token) for call in calls))
         finally:
@@ -231,15 +250,17 @@ class Rehearsal(DilocoTraining):
                 ),
                 trip,
                 rate,
+                rate_up,
                 about["cores"],
                 about["machine"],
                 made["compile_seconds"],
             )
-            for call, about, made, trip, rate, step, (exchange, first) in zip(
-                calls, described, prepared, trips, rates, steps, beside, strict=True
+            for call, about, made, trip, rate, rate_up, step, (exchange, first) in zip(
+                calls, described, prepared, found.round_trips, found.rates, found.rates_up, steps, beside, strict=True
             )
         )
-        return Measured(hosts, together, trials, quiet, time.perf_counter() - began, left_out)
+        seconds = time.perf_counter() - began
+        return Measured(hosts, found.together, found.together_up, found.trials, quiet, seconds, left_out)
 
 
 def _to_the_end(background: Any, coroutine: Coroutine[Any, Any, Measured]) -> Measured:
@@ -302,9 +323,11 @@ def rehearsal_of(job: Job, where: Any) -> Rehearsal:
         where: a running cluster, or `Nowhere`.
     """
     streamed = any(isinstance(part, Stream) for part in (job.train, job.validation))
-    job, began = replace(job, validation=None, callbacks=(), monitor=None, stop_early=None), time.perf_counter()
+    steps, began = job.schedule.total_steps, time.perf_counter()
+    few = replace(job.schedule, total_steps=min(steps, _MOST_RATES))
+    job = replace(job, schedule=few, validation=None, callbacks=(), monitor=None, stop_early=None)
     arguments = (keras_here(), job, None, None, choose_display(False), began)
-    return Rehearsal(*arguments, streamed=streamed, cluster=where, options=Diloco())
+    return Rehearsal(*arguments, steps=steps, streamed=streamed, cluster=where, options=Diloco())
 
 
 _LONG = ("prepare", "rehearse")
@@ -335,10 +358,14 @@ class _Calls:
         except OSError as error:
             raise self._cannot("its connection broke off: look after it, and try again") from error
         except Exception as error:
-            raise self._cannot(" ".join(str(error).split())[:200] or type(error).__name__) from error
+            raise self._cannot(_line_of(error)) from error
         if answer is None and operation not in _WITHOUT_ANSWER:  # Dask says so where there is no such handler
             raise self._cannot("another training has taken it over")
         return answer
 
     def _cannot(self, reason: str) -> ClusterError:
         return ClusterError(f"{self.name} cannot be measured: {reason}.")
+
+
+def _line_of(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

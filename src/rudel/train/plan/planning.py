@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from rudel.errors import ClusterError
 from rudel.train.asynchronous.options import DENSE_BYTES, Async
 from rudel.train.diloco.lengths import Lengths, Speeds
-from rudel.train.diloco.options import SMALLER, Diloco
+from rudel.train.diloco.options import LEAST_ROUND_STEPS, ROUND_SECONDS, SMALLER, Diloco
 from rudel.train.plan import lockstep, rounds, visits
 from rudel.train.plan.forecast import Desk, Forecast, Speed, Work, sole_steps
 from rudel.train.plan.links import Links
@@ -49,7 +51,7 @@ def plan(
     desk: Desk | None = None,
     quiet: float = 1.0,
 ) -> Planned:
-    """Looks at all strategies with the fastest host, the two fastest, and so on.
+    """Looks at all strategies with the fastest host, the two that do most, and so on.
 
     Args:
         work: what is to be done.
@@ -61,12 +63,12 @@ def plan(
     Raises:
         ClusterError: no number of these hosts can hold the model and the data.
     """
-    fastest = sorted(hosts, key=lambda host: host.step)
+    sole, most = _sole_first(work, hosts, links), _most_first(hosts, links)
 
     def chosen(count: int) -> list[Speed]:
         crowd = (count - 1) / max(1, len(hosts) - 1)
         factor = quiet + (1 - quiet) * crowd
-        holding = [host for host in fastest if work.fits(host.memory, host.disk, count)]
+        holding = [host for host in (sole if count == 1 else most) if work.fits(host.memory, host.disk, count)]
         return [replace(host, step=host.step * factor) for host in holding[:count]]
 
     forecasts: list[Forecast] = []
@@ -86,8 +88,30 @@ def plan(
     return Planned(tuple(forecasts), best, _why(possible, best, len(hosts)))
 
 
+def _sole_first(work: Work, hosts: Sequence[Speed], links: Links) -> list[Speed]:
+    """Hosts, the one first that by itself is soonest done: with its steps, and with all weights, there and back."""
+    own = links.to(hosts)
+    step = np.array([host.step for host in hosts])
+    seconds = work.steps * step + work.weights / own.connection + work.weights / own.up.connection
+    return [hosts[number] for number in np.lexsort((step, seconds))]
+
+
+def _most_first(hosts: Sequence[Speed], links: Links) -> list[Speed]:
+    """Hosts, those first that do most in rounds: by the seconds of a step, with what one takes of a round's messages
+    and of what it does beside its steps.
+    """
+    own = links.to(hosts)
+    step, exchange, message = np.array([(host.step, host.exchange, host.message) for host in hosts]).T
+    computing = np.maximum(ROUND_SECONDS, LEAST_ROUND_STEPS * step)
+    there = message / 2 / own.connection + own.delay(message / 2)
+    back = message / 2 / own.up.connection + own.delay(message / 2)
+    seconds = step * np.maximum(computing + exchange, there + back) / computing
+    return [hosts[number] for number in np.lexsort((step, seconds))]
+
+
 def _all(work: Work, taken: Sequence[Speed], links: Links, desk: Desk | None) -> list[Forecast]:
     """Every strategy on these hosts."""
+    links = links.to(taken)
     if len(taken) == 1:
         return [alone(work, taken[0], links, desk)]
     found = [in_rounds(work, taken, links, desk), in_visits(work, taken, links, desk)]
@@ -108,7 +132,7 @@ def counts(hosts: int) -> list[int]:
 
 def alone(work: Work, host: Speed, links: Links, desk: Desk | None = None) -> Forecast:
     """One host trains by itself: in rounds that are merged with nobody's, and long; see `sole_steps`."""
-    steps = sole_steps(work, host.step, links.connection)
+    steps = sole_steps(work, host.step, links.slowest)
     found = rounds.simulate(work, [host], links, Lengths(steps, steps), 2 * work.weights, desk)
     return replace(found, strategy="single")
 

@@ -4,7 +4,8 @@ Hosts compute without a pause; what they send is under way meanwhile. A host tha
 round before has reached it waits for that merge: it is never more than one behind. The coordinator takes one delta
 after the other, and closes a round when the last is there. Who is faster gets more steps.
 
-Limits: nobody is lost, and hosts keep their speed.
+Limits: nobody is lost, and hosts keep their speed. Of a long training, not all rounds are simulated; see
+`rudel.train.plan.periods`.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,10 @@ from rudel.train.diloco.lengths import Lengths
 from rudel.train.diloco.plans import REST
 from rudel.train.plan.forecast import Desk, Forecast, Speed, Work, shares
 from rudel.train.plan.links import Links
+from rudel.train.plan.periods import extrapolated
+
+_MOST_SHARES = 3_000_000
+"""So many shares of hosts in rounds take some seconds to simulate."""
 
 
 def simulate(
@@ -35,23 +40,36 @@ def simulate(
         message: bytes of a delta and a merge together.
         desk: the computer that drives; None for one that takes no time.
     """
-    desk = desk or Desk()
+    step = np.array([host.step for host in hosts])
+    period = int(_of_a_round(lengths.most * len(hosts), step).sum())
+
+    def of(work: Work) -> Forecast:
+        return _simulated(work, hosts, links, lengths, message, desk or Desk())
+
+    return extrapolated(of, work, hosts, period, _MOST_SHARES)
+
+
+def _simulated(
+    work: Work, hosts: Sequence[Speed], links: Links, lengths: Lengths, message: float, desk: Desk
+) -> Forecast:
+    """The same, round by round."""
     step = np.array([host.step for host in hosts])
     exchange = np.array([host.exchange for host in hosts])
     first = np.array([host.first for host in hosts])
     count = len(hosts)
-    start, merged = np.full(count, 2 * links.latency), np.zeros(count)
+    up = links.up
+    start, merged = np.zeros(count) + 2 * links.latency, np.zeros(count)
     computed, waited = np.zeros(count), np.zeros(count)
     done, number, free, sent, closed = 0, 0, 0.0, 0.0, 0.0
     while done < work.steps:
         full, left = lengths.of(number) * count, work.steps - done
-        steps = np.maximum(shares(full if left >= REST * full else left, step), 1)
+        steps = _of_a_round(full if left >= REST * full else left, step)
         computing = steps * step
         ready = start + computing + exchange + (first if number == 0 else 0.0)
         end = np.maximum(ready, merged)
         computed += computing
         waited += end - ready
-        arrived, free = links.arrivals(end, message / 2, free)
+        arrived, free = up.arrivals(end, message / 2, free)
         closed = _one_by_one(arrived, desk.take) + desk.close
         merged, free = links.arrivals(np.full(count, closed), message / 2, free)
         sent += count * message
@@ -68,8 +86,13 @@ def simulate(
         sent,
         number,
         max(work.memory(host.memory, count) for host in hosts),
-        min(1.0, sent / links.rate / closed),
+        min(1.0, links.busy(sent) / closed),
     )
+
+
+def _of_a_round(total: int, step: np.ndarray) -> np.ndarray:
+    """Steps of each host in a round, int64 (N,): who has nothing to do in one would fall out of step."""
+    return np.maximum(shares(total, step), 1)
 
 
 def _one_by_one(ready: np.ndarray, seconds: float) -> float:

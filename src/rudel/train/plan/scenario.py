@@ -60,6 +60,7 @@ def _scaled(speed: Speed, name: str, factor: float) -> Speed:
         exchange=speed.exchange / factor,
         first=speed.first / factor,
         tried=(step / factor, exchange / factor),
+        link=None,
     )
 
 

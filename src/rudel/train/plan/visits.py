@@ -4,17 +4,25 @@ A host takes its steps, brings what it learned, and goes on at once; what the ot
 visit, and it waits only where that has not come by the end of it. Faster hosts take more steps, so that all come about
 equally often, and the last visits become shorter, so that all are done at the same time.
 
-Limits: nobody is lost, hosts keep their speed, and they do not wait for each other to come at the same time.
+Limits: nobody is lost, hosts keep their speed, and they do not wait for each other to come at the same time. Of a long
+training, not all visits are simulated; see `rudel.train.plan.periods`.
 """
 
+import functools
 import heapq
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from rudel.train.asynchronous.visits import EXCHANGE_SHARE, LITTLE
 from rudel.train.diloco.lengths import Lengths
 from rudel.train.plan.forecast import Desk, Forecast, Speed, Work
-from rudel.train.plan.links import Links
+from rudel.train.plan.links import Each, Links
+from rudel.train.plan.periods import extrapolated
+
+_MOST_VISITS = 20_000
+"""So many visits take some tenths of a second to simulate."""
 
 
 def simulate(
@@ -35,9 +43,26 @@ def simulate(
         message: bytes of a delta and a merge together.
         desk: the computer that drives; None for one that takes no time.
     """
-    desk, count = desk or Desk(), len(hosts)
+    fastest = min(host.step for host in hosts)
+    period = sum(length for length, _ in _of_a_cycle(hosts, lengths.most, fastest))
+
+    def of(work: Work) -> Forecast:
+        return _simulated(work, hosts, links, lengths, message, desk or Desk())
+
+    return extrapolated(of, work, hosts, period, _MOST_VISITS)
+
+
+def _simulated(
+    work: Work, hosts: Sequence[Speed], links: Links, lengths: Lengths, message: float, desk: Desk
+) -> Forecast:
+    """The same, visit by visit."""
+    count, half = len(hosts), message / 2
     fastest, together = min(host.step for host in hosts), sum(1 / host.step for host in hosts)
-    delay, own, taken = float(links.delay(message / 2)), message / 2 / links.connection, message / 2 / links.rate
+    delay, own, own_up = (
+        _each(value, count) for value in (links.delay(half), half / links.connection, half / links.up.connection)
+    )
+    taken, taken_up = half / links.rate, half / links.up.rate
+    of_a_cycle = functools.cache(lambda whole: _of_a_cycle(hosts, whole, fastest))
     merged, coming = [0.0] * count, []
     planned = arrivals = 0
     up = down = busy = ended = computed = exchanged = waited = 0.0
@@ -46,9 +71,7 @@ def simulate(
         """Plans the next visit of a host, if there is something left to do."""
         nonlocal planned, computed, exchanged, waited
         host, left = hosts[number], work.steps - planned
-        whole = lengths.of(arrivals // count)
-        least = min(whole, math.ceil(host.exchange / (EXCHANGE_SHARE * host.step)))
-        length = max(round(whole * fastest / host.step), least, 1)
+        length, least = of_a_cycle(lengths.of(arrivals // count))[number]
         steps = _steps(left, length, least, left / host.step / together)
         if not steps:
             return
@@ -64,15 +87,15 @@ def simulate(
     while coming:
         end, number = heapq.heappop(coming)
         arrivals += 1
-        up = max(up, end) + taken
-        busy = max(busy, max(up, end + own) + delay) + desk.take + desk.close
+        up = max(up, end) + taken_up
+        busy = max(busy, max(up, end + own_up[number]) + delay[number]) + desk.take + desk.close
         down = max(down, busy) + taken
-        merged[number] = max(down, busy + own) + delay
+        merged[number] = max(down, busy + own[number]) + delay[number]
         ended = max(ended, busy)
         go_on(number, end)
     everything = computed + exchanged + waited
     sent = arrivals * message
-    ended = max(ended, sent / links.rate)
+    ended = max(ended, links.busy(sent))
     return Forecast(
         "async",
         tuple(host.name for host in hosts),
@@ -83,8 +106,18 @@ def simulate(
         sent,
         arrivals,
         max(work.memory(host.memory, count) for host in hosts),
-        min(1.0, sent / links.rate / ended),
+        min(1.0, links.busy(sent) / ended),
     )
+
+
+def _each(value: Each, count: int) -> list[float]:
+    return np.broadcast_to(np.asarray(value, float), count).tolist()
+
+
+def _of_a_cycle(hosts: Sequence[Speed], whole: int, fastest: float) -> list[tuple[int, int]]:
+    """Steps of a visit of each host, where the fastest takes so many, and how many are the least that pay."""
+    least = [min(whole, math.ceil(host.exchange / (EXCHANGE_SHARE * host.step))) for host in hosts]
+    return [(max(round(whole * fastest / host.step), few, 1), few) for host, few in zip(hosts, least, strict=True)]
 
 
 def _steps(left: int, length: int, least: int, fair: float) -> int:
