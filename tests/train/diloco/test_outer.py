@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rudel.errors import OptionError
+from rudel.train.diloco.options import Diloco
 from rudel.train.diloco.outer import average, make_outer, momentum, nesterov
 
 
@@ -65,3 +66,8 @@ def test_an_unknown_name_is_refused(name: str) -> None:
 def test_wrong_numbers_are_refused(name: str) -> None:
     with pytest.raises(OptionError, match=r"must be (nesterov|momentum):LR:MU"):
         make_outer(name)
+
+
+def test_there_is_one_for_any_number_of_replicas() -> None:
+    for replicas in (1, 2, 1000, 100_000):
+        assert make_outer(Diloco().chosen_for(replicas, 10**6).outer).name

@@ -54,7 +54,7 @@ class Diloco:
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
             root of the number of replicas, at least 1 and at most 3.
         outer: what becomes of the mean delta: `average`, `momentum:LR:MU` or `nesterov:LR:MU`; None for `nesterov:1:MU`
-            with a momentum of 1 - 1 / square root of the number of replicas.
+            with a momentum of 1 - 1 / square root of the number of replicas, at most 0.99.
         delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `bfloat16`, `int8`, `int4`,
             `topk:SHARE:BITS` or `topk:SHARE:BITS:KEPT`.
         merge_codec: how the merged delta travels to the replicas, in the same words.
@@ -107,7 +107,7 @@ class Diloco:
         chosen: dict[str, Any] = {
             "round_steps": max(1, min(longest, total_steps // (replicas * rounds))),
             "rate_factor": min(max(0.8 * root, 1.0), 3.0),
-            "outer": f"nesterov:1:{1 - 1 / root:.2g}",
+            "outer": f"nesterov:1:{min(1 - 1 / root, 0.99):.2g}",
             "delta_codec": codec,
             "merge_codec": codec,
         }

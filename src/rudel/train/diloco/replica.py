@@ -184,7 +184,8 @@ class Replica:
         """
         zeros = [np.zeros(w.shape, w.dtype) for w in self._run.weights]
         parts = [zeros, *([np.array(v) for v in part] for part in self._parts[1:])]
-        rows = self.shard.blank(_REHEARSED_BYTES if seconds >= _LONG_SECONDS else 1)
+        long = seconds >= _LONG_SECONDS
+        rows, settled = self.shard.blank(_REHEARSED_BYTES if long else 1), _SETTLE_SECONDS if long else 0.0
         order = np.random.default_rng(0).integers(0, rows, (ROWS, self._setup.batch_size), np.int32)
         fixed = self._run.put(self.shard.arrays), order, np.zeros(ROWS, np.float32), np.zeros(2, np.uint32)
 
@@ -205,7 +206,7 @@ class Replica:
         ):
             block = taken_by(count)
             each = block / count
-            if max(passed, block) >= _SETTLE_SECONDS:
+            if max(passed, block) >= settled:
                 blocks.append((block, count))
                 counted += block
             passed, steps = passed + block, steps + count
