@@ -7,7 +7,7 @@ sees the old content or the new one, never a part.
 import contextlib
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -20,16 +20,16 @@ def written_atomically(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         OSError: the folder cannot be written or the disk is full; `path` is then as it was, and nothing is left over.
     """
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    file = temporary.open("xb")  # with the permissions of any new file: those that the umask leaves
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     _flush_folder(path.parent)
 
@@ -39,12 +39,6 @@ def write_json(path: Path, document: Any) -> None:
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     with written_atomically(path) as file:
         file.write(text.encode())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _flush_folder(folder: Path) -> None:
