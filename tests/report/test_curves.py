@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -54,6 +55,31 @@ def test_the_first_and_last_epoch_are_written_and_never_too_many(last):
     assert (ticks[0], ticks[-1]) == (1, last)
     assert ticks == sorted(set(ticks))
     assert len(ticks) <= 8
+
+
+@pytest.mark.parametrize(
+    ("first", "last"), [(0.205622, 6.57992), (0.1, 0.35), (0.000125, 0.5), (12.3456, 12.3461), (0.9999, 123456.789)]
+)
+def test_epochs_that_are_not_whole_are_labelled_at_round_numbers(first, last):
+    ticks = epoch_ticks(first, last)
+    assert 2 <= len(ticks) <= 8
+    assert first <= ticks[0] < ticks[-1] <= last
+    steps = [after - before for before, after in itertools.pairwise(ticks)]
+    step = min(steps)
+    assert steps == pytest.approx([step] * len(steps), rel=1e-6)
+    digits = f"{step:e}".partition("e")[0]
+    assert float(digits) in (1, 2, 5)
+
+
+def test_labels_of_axes_are_short(run):
+    found = [line | {"epoch": 0.205622 * (i + 1)} for i, line in enumerate(lines(loss=[1 / e for e in range(1, 33)]))]
+    page = run.config().epochs(found).report()
+    (plot,) = [svg for svg in page.all("svg") if "epochs" in svg.get("aria-label", "")]
+    labels = ["".join(text.itertext()) for text in plot.iter("text")]
+    numbers = [label for label in labels if label.strip("0123456789.") == ""]
+    assert numbers == ["2", "4", "6", "0", "0.25", "0.5", "0.75", "1"]
+    assert plot.get("aria-label") == "Line plot of the loss, epochs 0.206 to 6.58: training from 1 to 0.03125."
+    assert page.table("Metrics after each epoch")[-1][0] == "6.58"
 
 
 def test_captions_name_the_end_and_the_best(run):

@@ -5,12 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rudel.report.markup import Html, element, join, table
 from rudel.report.read import NOT_METRICS, Run
 from rudel.report.svg import INK, MUTED, RULE, TRAIN, VALIDATION, as_svg, figure
-from rudel.report.words import better, is_number, is_share, metric_name, metric_value, number
+from rudel.report.words import better, epoch_number, is_number, is_share, metric_name, metric_value, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,17 +111,26 @@ def spread(positions: Sequence[float], gap: float) -> list[float]:
 
 
 def epoch_ticks(first: float, last: float, most: int = 6) -> list[float]:
-    """Epochs to write below a plot: the first, the last, and round ones between that keep their distance from both.
+    """Epochs to write below a plot: round ones, and the first and the last if they are whole.
+
+    Round ones keep their distance from the first and the last.
 
     >>> epoch_ticks(1, 14), epoch_ticks(1, 4), epoch_ticks(3, 3)
     ([1, 5, 10, 14], [1, 2, 3, 4], [3])
+    >>> epoch_ticks(0.205622, 6.57992)
+    [2, 4, 6]
     """
-    steps = (digit * 10**power for power in range(16) for digit in (1, 2, 5))
-    step = next((step for step in steps if (last - first) / step < most), last - first)
-    rounds = np.arange(math.ceil(first / step), math.floor(last / step) + 1) * step if step else np.empty(0)
-    between = [float(tick) for tick in rounds if min(tick - first, last - tick) > 0.6 * step]
-    ticks = [first, *between, last] if last > first else [first]
-    return [int(tick) if tick == int(tick) else tick for tick in ticks]
+    if not last > first:
+        return [first]
+    whole = first == int(first) and last == int(last)
+    steps = ((digit, power) for power in range(0 if whole else -12, 16) for digit in (1, 2, 5))
+    digit, power = next((d, p) for d, p in steps if (last - first) / (d * 10.0**p) < most)
+    step = digit * 10.0**power
+    counts = range(math.ceil(first / step), math.floor(last / step) + 1)
+    rounds = [number * digit * 10**power if power >= 0 else number * digit / 10**-power for number in counts]
+    if whole:
+        rounds = [first, *(tick for tick in rounds if min(tick - first, last - tick) > 0.6 * step), last]
+    return [int(tick) if tick == int(tick) else tick for tick in rounds]
 
 
 def _values(epochs: Sequence[Mapping[str, Any]], key: str) -> tuple[float, ...] | None:
@@ -165,14 +172,14 @@ def _set_scales(axes: "Axes", epochs: Sequence[float], log: bool, share: bool) -
     axes.set_frame_on(False)
     first, last = epochs[0], epochs[-1]
     axes.set_xlim(*((first, last) if last > first else (first - 1, first)))
-    axes.set_xticks(epoch_ticks(first, last))
+    ticks = epoch_ticks(first, last)
+    axes.set_xticks(ticks, [f"{tick:.10g}" for tick in ticks] if len(ticks) > 1 else [epoch_number(first)])
     if log:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(numticks=6))
         axes.yaxis.set_minor_locator(NullLocator())
     else:
         axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(100 * value) + " %" if share else _tick(value)))
     axes.grid(axis="y", color=RULE, linewidth=1)
     axes.set_axisbelow(True)
@@ -211,7 +218,7 @@ def _best(curve: Curve) -> str:
     if sign == 0 or values is None or len(values) < 2:
         return ""
     at = max((i for i, value in enumerate(values) if not math.isnan(value)), key=lambda i: sign * values[i])
-    return f" Best in validation: {metric_value(curve.key, values[at])}, epoch {curve.epochs[at]:g}."
+    return f" Best in validation: {metric_value(curve.key, values[at])}, epoch {epoch_number(curve.epochs[at])}."
 
 
 def _last(values: Sequence[float]) -> float:
@@ -219,7 +226,7 @@ def _last(values: Sequence[float]) -> float:
 
 
 def _in_words(curve: Curve) -> str:
-    span = f"{curve.epochs[0]:g} to {curve.epochs[-1]:g}"
+    span = f"{epoch_number(curve.epochs[0])} to {epoch_number(curve.epochs[-1])}"
     told = []
     for name, _, values in curve.lines:
         known = [value for value in values if not math.isnan(value)]
@@ -233,7 +240,7 @@ def _numbers(epochs: Sequence[Mapping[str, Any]], found: Sequence[Curve]) -> Htm
     ]
     every = math.ceil(len(epochs) / _MOST_ROWS)
     shown = [epoch for i, epoch in enumerate(epochs, start=1) if i % every == 0 or i in (1, len(epochs))]
-    rows = [[f"{epoch['epoch']:g}", *(metric_value(key, epoch.get(key)) for key in keys)] for epoch in shown]
+    rows = [[epoch_number(epoch["epoch"]), *(metric_value(key, epoch.get(key)) for key in keys)] for epoch in shown]
     header = ["epoch", *(("validation " if key.startswith("val_") else "") + metric_name(key) for key in keys)]
     caption = "Metrics after each epoch" if every == 1 else f"Metrics after every {every} epochs"
     return element("details", element("summary", "The numbers"), table(caption, header, rows, words=()))

@@ -7,7 +7,7 @@ from typing import Any
 
 from rudel.report.markup import Html, element, join
 from rudel.report.read import Run
-from rudel.report.words import count, duration, is_number, metric_name, metric_value, plural, rate, size
+from rudel.report.words import count, duration, epoch_number, is_number, metric_name, metric_value, plural, rate, size
 
 
 def headline(run: Run) -> Html:
@@ -112,7 +112,7 @@ def _unfinished(run: Run) -> Html | None:
     if run.summary is not None:
         return None
     asked = run.config.get("epochs")
-    done = f"after epoch {run.epochs[-1]['epoch']:g}" if run.epochs else "before the end of its first epoch"
+    done = f"after epoch {epoch_number(run.epochs[-1]['epoch'])}" if run.epochs else "before the end of its first epoch"
     of = f" of {asked}" if asked and run.epochs else ""
     return element(
         "p",

@@ -45,6 +45,15 @@ def number(value: Any, digits: int = 4) -> str:
     return f"{value:.{digits}g}".replace("-", "−")
 
 
+def epoch_number(epoch: float) -> str:
+    """The number of an epoch, with its fraction where a value was taken within one.
+
+    >>> epoch_number(7.0), epoch_number(1200), epoch_number(6.57992), epoch_number(0.205622)
+    ('7', '1200', '6.58', '0.206')
+    """
+    return f"{round(epoch, 2 if epoch >= 1 else 3):.10g}"
+
+
 def rate(per_second: float) -> str:
     """How many a second, rounded to three digits.
 
