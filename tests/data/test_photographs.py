@@ -3,6 +3,7 @@
 import contextlib
 import io
 import struct
+import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from rudel.data.exif import orientation
+from rudel.data.images.jpeg import frame
 from rudel.data.photographs import MOST_PIXELS, decode, middle
 from rudel.data.pictures import read_input
 from rudel.errors import DataError
@@ -93,6 +95,64 @@ def test_pictures_are_turned_upright(number: int, form: str) -> None:
     pixels = decode(content, 20, 30).astype(int)
     corners = pixels[[2, 2, -3, -3], [2, -3, 2, -3]]
     assert np.abs(corners - [RED, GREEN, BLUE, WHITE]).max() < 20
+
+
+@st.composite
+def tiff_blocks(draw: st.DrawFn) -> bytes:
+    """TIFF blocks as EXIF has them: mostly with an orientation, in mostly one entry of mostly the right type."""
+    order = draw(st.sampled_from("<>"))
+    tags = st.sampled_from([0x0112, 0x0112, 0x010F, 0x8769])
+    entry = st.tuples(tags, st.sampled_from([3, 3, 3, 4, 0, 99]), st.sampled_from([1, 1, 1, 2, 0]), st.integers(0, 9))
+    entries = draw(st.lists(entry, max_size=4))
+    gap = draw(st.integers(0, 3))
+    content = struct.pack(f"{order}2sHI", b"II" if order == "<" else b"MM", 42, 8 + gap) + bytes(gap)
+    content += struct.pack(f"{order}H", len(entries))
+    for tag, kind, count, value in entries:
+        form = "I" if kind == 4 else "Hxx"
+        if kind == 4 and tag == 0x0112:
+            count = min(count, 1)  # more are elsewhere, where Rudel does not look
+        content += struct.pack(f"{order}HHI{form}", tag, kind, count, value)
+    content += bytes(4)
+    return content[: draw(st.one_of(st.just(len(content)), st.integers(0, len(content))))]
+
+
+@st.composite
+def jpegs(draw: st.DrawFn) -> bytes:
+    """JPEG files with all that may be between and in their segments, before the first scan."""
+    picture = encoded(Image.new("RGB", (draw(st.integers(1, 40)), 7), "teal"), "JPEG")
+
+    def segment(marker: int, content: bytes) -> bytes:
+        return bytes([0xFF, marker]) + struct.pack(">H", len(content) + 2) + content
+
+    blocks = st.builds(lambda twice, block: b"Exif\0\0" * (1 + twice) + block, st.booleans(), tiff_blocks())
+    exif = st.builds(segment, st.just(0xE1), blocks)
+    other = st.builds(segment, st.sampled_from([0xE1, 0xE2, 0xE7, 0xFE]), st.binary(max_size=9))
+    fill = st.sampled_from([b"", b"", b"\xff", b"\xff\xff\xff", b"\xff\0", b"\xff\xd3"])
+    junk = st.one_of(fill, st.sampled_from([b"\0", b"text"]))
+    content = b"\xff\xd8" + draw(fill)  # Pillow asks for a marker here
+    for part in draw(st.lists(st.one_of(exif, other), max_size=4)):
+        content += part + draw(junk)
+    return content + picture[2:]
+
+
+@given(content=jpegs())
+@settings(max_examples=1500, deadline=None)
+def test_jpegs_say_the_same_to_us_and_to_pillow(content: bytes) -> None:
+    with warnings.catch_warnings(), contextlib.suppress(SyntaxError):  # Pillow refuses blocks that are not TIFF
+        warnings.simplefilter("ignore")
+        picture = Image.open(io.BytesIO(content))
+        found = frame(content)
+        assert (found.width, found.height) == picture.size
+        turned = picture.getexif().get(0x0112, 0)
+        assert orientation(content) == (turned if turned in range(1, 9) else 0)
+
+
+def test_a_fill_byte_before_the_exif_segment_does_not_hide_it() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    content = encoded(quarters(), "JPEG", exif=exif)
+    place = content.index(b"\xff\xe1")
+    assert orientation(content[:place] + b"\xff" + content[place:]) == 6
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from rudel.data.exif import orientation
 from rudel.data.photographs import decode
 
 SHAPES = [(64, 64, 3), (20, 33, 1)]
@@ -84,9 +85,9 @@ def kinds() -> dict[str, bytes]:
         for subsampling in (0, 1, 2)
     }
     files |= {f"png {number}": encoded(each, "PNG") for number, each in enumerate(soft)}
-    for orientation in range(10):
-        files[f"jpeg turned {orientation}"] = encoded(soft[0], "JPEG", exif=exif(orientation))
-        files[f"png turned {orientation}"] = encoded(soft[1], "PNG", exif=exif(orientation))
+    for number in range(10):
+        files[f"jpeg turned {number}"] = encoded(soft[0], "JPEG", exif=exif(number))
+        files[f"png turned {number}"] = encoded(soft[1], "PNG", exif=exif(number))
     plain = soft[0]
     translucent = plain.convert("RGBA")
     translucent.putalpha(picture(random, 90, 70).convert("L"))
@@ -126,12 +127,41 @@ def with_damaged_exif(count: int) -> dict[str, bytes]:
     return files
 
 
+def pick(random: np.random.Generator, texts: list[bytes]) -> bytes:
+    return texts[random.integers(len(texts))]  # NumPy's own choice drops zeros at the end
+
+
+def with_odd_segments(count: int) -> dict[str, bytes]:
+    """JPEG files with bytes between their segments, and with several EXIF segments, some of which are cut."""
+    random = np.random.default_rng(2)
+    fill = [b"", b"", b"\xff", b"\xff\xff\xff", b"\xff\0", b"\0", b"text"]
+    plain = encoded(picture(random, 30, 50), "JPEG")
+    files = {}
+    for number in range(count):
+        content = b"\xff\xd8" + pick(random, fill[:-2])
+        for _ in range(random.integers(1, 4)):
+            order, mark = (("<", b"II"), (">", b"MM"))[random.integers(2)]
+            kind, value = random.choice([3, 3, 4, 7]), random.integers(0, 10)
+            entry = struct.pack(f"{order}HHI", 0x0112, kind, random.choice([1, 1, 2]))
+            entry += struct.pack(f"{order}{'I' if kind == 4 else 'Hxx'}", value)
+            block = struct.pack(f"{order}2sHIH", mark, 42, 8, 1) + entry + bytes(4)
+            block = b"Exif\0\0" * random.integers(1, 3) + block[: random.choice([8, 16, 30, 30, 30])]
+            marker = random.choice([0xE1, 0xE1, 0xE1, 0xE2, 0xFE])
+            content += struct.pack(">BBH", 0xFF, marker, len(block) + 2) + block + pick(random, fill)
+        files[f"odd segments {number}"] = content + plain[2:]
+    return files
+
+
 def test_a_graph_decodes_to_the_same_bits(shared_data: Path, tmp_path: Path) -> None:
     photographs = sorted((shared_data / "sign-digits").glob("*/*.JPG"))
     chosen = [path for path in photographs if path.stat().st_size > 200_000] + photographs[::15]
-    files = {path.name: path.read_bytes() for path in chosen} | kinds() | with_damaged_exif(60)
+    files = {path.name: path.read_bytes() for path in chosen} | kinds()
+    files |= with_damaged_exif(60) | with_odd_segments(120)
+
     for shape, found in zip(SHAPES, in_a_graph(list(files.values()), tmp_path), strict=True):
         expected = np.stack([decode(content, *shape) for content in files.values()])
         differing = (found != expected).reshape(len(files), -1).any(1)
         assert [name for name, differs in zip(files, differing, strict=True) if differs] == []
+        turned = {orientation(content) for name, content in files.items() if name.startswith("odd")}
+        assert turned == set(range(9))
         assert len({found[list(files).index(f"png turned {number}")].tobytes() for number in range(1, 9)}) == 8

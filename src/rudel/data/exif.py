@@ -9,10 +9,13 @@ Sources: JPEG (ITU-T T.81, annex B), Exif 2.32 (4.6.2 to 4.6.4), PNG (eXIf), Web
 import struct
 from collections.abc import Iterator
 
+from rudel.data.images.jpeg import segments
+
 _TAG = 0x0112
-_SHORT = 3
+_TYPES = {3: ("H", 2), 4: ("I", 1)}
+"""SHORT, as it should be, and LONG, as some write it: how one number is stored, and how many fit an entry."""
+
 _APP1 = 0xE1
-_SCAN, _END = 0xDA, 0xD9
 _EXIF = b"Exif\0\0"
 
 
@@ -22,29 +25,19 @@ def orientation(content: bytes) -> int:
     Returns:
         1 to 8; 0 where the file says nothing that makes sense.
     """
-    if content.startswith(b"\xff\xd8"):
-        return next((_in_block(content, s + 10, e) for m, s, e in _segments(content) if _is_exif(content, m, s)), 0)
+    return _in_block(_block(content).removeprefix(_EXIF))
+
+
+def _block(content: bytes) -> bytes:
+    """The TIFF block with what EXIF says, which may begin with its name; empty where there is none."""
+    if content.startswith(b"\xff\xd8"):  # where it does not fit a segment, it goes on in the next one
+        found = ((s, e) for marker, s, e in segments(content) if marker == _APP1)
+        return b"".join(content[s + len(_EXIF) : e] for s, e in found if content.startswith(_EXIF, s, e))
     if content.startswith(b"\x89PNG"):
-        return next((_in_block(content, s, e) for kind, s, e in _png_chunks(content) if kind == b"eXIf"), 0)
+        return next((content[s:e] for kind, s, e in _png_chunks(content) if kind == b"eXIf"), b"")
     if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
-        return next((_in_webp(content, s, e) for kind, s, e in _webp_chunks(content) if kind == b"EXIF"), 0)
-    return 0
-
-
-def _segments(jpeg: bytes) -> Iterator[tuple[int, int, int]]:
-    """Marker, start and end of the segments before the first scan, markers included."""
-    place = 2
-    while place + 4 <= len(jpeg) and jpeg[place] == 0xFF:
-        marker = jpeg[place + 1]
-        end = place + 2 + (jpeg[place + 2] << 8 | jpeg[place + 3])
-        if marker in (_SCAN, _END) or end > len(jpeg):
-            return
-        yield marker, place, end
-        place = end
-
-
-def _is_exif(jpeg: bytes, marker: int, start: int) -> bool:
-    return marker == _APP1 and jpeg.startswith(_EXIF, start + 4)
+        return next((content[s:e] for kind, s, e in _webp_chunks(content) if kind == b"EXIF"), b"")
+    return b""
 
 
 def _png_chunks(png: bytes) -> Iterator[tuple[bytes, int, int]]:
@@ -68,21 +61,19 @@ def _webp_chunks(webp: bytes) -> Iterator[tuple[bytes, int, int]]:
         place += 8 + size + size % 2
 
 
-def _in_webp(content: bytes, start: int, end: int) -> int:
-    return _in_block(content, start + 6 if content.startswith(_EXIF, start) else start, end)
-
-
-def _in_block(content: bytes, start: int, end: int) -> int:
+def _in_block(block: bytes) -> int:
     """The orientation in the first directory of a TIFF block."""
-    order = {b"II*\0": "<", b"MM\0*": ">"}.get(content[start : start + 4])
-    if order is None or start + 10 > end:
+    order = {b"II": "<", b"MM": ">"}.get(block[:2])
+    if order is None or block[2:4] not in (b"*\0", b"\0*") or len(block) < 10:
         return 0
-    directory = start + struct.unpack_from(f"{order}I", content, start + 4)[0]
-    if directory + 2 > end:
+    (directory,) = struct.unpack_from(f"{order}I", block, 4)
+    if directory + 2 > len(block):
         return 0
-    (count,) = struct.unpack_from(f"{order}H", content, directory)
-    for entry in range(directory + 2, min(directory + 2 + 12 * count, end - 11), 12):
-        tag, kind, _, value = struct.unpack_from(f"{order}HHIH", content, entry)
-        if tag == _TAG:
-            return value if kind == _SHORT and 1 <= value <= 8 else 0
+    (entries,) = struct.unpack_from(f"{order}H", block, directory)
+    for entry in range(directory + 2, min(directory + 2 + 12 * entries, len(block) - 11), 12):
+        tag, kind, count = struct.unpack_from(f"{order}HHI", block, entry)
+        form, most = _TYPES.get(kind, ("", 0))
+        if tag == _TAG and 1 <= count <= most:
+            (value,) = struct.unpack_from(f"{order}{form}", block, entry + 8)
+            return value if 1 <= value <= 8 else 0
     return 0

@@ -3,13 +3,19 @@
 Sources: ITU-T T.81 (annex B, markers), Adobe Technical Note 5116 (four channels).
 """
 
+import re
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 _BASELINE, _PROGRESSIVE = 0xC0, 0xC2
 _NOT_FRAMES = {0xC4, 0xC8, 0xCC}
 _SCAN, _END = 0xDA, 0xD9
+_HEADER = struct.Struct(">BHHB")
 _EIGHTH = 8
+
+_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
+"""A marker with a segment. Passed over are fill bytes, escaped ones, and markers that stand alone."""
 
 
 @dataclass(frozen=True)
@@ -28,27 +34,38 @@ class Frame:
     common: bool
 
 
+def segments(jpeg: bytes) -> Iterator[tuple[int, int, int]]:
+    """Finds the segments before the first scan, as libjpeg and Pillow do: what is between them does not matter.
+
+    Args:
+        jpeg: a file that begins with the bytes FF D8.
+
+    Returns:
+        The last byte of each marker, and start and end of what the segment holds.
+
+    >>> list(segments(bytes.fromhex("ffd8 ffff fffe 0005 616263 00 ffda")))
+    [(254, 8, 11)]
+    """
+    place = 2
+    while (found := _MARKER.search(jpeg, place)) and jpeg[found.start() + 1] not in (_SCAN, _END):
+        start = found.end() + 2
+        end = max(start, found.end() + int.from_bytes(jpeg[start - 2 : start], "big"))
+        if end > len(jpeg):
+            return
+        yield jpeg[found.start() + 1], start, end
+        place = end
+
+
 def frame(content: bytes) -> Frame:
     """Reads the header of the frame.
 
     Raises:
         ValueError: there is none.
     """
-    place, length = 2, len(content)
-    while place + 10 <= length:
-        if content[place] != 0xFF:
-            raise ValueError("a marker is missing")
-        marker = content[place + 1]
-        if marker == 0xFF:  # a byte to fill with
-            place += 1
-            continue
-        if _BASELINE <= marker <= 0xCF and marker not in _NOT_FRAMES:
-            bits, height, width, channels = struct.unpack_from(">BHHB", content, place + 4)
-            common = bits == 8 and marker <= _PROGRESSIVE
-            return Frame(height, width, channels, common)
-        if marker in (_SCAN, _END):
-            break
-        place += 2 + (content[place + 2] << 8 | content[place + 3])
+    for marker, start, end in segments(content):
+        if _BASELINE <= marker <= 0xCF and marker not in _NOT_FRAMES and end >= start + _HEADER.size:
+            bits, height, width, channels = _HEADER.unpack_from(content, start)
+            return Frame(height, width, channels, common=bits == 8 and marker <= _PROGRESSIVE)
     raise ValueError("it ends before its frame begins")
 
 

@@ -17,7 +17,7 @@ TRAIN, VALIDATION = "train", "validation"
 SHARD_BYTES = 128_000_000
 """How large a shard becomes, about."""
 
-_VERSION = 1
+_VERSION = 2
 """Another one when the same pictures would become other records."""
 
 
