@@ -10,6 +10,7 @@ Everything here is pure, runs in threads, and on other computers, which need Pil
 
 import functools
 import io
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +22,14 @@ QUALITY = 95
 """Of JPEGs that are made here."""
 
 NO_PICTURE, UNREADABLE, ANIMATED, TOO_LARGE = "not a picture", "unreadable", "animated", "decompression bomb"
+TOO_MANY_BYTES = "too large"
 """Why pictures are left out."""
 
 UPRIGHT, FROM_CMYK, SHRUNK, RECODED = "turned upright", "CMYK to RGB", "made smaller", "written as JPEG or PNG"
 """What is done to pictures."""
 
 _LOSSLESS = ("PNG", "GIF", "BMP")
+_BEGINNINGS = re.compile(rb"\xff\xd8|\x89PNG|RIFF....WEBP|GIF8[79]a|BM", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,20 @@ class Refused:
 
     reason: str
     detail: str = ""
+
+
+class NotAPicture(Exception):  # noqa: N818
+    """A file does not begin as a picture does; says more of it, or nothing."""
+
+
+def check_beginning(first: bytes) -> None:
+    """Looks at the first bytes of a file, 16 or more where there are so many.
+
+    Raises:
+        NotAPicture: they are not those of a JPEG, PNG, WebP, GIF or BMP file.
+    """
+    if not _BEGINNINGS.match(first):
+        raise NotAPicture("" if first else "an empty file")
 
 
 def examine(content: bytes, max_side: int | None = None) -> Picture | Refused:

@@ -13,11 +13,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rudel.data.images.picture import NO_PICTURE, UNREADABLE, Picture, Refused
+from rudel.data.images.picture import (
+    NO_PICTURE,
+    TOO_MANY_BYTES,
+    UNREADABLE,
+    NotAPicture,
+    Picture,
+    Refused,
+    check_beginning,
+)
 from rudel.data.images.plan import Shard
 from rudel.data.images.record import record_of
 from rudel.data.images.sources import Labelled
-from rudel.data.images.stores import Store
+from rudel.data.images.stores import MOST_BYTES, File, Store
 from rudel.files import write_json, written_atomically
 
 _PIECE_FILES, _PIECE_BYTES = 64, 2_000_000
@@ -161,7 +169,7 @@ def forget_notes(folder: Path) -> None:
 
 
 def _made(piece: Sequence[Labelled], store: Store, classes: Sequence[str], examine: Examine) -> list[_Result | LeftOut]:
-    contents = [_content(store, picture.file.name) for picture in piece]
+    contents = [_content(store, picture.file) for picture in piece]
     examined = iter(examine([content for content in contents if isinstance(content, bytes)]))
     results: list[_Result | LeftOut] = []
     for picture, content in zip(piece, contents, strict=True):
@@ -176,9 +184,14 @@ def _made(piece: Sequence[Labelled], store: Store, classes: Sequence[str], exami
     return results
 
 
-def _content(store: Store, name: str) -> bytes | Refused:
+def _content(store: Store, file: File) -> bytes | Refused:
+    """The content of what may be a picture; of other files only the beginning is read."""
+    if file.size > MOST_BYTES:
+        return Refused(TOO_MANY_BYTES, f"{file.size:,} bytes, more than {MOST_BYTES:,}")
     try:
-        return store.read(name) or Refused(NO_PICTURE, "an empty file")
+        return store.read(file.name, check_beginning)
+    except NotAPicture as error:
+        return Refused(NO_PICTURE, str(error))
     except OSError as error:
         return Refused(UNREADABLE, error.strerror or str(error))
 

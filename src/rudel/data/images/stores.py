@@ -1,11 +1,14 @@
 """Where pictures lie: a local folder, or any address that fsspec knows.
 
-Local files are read without fsspec, several times as fast.
+Local files are read without fsspec, several times as fast. Only regular files are opened: a named pipe would be waited
+for, and a device read without end.
 """
 
+import errno
 import os
 import re
-from collections.abc import Iterable
+import stat
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
@@ -13,7 +16,10 @@ from typing import Any, Protocol
 from rudel.data.records.packages import filesystem
 from rudel.errors import DataError
 
-_FIRST_BYTES, _MOST_BYTES = 1 << 17, 1 << 24
+MOST_BYTES = 1 << 28
+"""Larger files are not read: a photograph of 89 million pixels takes less, however it is coded."""
+
+_FIRST_BYTES, _NEXT_BYTES = 1 << 17, 1 << 24
 _VERSIONS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated", "created")
 
 
@@ -51,11 +57,15 @@ class Store(Protocol):
         """Those of the named files that are there."""
         ...
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, check: Callable[[bytes], None] = lambda first: None) -> bytes:
         """The content of a file.
 
+        Args:
+            name: of the file.
+            check: is given the first bytes, all or at least 128 KiB of them; what it raises ends the reading.
+
         Raises:
-            OSError: it cannot be read.
+            OSError: it cannot be read, has more than `MOST_BYTES`, or is not a regular file.
         """
         ...
 
@@ -134,15 +144,22 @@ class LocalStore:
         found = (file for name in names for file in _local_file(name, Path(self._root, name)))
         return {file.name: file for file in found}
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, check: Callable[[bytes], None] = lambda first: None) -> bytes:
         """See `Store`."""
         # every call gives Python's lock away, and may get it back late when other threads are busy: so few calls
-        file = os.open(f"{self._root}/{name}" if name[0] != "/" else name, os.O_RDONLY | os.O_CLOEXEC)
+        path = f"{self._root}/{name}" if name[0] != "/" else name
+        about = os.stat(path)  # noqa: PTH116
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            parts = []
-            while part := os.read(file, _MOST_BYTES if parts else _FIRST_BYTES):
-                parts.append(part)
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            parts = [os.read(file, _FIRST_BYTES)]
+            check(parts[0])
+            size = len(parts[0])
+            while size <= MOST_BYTES and parts[-1]:
+                parts.append(os.read(file, _NEXT_BYTES))
+                size += len(parts[-1])
+            return _checked(parts[0] if size == len(parts[0]) else b"".join(parts))
         finally:
             os.close(file)
 
@@ -184,10 +201,22 @@ class RemoteStore:
                 continue
         return found
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, check: Callable[[bytes], None] = lambda first: None) -> bytes:
         """See `Store`."""
+        path = f"{self._root}/{name}"
         try:
-            return self._system.cat_file(f"{self._root}/{name}")
+            first = self._bytes(path, start=0, end=_FIRST_BYTES)
+        except OSError:
+            first = self._bytes(path)  # nothing has no range, and some servers know of none
+        check(first)
+        if len(first) != _FIRST_BYTES:
+            return _checked(first)
+        # begins one byte earlier, as that range is never empty
+        return _checked(first[:-1] + self._bytes(path, start=_FIRST_BYTES - 1, end=MOST_BYTES + 1))
+
+    def _bytes(self, path: str, **part: int) -> bytes:
+        try:
+            return self._system.cat_file(path, **part)
         except OSError:
             raise
         except Exception as error:  # each file system has errors of its own
@@ -195,6 +224,12 @@ class RemoteStore:
 
     def _relative(self, path: str) -> str:
         return path.removeprefix(self._root).lstrip("/") if path.startswith(self._root) else path
+
+
+def _checked(content: bytes) -> bytes:
+    if len(content) > MOST_BYTES:
+        raise OSError(errno.EFBIG, f"more than {MOST_BYTES:,} bytes")
+    return content
 
 
 def _remote_file(name: str, about: dict[str, Any]) -> File:
