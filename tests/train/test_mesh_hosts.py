@@ -258,6 +258,21 @@ def test_job_arrives_as_it_was() -> None:
     assert float(same.model.optimizer.learning_rate) == pytest.approx(0.25)
 
 
+@pytest.mark.usefixtures("own_cache")
+def test_modules_that_the_user_registered_with_cloudpickle_stay_registered(
+    blobs: tuple[np.ndarray, np.ndarray], classifier: Callable[..., Any]
+) -> None:
+    own = sys.modules[__name__]
+    before = cloudpickle.list_registry_pickle_by_value()
+    cloudpickle.register_pickle_by_value(own)
+    try:
+        pack(job_of(classifier(loss=squared), rudel.Examples(*blobs)), rudel.Mesh())
+        assert cloudpickle.list_registry_pickle_by_value() == before | {__name__}
+    finally:
+        if __name__ in cloudpickle.list_registry_pickle_by_value():
+            cloudpickle.unregister_pickle_by_value(own)
+
+
 def squared(y: Any, predicted: Any) -> Any:
     return keras.ops.mean(keras.ops.square(y - predicted), axis=-1)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from rudel.data.records.by_value import modules_by_value
 from rudel.data.records.features import Features
 from rudel.data.records.pool import Errand
 from rudel.data.records.rows import Row
@@ -76,18 +77,11 @@ def _pickled(what: Any, functions: Sequence[Function]) -> bytes | None:
     import cloudpickle
 
     modules = [module for module in map(_module, functions) if module and not _is_importable(module)]
-    kept = cloudpickle.list_registry_pickle_by_value()
-    new = [module for module in modules if module.__name__ not in kept]
     try:
-        for module in new:
-            cloudpickle.register_pickle_by_value(module)
-        return pickle.dumps((str(Path.cwd()), sys.path, cloudpickle.dumps(what)))
+        with modules_by_value(modules):
+            return pickle.dumps((str(Path.cwd()), sys.path, cloudpickle.dumps(what)))
     except Exception:  # objects may raise whatever they like when they are pickled
         return None
-    finally:
-        for module in new:
-            if module.__name__ in cloudpickle.list_registry_pickle_by_value():
-                cloudpickle.unregister_pickle_by_value(module)
 
 
 def _module(function: Any) -> ModuleType | None:

@@ -8,29 +8,21 @@ Limits: a class has to have a `get_config`, if Keras cannot guess it, as for a m
 travels by value needs the same version of Python.
 """
 
-import os
 import platform
-import sys
-import sysconfig
 import tempfile
 import types
 import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rudel.backend import keras_here, without_tensorflow
+from rudel.data.records.by_value import modules_by_value, own_modules
 from rudel.errors import ModelError
 from rudel.train.state import first_line
-
-_PACKAGES = {"site-packages", "dist-packages"}
-"""Folders in which packages are installed."""
-
-_STANDARD = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
 
 
 @dataclass(frozen=True)
@@ -68,7 +60,7 @@ def pack(model: Any, more: Any = None) -> bytes:
             with zipfile.ZipFile(path) as file:
                 config = file.read("config.json").decode()
         parcel = Parcel(zlib.compress(archive, 1), own_objects(model, config), model.dtype_policy.name, more)
-        with _own_code_by_value():
+        with modules_by_value(own_modules()):
             return cloudpickle.dumps(parcel)
     except Exception as error:
         raise ModelError(
@@ -154,28 +146,3 @@ def _objects_of(model: Any) -> Iterator[Any]:
 
 def _is_of_keras(value: Any) -> bool:
     return (value.__module__ or "").partition(".")[0] in ("keras", "builtins")
-
-
-@contextmanager
-def _own_code_by_value() -> Iterator[None]:
-    """While it is entered, cloudpickle takes code that is not of an installed package along."""
-    import cloudpickle
-
-    before = cloudpickle.list_registry_pickle_by_value()
-    own = [module for module in list(sys.modules.values()) if _is_own(module) and module.__name__ not in before]
-    for module in own:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        for module in own:
-            cloudpickle.unregister_pickle_by_value(module)
-
-
-def _is_own(module: Any) -> bool:
-    """Whether a module is a file of the user's: one that is not where packages are installed."""
-    path, name = getattr(module, "__file__", None), getattr(module, "__name__", "")
-    if not path or sys.modules.get(name) is not module or name.partition(".")[0] in ("rudel", "__main__"):
-        return False
-    where = Path(path).resolve()
-    return not _PACKAGES.intersection(where.parts) and not any(where.is_relative_to(place) for place in _STANDARD)

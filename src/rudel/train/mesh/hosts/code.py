@@ -4,20 +4,15 @@ Keras describes a model by the names of its parts. What a host cannot import by 
 description, by value, with everything of the user's modules that it refers to.
 """
 
-import functools
-import importlib.util
 import sys
-import sysconfig
 import types
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
+from rudel.data.records.by_value import modules_by_value, own_modules
 from rudel.errors import ModelError
-
-_INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 def dumped(value: Any) -> bytes:
@@ -26,19 +21,14 @@ def dumped(value: Any) -> bytes:
     Raises:
         ModelError: it holds something that cannot travel, such as an open file.
     """
-    modules = [module for module in list(sys.modules.values()) if _is_own(module)]
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
     try:
-        return cloudpickle.dumps(value, protocol=5)
+        with modules_by_value(own_modules()):
+            return cloudpickle.dumps(value, protocol=5)
     except Exception as error:
         raise ModelError(
             f"Something of this training cannot be sent to other hosts ({type(error).__name__}: {error}): what layers, "
             "losses and the data's functions refer to must be picklable."
         ) from error
-    finally:
-        for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
 
 
 def own_objects(model: Any, description: Any) -> dict[str, Any]:
@@ -105,19 +95,3 @@ def _code_of(part: Any) -> Any:
 
 def _is_keras(module: str) -> bool:
     return module == "keras" or module.startswith("keras.")
-
-
-@functools.cache
-def _is_installed(file: str) -> bool:
-    return any(place and Path(file).is_relative_to(place) for place in _INSTALLED)
-
-
-def _is_own(module: types.ModuleType) -> bool:
-    """Whether a module is the user's, and no package that hosts can be asked to have."""
-    name, file = getattr(module, "__name__", None), getattr(module, "__file__", None)
-    if not file or not name or name == "__main__" or name.partition(".")[0] == "rudel" or name not in sys.modules:
-        return False
-    try:
-        return not _is_installed(str(Path(file).resolve())) and importlib.util.find_spec(name) is not None
-    except (ValueError, ImportError):
-        return True  # made by hand, as a recipe's module is
