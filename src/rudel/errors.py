@@ -83,3 +83,14 @@ class ServeError(RudelError):
 
 class DoctorError(RudelError):
     """What a feature lacks on this computer."""
+
+
+def error_named(name: str) -> type[RudelError]:
+    """The class of this name, as another process has sent it; `RudelError` itself where there is none.
+
+    >>> error_named("ModelError"), error_named("annotations")
+    (<class 'rudel.errors.ModelError'>, <class 'rudel.errors.RudelError'>)
+    """
+    known = {kind.__name__: kind for kind in globals().values() if isinstance(kind, type)}
+    found = known.get(name, RudelError)
+    return found if issubclass(found, RudelError) else RudelError

@@ -1,7 +1,9 @@
 """Several processes train as one does; a job that is sent to hosts arrives as it was."""
 
 import asyncio
+import enum
 import json
+import math
 import os
 import pickle
 import signal
@@ -9,7 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,22 +24,24 @@ from processes import LONG
 
 import rudel
 from rudel.data.stream import Stream
-from rudel.errors import DataError, ModelError, OptionError
+from rudel.errors import ClusterError, DataError, ModelError, OptionError
+from rudel.train.checkpoint import Checkpoint
 from rudel.train.diloco import pieces
 from rudel.train.interrupt import Interrupts
 from rudel.train.job import Job
 from rudel.train.mesh.hosts import service
-from rudel.train.mesh.hosts.attempt import Heard
+from rudel.train.mesh.hosts.attempt import Attempt, Heard
 from rudel.train.mesh.hosts.channel import SLICE, Messages, framed, slices
 from rudel.train.mesh.hosts.endings import EndError, end_of, reason_of
 from rudel.train.mesh.hosts.join import connect
-from rudel.train.mesh.hosts.messages import Interrupted, Joined
+from rudel.train.mesh.hosts.messages import Acted, Interrupted, Joined, Moment, Order, Refused
 from rudel.train.mesh.hosts.parcel import pack, unpack
 from rudel.train.mesh.hosts.processes import Processes
 from rudel.train.mesh.hosts.service import Member
 from rudel.train.mesh.hosts.together import is_of_a_connection
 from rudel.train.mesh.hosts.training import HostsTraining
 from rudel.train.schedule import plan_schedule
+from rudel.train.state import first_line
 
 SETTINGS = {"batch_size": 32, "epochs": 3, "seed": 1, "validation": 0.25}
 
@@ -131,18 +135,28 @@ def test_of_a_host_that_falls_silent_the_others_are_not_blamed() -> None:
 
 
 SPEAKS = """
-import pickle, sys
-content = pickle.dumps(bytes(3_000_000), protocol=5)
-sys.stdout.buffer.write(len(content).to_bytes(8, "little") + content)
+import sys
+from rudel.train.mesh.hosts.channel import framed
+sys.stdout.buffer.write(framed(bytes(3_000_000)))
 print("and that was all", file=sys.stderr)
+"""
+HOSTILE = """
+import os, pickle, sys
+class Evil:
+    def __reduce__(self):
+        return os.mkdir, (sys.argv[1],)
+content = pickle.dumps(Evil(), protocol=5)
+sys.stdout.buffer.write(len(content).to_bytes(8, "little") + content)
+sys.stdout.buffer.flush()
+sys.stdin.read()
 """
 DOES_NOT_END = "import sys; sys.stdin.read()"
 
 
-async def member_of(code: str, folder: Path) -> Member:
+async def member_of(code: str, folder: Path, *arguments: Any) -> Member:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-S", "-c", code, stdin=pipe, stdout=pipe, stderr=pipe
+        sys.executable, "-c", code, *map(str, arguments), stdin=pipe, stdout=pipe, stderr=pipe
     )
     return Member("token", process, str(folder))
 
@@ -167,6 +181,81 @@ def test_long_messages_travel_in_slices(tmp_path: Path) -> None:
     assert all(len(part) <= SLICE for part in slices(content))
     messages = Messages()
     assert [m for part in slices(content) for m in messages.take(part)] == [Joined(2, "cpu"), bytes(2 * SLICE)]
+
+
+class Hostile:
+    """A worker whose member says what would be run, if it were unpickled."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    async def call(self, address: str, operation: str, *, timeout: float | None = None, **message: Any) -> Any:
+        answers = {"hear": lambda: self._member.hear(LONG), "stop": self._member.end}
+        return await answers[operation.removeprefix("rudel_mesh_")]()
+
+    def forget(self, address: str) -> None:
+        pass
+
+
+def test_what_a_host_says_is_not_run(tmp_path: Path) -> None:
+    heard: list[Any] = []
+
+    async def follow() -> None:
+        fleet = Hostile(await member_of(HOSTILE, tmp_path / "folder", tmp_path / "made by a host"))
+        checkpoint = Checkpoint(0, {}, {})
+        attempt = Attempt(fleet, {"a": "tls://127.0.0.1:1"}, b"", [], checkpoint, False, None, heard.append)
+        try:
+            await attempt._follow(0, "a")
+        finally:
+            await attempt._stop("a")
+
+    with pytest.raises(ClusterError, match="a says something that is not a message"):
+        asyncio.run(follow())
+    assert not heard
+    assert not (tmp_path / "made by a host").exists()
+
+
+def listed_out(value: Any) -> Any:
+    """The same with lists in the place of tuples."""
+    if isinstance(value, dict):
+        return {key: listed_out(part) for key, part in value.items()}
+    return [listed_out(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+class Drawn(enum.Enum):
+    """Something that is not plain data."""
+
+    ONE = 1
+
+
+def test_messages_arrive_as_they_were_sent() -> None:
+    arrays = [np.arange(6, dtype="int8").reshape(2, 3), np.full((), 0.5), np.zeros((0, 4), "bfloat16")]
+    checkpoint = Checkpoint(7, {"trainable/0": arrays[0]}, {"records": [{"loss": math.nan}], "stopped": None})
+    order = Order(Processes(1, 2, "[::1]:5", "the list of hosts", "::1"), b"code", checkpoint, True, None)
+    moment = Moment("on_epoch_end", 3, {"loss": 0.25}, (arrays, [], [], []), True)
+    for message in (order, moment, Acted({"optimizer/1": arrays[0]}, True), Refused("DataError", "so."), Interrupted()):
+        (same,) = Messages().take(framed(message))
+        np.testing.assert_equal(listed_out(asdict(same)), listed_out(asdict(message)))
+    (same,) = Messages().take(framed(moment))
+    assert [array.dtype for array in same.state[0]] == [array.dtype for array in arrays]
+    for wrong in (Drawn.ONE, {1: 2}, Moment, np.array([None])):
+        with pytest.raises((TypeError, ValueError)):
+            framed(wrong)
+    content = framed(moment)
+    for damaged in (content[8:-1], b"", bytes(30), content[8:].replace(b"Moment", b"Menace")):
+        with pytest.raises(ValueError, match="not a message"):
+            list(Messages().take(len(damaged).to_bytes(8, "little") + damaged))
+
+
+def test_a_host_that_asks_for_another_method_of_callbacks_is_refused() -> None:
+    with pytest.raises(ClusterError, match="asks for the callback `set_model`"):
+        Driven()._take(cast("Any", None), Heard("a", 0, Moment("set_model", None, {}, None, False)))
+
+
+def test_an_error_in_a_function_that_jax_called_back_says_its_cause() -> None:
+    words = "INTERNAL: CpuCallback error: Traceback (most recent call last):\n  File a\n    b\nValueError: no\nmore\n"
+    assert first_line(jax.errors.JaxRuntimeError(words)) == "ValueError: no"
+    assert first_line(ValueError("Traceback (most recent call last):")) == "Traceback (most recent call last):"
 
 
 def test_a_member_that_nobody_calls_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

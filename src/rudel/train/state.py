@@ -13,6 +13,7 @@ from rudel.errors import ModelError
 NO_VALUES_YET = "Use keras.ops or jax.numpy on the arrays, and no Python branches on their values."
 """What to do about a model that wants values while its program is made."""
 
+_TRACEBACK = "Traceback (most recent call last):"
 _PREAMBLES = ("Exception encountered", "Unable to automatically build the model")
 
 
@@ -122,9 +123,12 @@ def as_arrays(state: ModelState) -> dict[str, Any]:
 def first_line(error: BaseException) -> str:
     """The line of an exception's message that says what is wrong, for one-sentence messages.
 
-    Keras puts a line before it that says where it happened, and terminal colours around it.
+    Keras puts a line before it that says where it happened, and terminal colours around it; JAX, for an error in a
+    function that it has called back, a traceback.
     """
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    if _TRACEBACK in text.partition("\n")[0]:
+        text = re.sub(r"^\s.*\n?", "", text.rpartition(_TRACEBACK)[2], flags=re.MULTILINE) or text
     lines = [line.strip(" '") for line in text.splitlines() if line.strip(" '")]
     told = [line for line in lines if not line.startswith(_PREAMBLES)]
     return (told or lines or [type(error).__name__])[0]

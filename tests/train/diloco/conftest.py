@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -131,7 +132,8 @@ class Crew:
             command += ["--nthreads", "1", "--no-dashboard", "--memory-limit", "0"]
             command += ["--local-directory", str(self.folder)]
             with (self.folder / f"{name}.log").open("ab") as log:
-                self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
+                own = os.environ | {"TMPDIR": str(self.folder)}
+                self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=own)
         if wait:
             self.client.wait_for_workers(len(self.names), timeout=LONG)
 

@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jax
 import keras
 import numpy as np
 import pytest
 
 import rudel
-from rudel.errors import NonFiniteError
+from rudel.errors import ClusterError, NonFiniteError
 
 random = np.random.default_rng(5)
 X = random.normal(size=(256, 6)).astype("float32")
@@ -112,3 +113,22 @@ def test_a_loss_that_is_not_finite_ends_it_with_the_same_sentence(crew: Any) -> 
     crew.only("a")
     with pytest.raises(NonFiniteError, match="The loss became NaN or infinite at step 1:"):
         rudel.fit(made(), X * np.float32(1e38), Y, client=crew.client, strategy="mesh", **SETTINGS)
+
+
+class CallingBack(keras.layers.Layer):
+    """A layer whose function fails while the training runs."""
+
+    def call(self, x: Any) -> Any:
+        jax.debug.callback(self._fail)
+        return x
+
+    def _fail(self) -> None:
+        raise ZeroDivisionError("nothing can be divided by this")
+
+
+def test_an_error_on_a_host_says_its_cause_and_leaves_nothing_there(crew: Any) -> None:
+    model = keras.Sequential([keras.Input((6,)), CallingBack(), keras.layers.Dense(2)])
+    model.compile("sgd", loss=mean_error)
+    with pytest.raises(ClusterError, match="ZeroDivisionError: nothing can be divided by this"):
+        rudel.fit(model, X, Y, client=crew.client, strategy="mesh", **SETTINGS)
+    assert list(crew.folder.glob("rudel-mesh-*")) == []

@@ -91,6 +91,7 @@ class Attempt:
     told: Callable[[Heard | Broken], None]
     _token: str = field(default_factory=lambda: secrets.token_hex(8))
     _saying: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _running: "asyncio.Task[Any] | None" = None
 
     async def run(self) -> None:
         """Trains; ends the members in any case.
@@ -98,6 +99,7 @@ class Attempt:
         Raises:
             ClusterError: a host cannot be used.
         """
+        self._running = asyncio.current_task()
         names, broken = list(self.hosts), None
         try:
             await self._together([self._bring(name) for name in names])
@@ -110,6 +112,12 @@ class Attempt:
         if broken:
             lost = tuple(sorted(name for name, there in zip(names, answered, strict=True) if not there))
             self.told(Broken(lost, reason_of(broken, lost)))
+
+    async def end(self) -> None:
+        """Ends the members, if `run` still follows them, and waits until that is done."""
+        if self._running and not self._running.done():
+            self._running.cancel()
+            await asyncio.wait([self._running])
 
     async def say(self, message: Any) -> None:
         """Hands a message to member 0; if it cannot be reached, `run` notices."""
@@ -165,7 +173,11 @@ class Attempt:
         failed, messages = "", Messages()
         while True:
             answer = await self._call(name, "hear", token=self._token, seconds=_HEAR_SECONDS, timeout=SILENCE_SECONDS)
-            for message in messages.take(answer["content"]):
+            try:
+                taken = list(messages.take(answer["content"]))
+            except ValueError as error:
+                raise ClusterError(f"{name} says something that is not a message: {error}.") from error
+            for message in taken:
                 if isinstance(message, Failed):
                     failed = message.reason
                 else:

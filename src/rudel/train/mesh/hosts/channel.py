@@ -1,12 +1,11 @@
-"""Messages as bytes: what a member process and the computer that drives tell each other.
+"""Messages as bytes: what a member process and the driver send each other.
 
-A message is its length, 8 bytes little-endian, and its pickled content. It goes through a pipe between a member and its
-worker, and slice by slice over the network, so that a long one (a checkpoint) is not taken for silence. All ends are
-parts of one training: who can write into such a pipe can start programs there anyway.
+A message is its length, 8 bytes little-endian, and its content as plain data (`plain.py`). It goes through a pipe
+between a member and its worker, and slice by slice over the network, so that a long one (a checkpoint) is not taken for
+silence. The driver runs nothing of what a host sends; what it sends itself, the parcel of an `Order`, is code.
 """
 
 import os
-import pickle
 import sys
 import threading
 from collections.abc import Iterator
@@ -20,7 +19,9 @@ _LENGTH = 8
 
 def framed(message: Any) -> bytes:
     """A message as it travels."""
-    content = pickle.dumps(message, protocol=5)
+    from rudel.train.mesh.hosts.plain import encoded
+
+    content = encoded(message)
     return len(content).to_bytes(_LENGTH, "little") + content
 
 
@@ -41,13 +42,19 @@ class Messages:
         self._held = bytearray()
 
     def take(self, content: bytes) -> Iterator[Any]:
-        """Takes bytes in; yields the messages that are whole."""
+        """Takes bytes in; yields the messages that are whole.
+
+        Raises:
+            ValueError: one of them is damaged.
+        """
+        from rudel.train.mesh.hosts.plain import decoded
+
         self._held += content
         while len(self._held) >= _LENGTH:
             end = _LENGTH + int.from_bytes(self._held[:_LENGTH], "little")
             if len(self._held) < end:
                 return
-            message = pickle.loads(self._held[_LENGTH:end])
+            message = decoded(bytes(memoryview(self._held)[_LENGTH:end]))
             del self._held[:end]
             yield message
 
@@ -84,7 +91,9 @@ class Channel:
         Raises:
             EOFError: the other end is gone.
         """
-        return pickle.loads(self._exactly(int.from_bytes(self._exactly(_LENGTH), "little")))
+        from rudel.train.mesh.hosts.plain import decoded
+
+        return decoded(self._exactly(int.from_bytes(self._exactly(_LENGTH), "little")))
 
     def _exactly(self, count: int) -> bytes:
         content = self._reading.read(count)

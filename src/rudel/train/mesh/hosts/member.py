@@ -21,6 +21,8 @@ from rudel.train.mesh.hosts.messages import Acted, Done, Failed, Interrupted, Jo
 
 _CONNECT_SECONDS, _HEARTBEAT_SECONDS = 120, 10
 _FAILED, _REFUSED = 3, 2
+_LONGEST = 300
+"""Characters of an error's message that are sent to the driver."""
 
 
 def main() -> None:
@@ -30,6 +32,7 @@ def main() -> None:
     answers: queue.SimpleQueue[Acted] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(channel, answers, folder), daemon=True).start()
     code = _trained(order, channel, answers, folder)
+    shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         sys.stderr.flush()
     os._exit(code)  # threads that wait, or compute, are not waited for
@@ -49,6 +52,7 @@ def _trained(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]"
     """Trains, and tells how that ended; returns the code with which to exit."""
     from rudel.train.mesh.hosts.join import part
     from rudel.train.mesh.hosts.together import is_of_a_connection
+    from rudel.train.state import first_line
 
     try:
         done = _train(order, channel, answers, folder)
@@ -58,14 +62,14 @@ def _trained(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]"
         channel.tell(Failed(str(error)))
         return _FAILED
     except RudelError as error:
-        channel.tell(Refused(error))
+        channel.tell(Refused(type(error).__name__, str(error)))
         return _REFUSED
     except Exception as error:
         if is_of_a_connection(error):
-            channel.tell(Failed(f"the connection to another host broke off ({_line(error)})"))
+            channel.tell(Failed(f"the connection to another host broke off ({first_line(error)[:_LONGEST]})"))
             return _FAILED
-        traceback.print_exc()
-        channel.tell(Refused(ClusterError(f"The training failed with {type(error).__name__}: {_line(error)}")))
+        reason = f"The training failed with {type(error).__name__}: {first_line(error)[:_LONGEST]}"
+        channel.tell(Refused(ClusterError.__name__, reason, traceback.format_exc()))
         return _REFUSED
     else:
         if done:
@@ -108,10 +112,6 @@ def _train(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]", 
     position = training.position
     clock: dict[str, Any] = dict(vars(position.clock))
     return Done(training.about, state_of(job.model), position.step, position.stopped, clock)
-
-
-def _line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), "").strip()[:300]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the member processes of a training and the computer that drives tell each other."""
+"""What the member processes of a training and the driver send each other: plain data, and one parcel of code."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +10,9 @@ from rudel.train.mesh.hosts.processes import Processes
 
 State = tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray], list[np.ndarray]]
 """The values of a `ModelState`, in NumPy arrays."""
+
+HOOKS = ("on_epoch_begin", "on_epoch_end", "on_test_begin", "on_test_end")
+"""The methods of callbacks that a member can ask for."""
 
 # -- to a member -------------------------------------------------------------------------------------------------------
 
@@ -38,11 +41,11 @@ class Acted:
     """What callbacks have done.
 
     Args:
-        changes: new values of variables, by part of the `ModelState` and place in it.
+        changes: new values of variables, by `part/place` in the `ModelState`.
         stop: whether the training is to end.
     """
 
-    changes: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+    changes: dict[str, np.ndarray] = field(default_factory=dict)
     stop: bool = False
 
 
@@ -96,7 +99,7 @@ class Moment:
     """A moment at which callbacks act.
 
     Args:
-        hook: the method of callbacks, such as `on_epoch_end`.
+        hook: the method of callbacks, one of `HOOKS`.
         number: of the epoch, or None.
         logs: what they are told.
         state: of the model, where callbacks are to see it.
@@ -160,10 +163,14 @@ class Refused:
     """The training cannot go on, with or without other hosts.
 
     Args:
-        error: says why.
+        kind: the name of a class in `rudel.errors`.
+        reason: why, a sentence.
+        trace: the traceback, of an error that is not the user's.
     """
 
-    error: Exception
+    kind: str
+    reason: str
+    trace: str = ""
 
 
 @dataclass(frozen=True)

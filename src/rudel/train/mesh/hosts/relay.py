@@ -73,7 +73,7 @@ class Relay(keras.callbacks.Callback):
             acted = self._answers.get() if self._asks else acted
         if not self._asks or self.model is None:
             return
-        changes = agree.first_arrays({f"{part}/{place}": value for (part, place), value in acted.changes.items()})
+        changes = agree.first_arrays(acted.changes)
         variables = model_state.variables(self.model)
         for name, value in changes.items():
             part, _, place = name.partition("/")

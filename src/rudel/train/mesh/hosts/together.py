@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from rudel import errors
-from rudel.errors import ClusterError, OptionError, RudelError
+from rudel.errors import ClusterError, OptionError, RudelError, error_named
 from rudel.train.mesh.hosts.join import (
     check_devices,
     do_not_part,
@@ -86,7 +85,7 @@ def all_or_none(do: Callable[[], T]) -> T:
         if told:
             name, _, sentence = told.partition(" ")
             part()
-            raise getattr(errors, name, RudelError)(sentence)
+            raise error_named(name)(sentence)
     return made
 
 
@@ -122,7 +121,7 @@ def _by_the_first(do: Callable[[], T], other: T) -> T:
 
     if not is_first():
         if told := agree.first(None):
-            raise getattr(errors, told[0], RudelError)(told[1])
+            raise error_named(told[0])(told[1])
         return other
     try:
         made = do()

@@ -9,6 +9,7 @@ Limit: a host that comes back takes part again when the members are started anew
 
 import concurrent.futures
 import contextlib
+import logging
 import queue
 import time
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from rudel.errors import ClusterError, NonFiniteError, OptionError
+from rudel.errors import ClusterError, NonFiniteError, OptionError, error_named
 from rudel.report.rounds import by_number
 from rudel.train import best, log
 from rudel.train import callbacks as callback_memory
@@ -34,6 +35,8 @@ from rudel.train.mesh.hosts.service import MembersPlugin
 from rudel.train.run_directory import RunDirectory
 from rudel.train.single import Training
 from rudel.train.state import ModelState
+
+_logger = logging.getLogger("rudel.train")
 
 PATIENCE_SECONDS = 120.0
 """Time for lost hosts to come back where too few are left."""
@@ -235,9 +238,7 @@ class HostsTraining(Training):
                 self._take(attempt, event)
             running.result()
         finally:
-            running.cancel()
-            with contextlib.suppress(Exception, concurrent.futures.CancelledError):
-                concurrent.futures.wait([running], timeout=_INTERRUPT_SECONDS)
+            concurrent.futures.wait([background.start(attempt.end())], timeout=_INTERRUPT_SECONDS)
             self._drop_events()
         return None
 
@@ -249,8 +250,8 @@ class HostsTraining(Training):
     def _take(self, attempt: Attempt, heard: Heard) -> None:
         message, position = heard.message, self.position
         match message:
-            case messages.Refused(error):
-                raise self._refused(error)
+            case messages.Refused():
+                raise self._refused(heard.host, message)
             case messages.Joined(devices):
                 if self._devices_each == self._asked_each:  # and not two halves of one
                     self._devices[heard.host] = devices
@@ -279,7 +280,10 @@ class HostsTraining(Training):
             case messages.Interrupted() if heard.number == 0:  # before which it has sent its checkpoint
                 self._interrupts.act(self._told())
 
-    def _refused(self, error: Exception) -> Exception:
+    def _refused(self, host: str, refused: messages.Refused) -> Exception:
+        if refused.trace:
+            _logger.info("the training failed on %s: %s", host, refused.trace)
+        error = error_named(refused.kind)(refused.reason)
         if not isinstance(error, NonFiniteError) or not self.run or not self._saved_step:
             return error
         return NonFiniteError(f"{error} The run {self.run.path} keeps its checkpoint of step {self._saved_step:,}.")
@@ -299,6 +303,10 @@ class HostsTraining(Training):
     def _act(self, attempt: Attempt, moment: messages.Moment) -> None:
         """Lets the callbacks act, and tells the members what they changed."""
         before: ModelState | None = None
+        if moment.hook not in messages.HOOKS:
+            raise ClusterError(
+                f"A host asks for the callback `{moment.hook}`, which it cannot: it is broken, or hostile."
+            )
         if moment.state is not None:
             model_state.write(self._model, ModelState(*moment.state))
         if moment.waits:
@@ -309,7 +317,7 @@ class HostsTraining(Training):
             return
         after = model_state.to_host(model_state.variables(self._model))  # type: ignore[arg-type]
         changes = {
-            (part, place): new
+            f"{part}/{place}": new
             for part in ModelState._fields
             for place, (old, new) in enumerate(zip(getattr(before, part), getattr(after, part), strict=True))
             if old.tobytes() != new.tobytes()
