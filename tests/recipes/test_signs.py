@@ -1,6 +1,7 @@
 """The recipe `signs`: from a folder of photographs to a run that knows them, in memory or streamed."""
 
 import io
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,88 @@ def test_a_run_answers_files_as_it_was_trained(trained: Any, folder: Path) -> No
     np.testing.assert_array_equal([[dict(one.ranking)[name] for name in CLASSES] for one in told], expected)
     evaluated = evaluate_run(trained.path)
     assert evaluated.metrics["accuracy"] == pytest.approx(trained.summary["metrics"]["val_accuracy"], abs=1e-6)
+
+
+def test_all_photographs_of_a_folder_are_evaluated(trained: Any, folder: Path) -> None:
+    found = evaluate_run(trained.path, str(folder))
+    assert (found.examples, found.left_out) == (150, {})
+    x = np.stack([decode(path.read_bytes(), 32, 32) for path in sorted(folder.glob("*/*.jpg"))])
+    labels = np.repeat(np.arange(3), 50)
+    expected = (rudel.predict(trained.model, x).argmax(axis=1) == labels).mean()
+    assert found.metrics["accuracy"] == pytest.approx(expected, abs=1e-6)
+
+
+def renamed(folder: Path, out: Path, names: dict[str, str]) -> Path:
+    for old, new in names.items():
+        shutil.copytree(folder / old, out / new)
+    return out
+
+
+def right(trained: Any, files: list[Path], name: str) -> int:
+    answers = predict_files(trained.path, sorted(files))
+    return sum(one.ranking[0][0] == name for one in answers)
+
+
+@pytest.mark.parametrize("streamed", ["auto", "true"])
+def test_labels_are_matched_by_the_names_of_classes(
+    trained: Any, folder: Path, tmp_path: Path, streamed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an order of their own, and some that the model does not know."""
+    # "a new one" is sorted before all others, so every label of the folder means another class than in the model
+    out = renamed(folder, tmp_path / "photographs", {"disc": "a new one", "frame": "frame", "stripes": "stripes"})
+    if streamed == "true":
+        monkeypatch.setattr("rudel.recipes.signs._MOST_IN_MEMORY", 0)
+    found = evaluate_run(trained.path, str(out))
+    assert (found.examples, found.left_out) == (100, {"a new one": 50})
+    expected = sum(right(trained, [*(folder / name).iterdir()], name) for name in ("frame", "stripes"))
+    assert found.metrics["accuracy"] == pytest.approx(expected / 100, abs=1e-6)
+    only = renamed(folder, tmp_path / "only", {"stripes": "stripes"})
+    assert evaluate_run(trained.path, str(only)).examples == 50
+    unknown = renamed(folder, tmp_path / "unknown", {"stripes": "lines", "disc": "dot"})
+    with pytest.raises(DataError, match="unknown has no photograph of a class that the model knows: disc, frame, str"):
+        evaluate_run(trained.path, str(unknown))
+
+
+def test_all_records_are_evaluated_or_those_of_a_split(trained: Any, folder: Path, tmp_path: Path) -> None:
+    out = renamed(folder, tmp_path / "photographs", {"disc": "a new one", "frame": "frame", "stripes": "stripes"})
+    records = records_of(out, tmp_path / "records", validation=0.3, shards=2)
+    counts = [evaluate_run(trained.path, str(records), split=split) for split in ("train", "validation", None)]
+    train, validation, both = counts
+    assert train.examples + validation.examples == both.examples == 100
+    assert train.examples > validation.examples > 0
+    assert train.left_out["a new one"] + validation.left_out["a new one"] == both.left_out["a new one"] == 50
+    with pytest.raises(DataError, match="no records of the split `test`; it has `train`, `validation`"):
+        evaluate_run(trained.path, str(records), split="test")
+    for data, words in ((str(folder), "has photographs: leave it out"), (None, "name the folder with --data")):
+        with pytest.raises(OptionError, match=words):
+            evaluate_run(trained.path, data, split="train")
+
+
+def test_files_that_cannot_be_used_are_counted(trained: Any, folder: Path, tmp_path: Path) -> None:
+    out = renamed(folder, tmp_path / "photographs", {"disc": "disc", "frame": "frame"})
+    (out / "disc" / "notes.txt").write_text("no photograph")
+    found = evaluate_run(trained.path, str(out))
+    assert found.examples == 100
+    assert any("1 file in" in note and "such as disc/notes.txt (not a picture)" in note for note in found.notes)
+
+
+def test_the_cache_holds_photographs_once_whatever_is_held_out(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUDEL_CACHE", str(tmp_path / "cache"))
+    for share in (0.1, 0.3, 0.5):
+        found = data(folder, validation=share)
+        # the photographs, and their order, that records are split into when they are made
+        records = records_of(folder, tmp_path / f"records {share}", validation=share)
+        expected = data(records)
+        for part, other in ((found.train, expected.train), (found.validation, expected.validation)):
+            np.testing.assert_array_equal(part.x, other.x)  # type: ignore[union-attr]
+            np.testing.assert_array_equal(part.y, other.y)  # type: ignore[union-attr]
+    (kept,) = (tmp_path / "cache" / "photographs").iterdir()
+    size = sum(path.stat().st_size for path in kept.glob("*.tfrecord"))
+    assert found.notes == (
+        f"The photographs are kept as records of {size / 1000:.3g}\u202fkB in {kept}; see `rudel cache list`.",
+    )
 
 
 def test_the_report_shows_what_the_augmentation_does(trained: Any) -> None:

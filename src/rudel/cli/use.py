@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rudel.cli.output import print_json
+from rudel.cli.output import download_display, interrupts_told, print_json
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a run.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -17,9 +17,12 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="FILE.npz|DIR|URL",
-            help="Arrays x, y and optionally names; or where the recipe shall take its data from.  "
-            "\\[default: the validation data of the run]",
+            help="Arrays x, y and optionally names; or where the recipe shall take its data from, such as a folder of "
+            "photographs.  \\[default: the validation data of the run]",
         ),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which of the records in --data to take.  \\[default: all]")
     ] = None,
     best: Annotated[bool, typer.Option("--best", help="Take the best weights, not the last.")] = False,
     json: JsonOption = False,
@@ -31,16 +34,25 @@ def evaluate(
     from rudel.train.display import described
     from rudel.train.use import evaluate_run
 
-    result = evaluate_run(run, data, best=best)
+    with download_display() as progress, interrupts_told():
+        result = evaluate_run(run, data, best=best, split=split, progress=progress)
     if json:
         print_json(
-            {"run": str(run), "metrics": result.metrics, "examples": result.examples, "left_out": result.left_out}
+            {
+                "run": str(run),
+                "metrics": result.metrics,
+                "examples": result.examples,
+                "left_out": result.left_out,
+                "notes": list(result.notes),
+            }
         )
         return
     typer.echo(f"{described(result.metrics)}  on {result.examples:,} examples")
     if result.left_out:
-        told = ", ".join(f"{count:,} of {name}" for name, count in result.left_out.items())
-        typer.echo(f"left out, because the model does not know their classes: {told}")
+        classes = ", ".join(f"{count:,} of {name}" for name, count in result.left_out.items())
+        typer.echo(f"left out, because the model does not know their classes: {classes}")
+    for note in result.notes:
+        typer.echo(f"note: {note}", err=True)
 
 
 def predict(

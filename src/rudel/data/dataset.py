@@ -90,6 +90,21 @@ class Dataset:
     augment: Callable[[Any, Any], Any] | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class ToEvaluate:
+    """Examples from elsewhere, with the labels of a model.
+
+    Args:
+        examples: in memory or as a stream.
+        left_out: by name of a class that the model does not know, how many examples were left out.
+        notes: what a user should know of how the examples came about, a sentence each.
+    """
+
+    examples: Part
+    left_out: Mapping[str, int]
+    notes: Sequence[str] = ()
+
+
 Some = TypeVar("Some", "Examples", "Stream")
 """Examples in memory, or a stream of them."""
 

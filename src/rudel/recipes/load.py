@@ -103,6 +103,22 @@ class Recipe:
             raise RecipeError(f"`data` in {self.path} returns {_kind(dataset)}: let it return a rudel.Dataset.")
         return dataset
 
+    @property
+    def has_evaluation(self) -> bool:
+        """Whether it says what all the examples at a source are."""
+        return callable(getattr(self.module, "evaluation", None))
+
+    def evaluation(self, settings: Mapping[str, Any], **given: Any) -> Any:
+        """Calls the recipe's `evaluation` with its options and what Rudel gives."""
+        from rudel.data.dataset import ToEvaluate
+
+        found = self._call("evaluation", settings, given)
+        if not isinstance(found, ToEvaluate):
+            raise RecipeError(
+                f"`evaluation` in {self.path} returns {_kind(found)}: let it return a rudel.data.dataset.ToEvaluate."
+            )
+        return found
+
     def model(self, settings: Mapping[str, Any], **given: Any) -> Any:
         """Calls the recipe's `model` with its options and what Rudel gives."""
         import keras

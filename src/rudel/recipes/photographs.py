@@ -1,8 +1,14 @@
-"""Photographs to learn from: a folder of classes or of records, as streams of examples for training and validation."""
+"""Photographs to learn from: a folder of classes or of records, as streams of examples for training and validation.
 
+A folder of classes becomes records in the cache, once: which photographs are held out is decided when they are read.
+"""
+
+import bisect
 import hashlib
 import json
-from collections.abc import Callable
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,11 +17,16 @@ from typing import Any
 import numpy as np
 
 import rudel
+from rudel.cache import cache_folder
+from rudel.data.dataset import ToEvaluate
+from rudel.data.images.convert import convert
+from rudel.data.images.plan import place
 from rudel.data.photographs import decode
 from rudel.data.records.sources import is_address, open_source
-from rudel.errors import DataError
+from rudel.errors import DataError, OptionError
+from rudel.report.words import plural, size
 
-_IMAGE, _LABEL = "image/encoded", "image/class/label"
+_IMAGE, _LABEL, _NAME = "image/encoded", "image/class/label", "image/filename"
 
 
 @dataclass(frozen=True)
@@ -23,31 +34,84 @@ class Photographs:
     """Records of photographs, on this computer or at an address.
 
     Args:
+        source: what they were made of, or are.
         folder: of the records.
-        validation: share to hold out where no records are for validation.
+        by_name: whether they are in the order in which their names decide what is held out, as in the cache.
+        notes: what a user should know of them, a sentence each.
     """
 
+    source: str
     folder: str
-    validation: float
+    by_name: bool = False
+    notes: tuple[str, ...] = ()
 
-    def decoded(self, side: int) -> tuple[Any, Any]:
-        """Streams of (uint8 (side, side, 3), label): what to learn from, and what is held out."""
+    def decoded(self, side: int, validation: float) -> tuple[Any, Any]:
+        """Streams of (uint8 (side, side, 3), label): what to learn from, and what is held out.
+
+        Args:
+            side: height and width to scale to, in pixels.
+            validation: share to hold out where no records are for validation.
+        """
+        if not 0 <= validation < 1:
+            raise OptionError(f"`validation` is a share, from 0 to below 1, not {validation:g}.")
         function = partial(_example, side=side)
-        train = self._records("train").map(function)
+        train = rudel.Records(self.folder, features=[_IMAGE, _LABEL]).map(function)
         if self._has_validation():
-            return train, self._records("validation").map(function)
-        return rudel.split(train, self.validation)
+            return train, rudel.Records(self.folder, "validation", features=[_IMAGE, _LABEL]).map(function)
+        held_out = self._held_out(validation) if self.by_name else 0
+        if not 0 < held_out < len(train):
+            return rudel.split(train, validation)
+        return train.subset(np.arange(held_out, len(train))), train.subset(np.arange(held_out))
+
+    def to_evaluate(self, side: int, split: str | None, class_names: Sequence[str]) -> ToEvaluate:
+        """All photographs, or those of one split, with the labels that a model has for their classes.
+
+        Args:
+            side: height and width to scale to, in pixels.
+            split: of records; None for all of them.
+            class_names: of the model.
+
+        Raises:
+            DataError: none is of a class that the model knows.
+        """
+        if self.by_name and split is not None:
+            raise OptionError(
+                f"`--split` chooses among the records of a folder, and {self.source} has photographs: leave it out."
+            )
+        names, function = self._names_in_file(), partial(_example, side=side)
+        stream: Any = rudel.Records(self.folder, split, features=[_IMAGE, _LABEL])
+        if names == list(class_names):
+            return ToEvaluate(stream.map(function), {}, self.notes)
+        stored = rudel.Records(self.folder, split, features=[_LABEL]).map(_label).in_memory().x
+        if names is None:  # then labels mean what those of the model mean
+            names = [*class_names, *map(str, range(len(class_names), stored.max() + 1))]
+        if stored.max() >= len(names):
+            raise DataError(
+                f"{self.source} has photographs with the label {stored.max()}, and its labels.txt names "
+                f"only {len(names):,} classes."
+            )
+        known = {name: label for label, name in enumerate(class_names)}
+        labels = [known.get(name, -1) for name in names]
+        kept = np.array(labels)[stored] >= 0
+        if not kept.any():
+            raise DataError(
+                f"{self.source} has no photograph of a class that the model knows: {', '.join(class_names)}."
+            )
+        left_out = Counter(names[label] for label in stored[~kept].tolist())
+        stream = stream.map(partial(function, labels=labels)).subset(np.flatnonzero(kept))
+        return ToEvaluate(stream, dict(sorted(left_out.items())), self.notes)
 
     def class_names(self) -> list[str]:
         """What `labels.txt` says; without one, the numbers up to the largest label."""
-        text = _text(self.folder, "labels.txt")
-        if text is not None:
-            return text.splitlines()
+        names = self._names_in_file()
+        if names is not None:
+            return names
         labels = rudel.Records(self.folder, features=[_LABEL]).map(_label).in_memory()
         return [str(label) for label in range(int(labels.x.max()) + 1)]
 
-    def _records(self, split: str) -> Any:
-        return rudel.Records(self.folder, split, features=[_IMAGE, _LABEL])
+    def _names_in_file(self) -> list[str] | None:
+        text = _text(self.folder, "labels.txt")
+        return None if text is None else text.splitlines()
 
     def _has_validation(self) -> bool:
         if not is_address(self.folder):
@@ -55,28 +119,40 @@ class Photographs:
         document = json.loads(_text(self.folder, "dataset.json") or "{}")
         return bool(document.get("splits", {}).get("validation", {}).get("records"))
 
+    def _held_out(self, validation: float) -> int:
+        """How many of the records, from the first, are held out: they are sorted by the places of their names."""
+        records = rudel.Records(self.folder, features=[_NAME])
+        return bisect.bisect_left(
+            range(len(records)), validation, key=lambda number: place(os.fsdecode(records[number][_NAME]))
+        )
 
-def find_photographs(source: str, validation: float, progress: Callable[[int, int], None] | None = None) -> Photographs:
+
+def find_photographs(
+    source: str, progress: Callable[[int, int], None] | None = None, least_classes: int = 2
+) -> Photographs:
     """The records that `source` is; or those that it becomes, in the cache, if it is a folder of photographs.
 
     Args:
         source: a folder or an address; see `rudel.data.images.convert` for what it can be if it has no records.
-        validation: share to hold out.
         progress: is told how many photographs are converted, and of how many.
+        least_classes: refuse fewer.
 
     Raises:
         DataError: there is nothing to learn from.
     """
-    from rudel.cache import cache_folder
-    from rudel.data.images.convert import convert
-
     if _has_records(source):
-        return Photographs(source, validation)
+        return Photographs(source, source)
     named = source if is_address(source) else str(_local(source).resolve())
-    key = hashlib.sha256(f"{named} {validation}".encode()).hexdigest()[:16]
-    folder = cache_folder() / "records" / key
-    convert(source, folder, validation=validation, progress=progress or (lambda done, total: None))
-    return Photographs(str(folder), validation)
+    folder = cache_folder() / "photographs" / hashlib.sha256(named.encode()).hexdigest()[:16]
+    none = progress or (lambda done, total: None)
+    converted = convert(source, folder, validation=0, least_classes=least_classes, progress=none)
+    notes = [f"The photographs are kept as records of {size(converted.bytes)} in {folder}; see `rudel cache list`."]
+    if converted.left_out:
+        notes.append(
+            f"{plural(len(converted.left_out), 'file')} in {source} cannot be used, such as "
+            f"{converted.left_out[0].name} ({converted.left_out[0].reason}): `rudel data images` names all."
+        )
+    return Photographs(source, str(folder), True, tuple(notes))
 
 
 def _has_records(source: str) -> bool:
@@ -85,8 +161,9 @@ def _has_records(source: str) -> bool:
     return any("tfrecord" in path.name for path in _local(source).glob("*-of-*"))
 
 
-def _example(record: dict[str, Any], side: int) -> tuple[np.ndarray, np.int32]:
-    return decode(record[_IMAGE], side, side), np.int32(record[_LABEL])
+def _example(record: dict[str, Any], side: int, labels: Sequence[int] | None = None) -> tuple[np.ndarray, np.int32]:
+    label = record[_LABEL]
+    return decode(record[_IMAGE], side, side), np.int32(label if labels is None else labels[label])
 
 
 def _label(record: dict[str, Any]) -> np.int64:

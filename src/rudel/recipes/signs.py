@@ -5,10 +5,13 @@ of pictures for each class. Its pictures become records first (as by `rudel data
 as it is.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
 import rudel
+from rudel.data.dataset import ToEvaluate
 from rudel.errors import DataError, OptionError
 from rudel.recipes.photographs import find_photographs
 
@@ -47,12 +50,37 @@ def data(
         raise DataError(_WHERE_TO_GET_THEM)
     if side < _LEAST_SIDE:
         raise OptionError(f"`side` must be at least {_LEAST_SIDE} pixels, not {side}.")
-    found = find_photographs(source, validation, progress)
-    train, held_out = found.decoded(side)
-    size = (len(train) + len(held_out)) * side * side * 3
-    if streamed == "false" or (streamed == "auto" and size <= _MOST_IN_MEMORY):
+    found = find_photographs(source, progress)
+    train, held_out = found.decoded(side, validation)
+    if _fits_memory(streamed, len(train) + len(held_out), side):
         train, held_out = train.in_memory(), held_out.in_memory()
-    return rudel.Dataset(train, held_out, class_names=found.class_names(), augment=_changes(augmentation))
+    return rudel.Dataset(
+        train, held_out, class_names=found.class_names(), notes=found.notes, augment=_changes(augmentation)
+    )
+
+
+def evaluation(
+    source: str,
+    split: str | None,
+    class_names: Sequence[str],
+    progress: Any = None,
+    side: int = 64,
+    streamed: Literal["auto", "true", "false"] = "auto",
+) -> ToEvaluate:
+    """All photographs at a source, for `rudel evaluate --data`; see `data`.
+
+    Args:
+        source: a folder with a folder of photographs for each class, or a folder of records.
+        split: of the records; None for all of them.
+        class_names: of the model; photographs get its labels by the names of their classes.
+        progress: called with (photographs done, photographs in all) while records are made.
+        side: height and width that photographs are scaled to, in pixels.
+        streamed: whether photographs are decoded when they are needed.
+    """
+    found = find_photographs(source, progress, least_classes=1).to_evaluate(side, split, class_names)
+    if _fits_memory(streamed, len(found.examples), side):
+        return replace(found, examples=found.examples.in_memory())
+    return found
 
 
 def model(
@@ -104,6 +132,10 @@ def model(
         keras.optimizers.AdamW(rate, weight_decay=1e-2), "sparse_categorical_crossentropy", metrics=["accuracy"]
     )
     return made
+
+
+def _fits_memory(streamed: str, count: int, side: int) -> bool:
+    return streamed == "false" or (streamed == "auto" and count * side * side * 3 <= _MOST_IN_MEMORY)
 
 
 def _changes(name: str) -> Any:

@@ -1,10 +1,11 @@
 """Runs read back: their models, recipes and data."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rudel.backend import keras_here, set_seed
-from rudel.data.dataset import Dataset
+from rudel.data.dataset import Dataset, ToEvaluate
 from rudel.errors import OptionError, RecipeError, RunError
 from rudel.recipes.load import Recipe, find_recipe
 from rudel.train import run_directory
@@ -58,6 +59,39 @@ def dataset_of(run: RunDirectory, source: str | None = None) -> Dataset:
         RunError: the run has no recipe that can be read.
         RecipeError: the recipe cannot make its data.
     """
+    recipe, settings = _recipe_and_settings(run, source)
+    return recipe.data(settings, source=source or run.read_config().get("source"))
+
+
+def to_evaluate(
+    run: RunDirectory, source: str, split: str | None = None, progress: Callable[[int, int], None] | None = None
+) -> ToEvaluate:
+    """All that a run can be evaluated on at a source; or what its recipe validates on there, if it says no more.
+
+    Args:
+        run: the run.
+        source: an address or a folder.
+        split: which of several parts to take; None for all.
+        progress: called with (done, in all) while the data is fetched or converted.
+
+    Raises:
+        RunError: the run has no recipe that can be read.
+        OptionError: the recipe does not know of splits.
+        RecipeError: the recipe cannot make its data.
+    """
+    recipe, settings = _recipe_and_settings(run, source)
+    if recipe.has_evaluation:
+        names = run.read_config().get("class_names") or []
+        return recipe.evaluation(settings, source=source, split=split, class_names=names, progress=progress)
+    if split is not None:
+        raise OptionError(f"The data of the recipe `{recipe.name}` has no splits to choose from: leave out --split.")
+    dataset = recipe.data(settings, source=source, progress=progress)
+    if dataset.validation is None:
+        raise RunError(f"The recipe `{recipe.name}` holds nothing out of {source}: give a FILE.npz with --data.")
+    return ToEvaluate(dataset.validation, {}, dataset.notes)
+
+
+def _recipe_and_settings(run: RunDirectory, source: str | None) -> tuple[Recipe, dict[str, Any]]:
     config = run.read_config()
     recipe = recipe_of(run)
     if "source" not in config:
@@ -69,6 +103,5 @@ def dataset_of(run: RunDirectory, source: str | None = None) -> Dataset:
     if source is not None and not recipe.takes_source:
         raise OptionError(f"The recipe `{recipe.name}` takes no data from elsewhere: give a FILE.npz with --data.")
     known = {name: value for name, value in config.get("options", {}).items() if name in recipe.options}
-    settings = recipe.settings({k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})
     set_seed(config.get("seed", 0))
-    return recipe.data(settings, source=source or config.get("source"))
+    return recipe, recipe.settings({k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})

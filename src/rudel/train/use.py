@@ -1,6 +1,6 @@
 """What a trained run is good for: evaluating it on data, and asking it about files."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from rudel.data.arrays_file import read_arrays
+from rudel.data.dataset import ToEvaluate
 from rudel.data.pictures import read_input
-from rudel.errors import DataError, RunError
+from rudel.errors import DataError, OptionError, RunError
 from rudel.train import run_directory
 from rudel.train.classification import as_probabilities
 from rudel.train.evaluation import DEFAULT_BATCH_SIZE, evaluate, predict
-from rudel.train.load import dataset_of, load, recipe_of
+from rudel.train.load import dataset_of, load, recipe_of, to_evaluate
 from rudel.train.run_directory import RunDirectory
 
 
@@ -24,12 +25,14 @@ class Evaluation:
     Args:
         metrics: by Keras' names.
         examples: how many were evaluated.
-        left_out: by name of a class that the model does not know, the rows that were left out.
+        left_out: by name of a class that the model does not know, how many examples were left out.
+        notes: what a user should know of the data, a sentence each.
     """
 
     metrics: dict[str, float]
     examples: int
     left_out: dict[str, int]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,36 +51,50 @@ class Prediction:
 
 
 def evaluate_run(
-    run: str | Path, data: str | Path | None = None, batch_size: int = DEFAULT_BATCH_SIZE, best: bool = False
+    run: str | Path,
+    data: str | Path | None = None,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+    best: bool = False,
+    split: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Evaluates a finished run.
 
     Args:
         run: its directory.
         data: an `.npz` file with `x`, `y` and optionally `names` (see `rudel.data.arrays_file`); or where the recipe
-            shall take its data from; None for the recipe's own validation data.
+            shall take its data from: all photographs in a folder, for example; None for the recipe's own validation
+            data.
         batch_size: examples a step.
         best: whether to take the best weights, in the place of the last; see `rudel.load`.
+        split: of the records at `data`; None for all of them.
+        progress: called with (done, in all) while data is fetched or converted.
 
     Raises:
         RunError: there is no such run, or it is unfinished.
         DataError: the data does not fit the model.
+        OptionError: `split` where there is nothing to choose from.
     """
     directory = run_directory.open_finished(Path(run))
+    is_file = data is not None and str(data).endswith(".npz")
+    if split is not None and (data is None or is_file):
+        raise OptionError("`--split` chooses among the records of a folder: name the folder with --data.")
     model = load(run, best)
-    left_out: dict[str, int] = {}
-    if data is not None and str(data).endswith(".npz"):
+    if is_file:
         names = directory.read_config().get("class_names", [])
-        examples, left_out = read_arrays(Path(data), names, _input_shape(model, directory))
+        found = ToEvaluate(*read_arrays(Path(str(data)), names, _input_shape(model, directory)))
+    elif data is not None:
+        found = to_evaluate(directory, str(data), split, progress)
     else:
-        found = dataset_of(directory, None if data is None else str(data)).validation
-        if found is None:
+        validation = dataset_of(directory).validation
+        if validation is None:
             raise RunError(f"The run {directory.path} has no validation data: give some with --data FILE.npz.")
-        examples = found
+        found = ToEvaluate(validation, {})
     if not model.compiled:
         raise RunError(f"The model of the run {directory.path} is not compiled, so there is no metric to evaluate.")
-    metrics = evaluate(model, examples, batch_size=min(batch_size, len(examples)))
-    return Evaluation(metrics, len(examples), left_out)
+    count = len(found.examples)
+    metrics = evaluate(model, found.examples, batch_size=min(batch_size, count))
+    return Evaluation(metrics, count, dict(found.left_out), tuple(found.notes))
 
 
 def predict_files(run: str | Path, files: Sequence[str | Path]) -> list[Prediction]:

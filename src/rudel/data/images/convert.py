@@ -54,6 +54,7 @@ def convert(
     validation: float = 0.1,
     max_side: int | None = None,
     shards: int | None = None,
+    least_classes: int = 2,
     spread: Spread | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Converted:
@@ -68,6 +69,7 @@ def convert(
         validation: share that is held out, by the hash of the file's name.
         max_side: make pictures smaller that have a longer side, in pixels.
         shards: number of files for the training; by default as many as make them about 128 MB large.
+        least_classes: 1 if nobody is to be trained on the records alone, which takes 2.
         spread: other computers that help.
         progress: is told how far it is.
 
@@ -83,7 +85,8 @@ def convert(
     if is_remote(str(out)):
         raise DataError(f"Records are written to a local folder, not to {out}: give one, and copy it there.")
     _check_apart(address, folder)
-    found = find_pictures(address, *(None if file is None else str(file) for file in (labels, classes)))
+    tables = (None if file is None else str(file) for file in (labels, classes))
+    found = find_pictures(address, *tables, least_classes=least_classes)
     passed_over = tuple(LeftOut(_printable(name), reason) for name, reason in found.passed_over)
     planned = plan_shards(found.pictures, found.classes, options)
     origin = address if is_remote(address) else str(Path(address).expanduser().absolute())
@@ -96,7 +99,7 @@ def convert(
                 return converted
         dataset_file.reopen(folder)
         converted = _make(folder, planned, found, passed_over, options, spread, progress)
-        _check_result(converted)
+        _check_result(converted, least_classes)
         dataset_file.write(converted, origin, options, made_of)
     return converted
 
@@ -156,11 +159,11 @@ def _check_apart(address: str, folder: Path) -> None:
         raise DataError(f"{folder} is in the folder of the pictures, {address}: put the records elsewhere.")
 
 
-def _check_result(converted: Converted) -> None:
-    """Refuses records that nobody could train on, and removes them."""
+def _check_result(converted: Converted, least_classes: int) -> None:
+    """Refuses records of too few classes, and removes them."""
     counts = zip(converted.classes, converted.counts(TRAIN), converted.counts(VALIDATION), strict=True)
     present = [name for name, train, validation in counts if train or validation]
-    if len(present) >= 2:
+    if len(present) >= least_classes:
         return
     left_out = converted.left_out
     dataset_file.discard(converted.path)

@@ -59,7 +59,7 @@ def split_of(name: str, validation: float) -> str:
     >>> [split_of(f"cat/{number}.jpg", 0.5) for number in range(4)]
     ['validation', 'validation', 'train', 'validation']
     """
-    return VALIDATION if _place(name) < validation else TRAIN
+    return VALIDATION if place(name) < validation else TRAIN
 
 
 def plan_shards(pictures: Sequence[Labelled], classes: Sequence[str], options: Options) -> tuple[Shard, ...]:
@@ -73,10 +73,10 @@ def plan_shards(pictures: Sequence[Labelled], classes: Sequence[str], options: O
     Returns:
         Shards of the training, then of the validation; a split without pictures has none.
     """
-    placed = sorted((_place(picture.file.name), picture.file.name, picture) for picture in pictures)
+    placed = sorted((place(picture.file.name), picture.file.name, picture) for picture in pictures)
     parts = {
-        VALIDATION: [picture for place, _, picture in placed if place < options.validation],
-        TRAIN: [picture for place, _, picture in placed if place >= options.validation],
+        VALIDATION: [picture for at, _, picture in placed if at < options.validation],
+        TRAIN: [picture for at, _, picture in placed if at >= options.validation],
     }
     planned = []
     for split in (TRAIN, VALIDATION):
@@ -96,7 +96,7 @@ def _count(part: Sequence[Labelled], training: Sequence[Labelled], asked: int | 
     return asked if part is training or not training else max(1, round(asked * len(part) / len(training)))
 
 
-def _place(name: str) -> float:
+def place(name: str) -> float:
     """A number from 0 to below 1 that looks random and depends on the name alone."""
     # file systems differ in how they write letters with accents: the same name is to be the same
     content = os.fsencode(unicodedata.normalize("NFC", name))

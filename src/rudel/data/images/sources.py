@@ -51,7 +51,9 @@ class Source:
     passed_over: tuple[tuple[str, str], ...]
 
 
-def find_pictures(address: str, labels: str | None = None, classes: str | None = None) -> Source:
+def find_pictures(
+    address: str, labels: str | None = None, classes: str | None = None, least_classes: int = 2
+) -> Source:
     """Finds pictures and their labels.
 
     Args:
@@ -60,9 +62,10 @@ def find_pictures(address: str, labels: str | None = None, classes: str | None =
         labels: a table of file names and labels.
         classes: a file with the names of the classes, one a line, in the order of their labels; by default the names
             that there are, sorted, numbers by their value.
+        least_classes: refuse fewer.
 
     Raises:
-        DataError: there are no pictures, or fewer than two classes, or labels and classes do not go together.
+        DataError: there are no pictures, or too few classes, or labels and classes do not go together.
     """
     known = read_names(_read(classes), classes) if classes is not None else None
     is_table = address.lower().endswith(TABLES)
@@ -76,7 +79,8 @@ def find_pictures(address: str, labels: str | None = None, classes: str | None =
         source = _from_rows(address, store, rows, found, known, address)
     else:
         source = _from_folder(address, labels, known)
-    _check_classes(source)
+    if least_classes > 1:
+        _check_classes(source)
     return source
 
 

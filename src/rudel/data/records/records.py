@@ -35,7 +35,7 @@ class Records(Stream):
     Args:
         paths: a folder with shards (`train-00000-of-00004.tfrecord`), of which those of `split` are taken; a file, a
             pattern, or several files. Addresses such as `s3://bucket/folder` are read by fsspec.
-        split: which set of a folder.
+        split: which set of a folder; None for all of them.
         features: names of the features to read, or a shape for each name: `{"image": (28, 28), "label": ()}`, where
             bytes become uint8 and None means as they come. None for all features.
         skip_corrupt: leave damaged records out instead of refusing them. All are read once for that; `skipped` counts.
@@ -52,7 +52,7 @@ class Records(Stream):
     def __init__(
         self,
         paths: Paths,
-        split: str = "train",
+        split: str | None = "train",
         features: Sequence[str] | MappingOf[str, Shape | None] | None = None,
         skip_corrupt: bool = False,
         workers: int | None = None,

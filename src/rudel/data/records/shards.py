@@ -24,14 +24,14 @@ _ENDING = re.compile(r"\.(?:tfrecords?|tfrec)$")
 _PATTERN = re.compile(r"[*?\[]")
 
 
-def find_shards(paths: Paths, split: str) -> list[str]:
+def find_shards(paths: Paths, split: str | None) -> list[str]:
     """The files that are meant, in order.
 
     Args:
         paths: a folder, of which the files of `split` are taken; a pattern (`*`, `?`, `[...]`) of files; one file; or
             several. Files that are named one by one are taken as they are; of folders and patterns, sets must be
             complete.
-        split: which set of a folder.
+        split: which set of a folder; None for all of them.
 
     Raises:
         DataError: there is no such file or set, a shard is missing, or more than one set could be meant.
@@ -49,8 +49,8 @@ def find_shards(paths: Paths, split: str) -> list[str]:
     return [path] if names is None else [_joined(path, name) for name in _of_split(path, names, split)]
 
 
-def _of_split(folder: str, names: Iterable[str], split: str) -> list[str]:
-    """The names of a split's files, in order."""
+def _of_split(folder: str, names: Iterable[str], split: str | None) -> list[str]:
+    """The names of a split's files, or of those of all splits, in order."""
     sets: dict[tuple[str, int], list[str]] = defaultdict(list)
     for name in sorted(names):
         if found := _SHARD.fullmatch(name):
@@ -59,6 +59,10 @@ def _of_split(folder: str, names: Iterable[str], split: str) -> list[str]:
             sets[_ENDING.sub("", name), 0].append(name)
     if not sets:
         raise DataError(f"{folder} has no TFRecord files: give a folder of them, or make one by `rudel data images`.")
+    if split is None:
+        files = [name for files in sets.values() for name in files]
+        _check_complete(files, folder)
+        return files
     meant = [key for key in sets if key[0] == split] or [key for key in sets if key[0].endswith(f"-{split}")]
     if not meant:
         there = ", ".join(sorted({f"`{name}`" for name, _ in sets}))
