@@ -171,7 +171,7 @@ def test_files_that_cannot_be_used_are_counted(trained: Any, folder: Path, tmp_p
     (out / "disc" / "notes.txt").write_text("no photograph")
     found = evaluate_run(trained.path, str(out))
     assert found.examples == 100
-    assert any("1 file in" in note and "such as disc/notes.txt (not a picture)" in note for note in found.notes)
+    assert any("1 of the files in" in note and "such as disc/notes.txt (not a picture)" in note for note in found.notes)
 
 
 def test_the_cache_holds_photographs_once_whatever_is_held_out(
@@ -189,7 +189,7 @@ def test_the_cache_holds_photographs_once_whatever_is_held_out(
     (kept,) = (tmp_path / "cache" / "photographs").iterdir()
     size = sum(path.stat().st_size for path in kept.glob("*.tfrecord"))
     assert found.notes == (
-        f"The photographs are kept as records of {size / 1000:.3g}\u202fkB in {kept}; see `rudel cache list`.",
+        f"The photographs are kept as records of {size / 1e6:,.1f} MB in {kept}; see `rudel cache list`.",
     )
 
 

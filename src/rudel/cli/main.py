@@ -6,7 +6,7 @@ import sys
 import typer
 
 from rudel import __version__
-from rudel.cli import data, doctor, export, hosts, lab, micro, plan, play, recipes, serve, train, use, watch
+from rudel.cli import cache, data, doctor, export, hosts, lab, micro, plan, play, recipes, serve, train, use, watch
 from rudel.cli.interrupts import insist_on_interrupts
 from rudel.errors import RudelError
 
@@ -29,6 +29,7 @@ app.command("doctor")(doctor.doctor)
 app.command("recipes")(recipes.list_recipes)
 app.command("new")(recipes.new)
 app.add_typer(data.app, name="data")
+app.add_typer(cache.app, name="cache")
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(lab.app, name="lab")
 app.add_typer(micro.app, name="micro")

@@ -24,7 +24,6 @@ from rudel.data.images.plan import place
 from rudel.data.photographs import decode
 from rudel.data.records.sources import is_address, open_source
 from rudel.errors import DataError, OptionError
-from rudel.report.words import plural, size
 
 _IMAGE, _LABEL, _NAME = "image/encoded", "image/class/label", "image/filename"
 
@@ -146,10 +145,12 @@ def find_photographs(
     folder = cache_folder() / "photographs" / hashlib.sha256(named.encode()).hexdigest()[:16]
     none = progress or (lambda done, total: None)
     converted = convert(source, folder, validation=0, least_classes=least_classes, progress=none)
-    notes = [f"The photographs are kept as records of {size(converted.bytes)} in {folder}; see `rudel cache list`."]
+    notes = [
+        f"The photographs are kept as records of {converted.bytes / 1e6:,.1f} MB in {folder}; see `rudel cache list`."
+    ]
     if converted.left_out:
         notes.append(
-            f"{plural(len(converted.left_out), 'file')} in {source} cannot be used, such as "
+            f"{len(converted.left_out):,} of the files in {source} cannot be used, such as "
             f"{converted.left_out[0].name} ({converted.left_out[0].reason}): `rudel data images` names all."
         )
     return Photographs(source, str(folder), True, tuple(notes))

@@ -24,7 +24,7 @@ from rudel.data.images.sources import Source, find_pictures
 from rudel.data.images.stores import is_remote
 from rudel.errors import DataError, OptionError
 
-_LOCK = ".lock"
+LOCK = ".lock"
 _AHEAD = 3
 _NAMED = 3
 
@@ -184,7 +184,7 @@ def _held(folder: Path, origin: str) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            if [path.name for path in folder.iterdir()] == [_LOCK]:
+            if [path.name for path in folder.iterdir()] == [LOCK]:
                 dataset_file.discard(folder)
         os.close(lock)
 
@@ -204,10 +204,10 @@ def _locked(folder: Path) -> int:
     """Waits for the lock of the folder; returns its file descriptor."""
     while True:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         fcntl.flock(lock, fcntl.LOCK_EX)
         with contextlib.suppress(OSError):
-            if (folder / _LOCK).stat().st_ino == os.fstat(lock).st_ino:
+            if (folder / LOCK).stat().st_ino == os.fstat(lock).st_ino:
                 return lock
         os.close(lock)  # who had it has removed the folder
 
