@@ -30,6 +30,17 @@ def test_compile_prints_json(hello, tmp_path):
     assert document["name"] == "hello_world_int8"
     assert document["rounding"] == "tflm"
     assert document["arena_bytes"] <= 100
+    assert document["outputs"] == [
+        {
+            "name": "Identity",
+            "shape": [1, 1],
+            "dtype": "int8",
+            "scale": 0.008290956728160381,
+            "zero_point": 5,
+            "variable": "output",
+            "macro": "HELLO_WORLD_INT8_OUTPUT",
+        }
+    ]
 
 
 def test_a_file_that_is_no_model_is_one_sentence_and_writes_nothing(tmp_path):

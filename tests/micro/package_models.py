@@ -54,6 +54,15 @@ def sum_of_two() -> bytes:
     return build(tensors, operators, [0, 1], [2, 3])
 
 
+def three_of_one_shape() -> bytes:
+    """A model of (query, doc, ctx) -> (zz, aa) = (query - doc, doc * ctx), in another order than its signature."""
+    tensors = [T((1, 4), "int8", 0.1), T((1, 4), "int8", 0.1), T((1, 4), "int8", 0.1), T((1, 4)), T((1, 4))]
+    tensors[3:] = [T((1, 4), "int8", 0.2, 5), T((1, 4), "int8", 0.5, -3)]
+    operators = [Op("MUL", (1, 0), (4,), {"activation": "NONE"}), Op("SUB", (2, 1), (3,), {"activation": "NONE"})]
+    signature = {"query": 2, "doc": 1, "ctx": 0}, {"zz": 3, "aa": 4}
+    return build(tensors, operators, [0, 1, 2], [4, 3], signature)
+
+
 def tool(name: str, package: str) -> str:
     """The path of a program; without it the test is skipped on a user's machine, and fails where `CI` is set."""
     beside = str(Path(sys.executable).parent)

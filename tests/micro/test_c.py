@@ -8,8 +8,11 @@ import pytest
 from micro_support import host
 from micro_support.cases import KINDS
 from micro_support.models import Op, T, build
+from micro_support.oracles import runner
+from package_models import three_of_one_shape
 
-from rudel.micro.check import random_inputs
+from rudel.errors import CompileError
+from rudel.micro.check import check, random_inputs
 from rudel.micro.compiler import compile_model
 
 _MAIN = """\
@@ -45,11 +48,12 @@ def _sanitized(tmp_path, compiled) -> None:
         outputs=compiled.outputs[0].size,
         values=values,
     )
-    (tmp_path / "main.c").write_text(text)
+    (tmp_path / "run.model.c").write_text(text)
     flags = [*host.STRICT, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    program = tmp_path / "program"
+    program = tmp_path / "run.model"
     subprocess.run(
-        ["gcc", *flags, str(tmp_path / "main.c"), str(tmp_path / f"{compiled.name}.c"), "-o", str(program)], check=True
+        ["gcc", *flags, str(tmp_path / "run.model.c"), str(tmp_path / f"{compiled.name}.c"), "-o", str(program)],
+        check=True,
     )
     done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -123,6 +127,39 @@ def test_models_live_side_by_side_in_one_program(tmp_path):
     np.testing.assert_array_equal(host.invoke(library, first, inputs)[0], alone[0])
 
 
+@pytest.mark.usefixtures("gcc")
+@pytest.mark.parametrize(
+    "name", ["rudel", "rudel_", "my_rudel_net", "Rudel_x", "RUDEL_NET", "input", "weights", "main"]
+)
+def test_any_name_of_a_model_makes_c_that_compiles(tmp_path, name):
+    """Also with the macros of its header, and beside another model in one source."""
+    compiled = compile_model(_of_many_operators(), name=name)
+    _sanitized(tmp_path, compiled)
+    plain = compile_model(_of_many_operators(), name="plain")
+    library = host.build([plain, compiled], tmp_path)
+    inputs = random_inputs(plain.inputs, 1, seed=3)[0]
+    np.testing.assert_array_equal(host.invoke(library, compiled, inputs)[0], host.invoke(library, plain, inputs)[0])
+
+
+@pytest.mark.parametrize("name", ["string", "math", "stdint", "Stdio"])
+def test_a_model_whose_header_would_hide_one_of_the_c_library_is_refused(name):
+    with pytest.raises(CompileError, match=rf"its header {name}.h would hide"):
+        compile_model(_of_many_operators(), name=name)
+
+
+@pytest.mark.usefixtures("gcc")
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_constants_that_are_not_finite_compile(tmp_path, value):
+    constant = np.array([1, value, -2], np.float32)
+    tensors = [T((1, 3), "float32"), T((3,), "float32", data=constant), T((1, 3), "float32")]
+    model = build(tensors, [Op("ADD", (0, 1), (2,), {"activation": "NONE"})], [0], [2])
+    compiled = compile_model(model, name="net")
+    assert "math.h" in compiled.headers
+    given = np.array([[1, 2, 3]], np.float32)
+    told = host.invoke(host.build([compiled], tmp_path), compiled, [given])[0]
+    np.testing.assert_array_equal(told, runner(model, "litert")([given])[0])
+
+
 def test_neither_heap_nor_floating_point_nor_libm(shared_data):
     for name in ("micro_speech", "person_detect"):
         source = compile_model(shared_data / "tflite" / f"{name}_int8.tflite").source
@@ -161,6 +198,45 @@ def test_several_inputs_and_outputs_are_parameters(tmp_path):
     total, rest = host.invoke(library, compiled, ones)
     assert (total == 50).all()
     assert (rest == 10 - 50 + 4).all()
+
+
+@pytest.mark.usefixtures("gcc")
+@pytest.mark.parametrize("rounding", ["litert", "tflm"])
+def test_inputs_and_outputs_have_the_order_and_names_of_the_signature(tmp_path, rounding):
+    model = three_of_one_shape()
+    compiled = compile_model(model, name="net", rounding=rounding)
+    assert [port.name for port in compiled.inputs] == ["query", "doc", "ctx"]
+    assert [port.name for port in compiled.outputs] == ["zz", "aa"]
+    parameters = "*input_query, const int8_t *input_doc, const int8_t *input_ctx, int8_t *output_zz, int8_t *output_aa"
+    assert f"net_invoke(const int8_t {parameters});" in compiled.header
+    assert "/* doc, int8 [1, 4] */\n#define NET_INPUT1 " in compiled.header
+    query, doc, ctx = (np.array([values], np.int8) for values in ([90, 80, 70, 60], [10, 20, 30, 40], [1, -2, 3, -4]))
+    library = host.build([compiled], tmp_path)
+    for run in (host.invoke, host.invoke_inside):
+        zz, aa = run(library, compiled, [query, doc, ctx])
+        assert zz.tolist() == [[45, 35, 25, 15]]  # 0.1 (query - doc) / 0.2 + 5
+        assert aa.tolist() == [[-3, -4, -1, -6]]  # 0.1 doc 0.1 ctx / 0.5 - 3
+    assert check(compiled, model, count=50).passed
+
+
+@pytest.mark.parametrize(
+    ("names", "parameters"),
+    [
+        (["a b", "c/d*/"], ["input_a_b", "input_c_d"]),
+        (["a b", "a_b"], ["input0", "input1"]),
+        (["int", "2nd"], ["input_int", "input_model_2nd"]),
+        (["", "x" * 99], ["input0", "input1"]),
+    ],
+)
+@pytest.mark.usefixtures("gcc")
+def test_any_names_of_inputs_make_c_that_compiles(tmp_path, names, parameters):
+    tensors = [T((1, 3), scale=0.1), T((1, 3), scale=0.2), T((1, 3), scale=0.3)]
+    operators = [Op("ADD", (0, 1), (2,), {"activation": "NONE"})]
+    signature = dict(zip(names, (1, 0), strict=True)), {"y": 2}
+    compiled = compile_model(build(tensors, operators, [0, 1], [2], signature), name="net")
+    assert [port.name for port in compiled.inputs] == names
+    assert [port.variable for port in compiled.inputs] == parameters
+    host.build([compiled], tmp_path)
 
 
 @pytest.mark.usefixtures("gcc")

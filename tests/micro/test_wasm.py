@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from micro_support.models import Op, T, build
 from micro_support.oracles import runner
-from package_models import dense, run, softmax_of_floats, sum_of_two, tool
+from package_models import dense, run, softmax_of_floats, sum_of_two, three_of_one_shape, tool
 
 from rudel.errors import CompileError
 from rudel.micro import compile_model
@@ -101,6 +102,20 @@ def test_a_model_with_several_inputs_and_outputs(tmp_path: Path) -> None:
     assert told == [out.ravel().tolist() for out in runner(sum_of_two(), "litert")([a, b])]
 
 
+def test_inputs_and_outputs_have_the_order_and_names_of_the_signature(tmp_path: Path) -> None:
+    write_wasm(compile_model(three_of_one_shape(), name="net"), tmp_path)
+    given = [[9, 8, 7, 6], [1, 2, 3, 4], [0.1, -0.2, 0.3, -0.4]]
+    told = in_node(tmp_path, "net", "return [inputs, outputs].map((side) => side.map((port) => port.name))")
+    assert told == [["query", "doc", "ctx"], ["zz", "aa"]]
+    zz, aa = in_node(tmp_path, "net", "return model.run(...given)", given)
+    assert zz == pytest.approx([8, 6, 4, 2], abs=0.01)
+    assert aa == pytest.approx([0, -0.5, 1, -1.5], abs=0.01)
+    assert (
+        "const [output_zz, output_aa] = model.run(input_query, input_doc, input_ctx);"
+        in (tmp_path / "net.js").read_text()
+    )
+
+
 def test_a_model_in_floats_that_needs_a_c_library(tmp_path: Path) -> None:
     write_wasm(compile_model(softmax_of_floats(4), name="shares"), tmp_path)
     x = np.array([0.5, -1, 2, 0])
@@ -112,6 +127,24 @@ def test_a_model_in_floats_that_needs_a_c_library(tmp_path: Path) -> None:
         )
         == []
     )
+
+
+def test_a_model_with_infinite_constants(tmp_path: Path) -> None:
+    """Their names are in math.h."""
+    constant = np.array([-np.inf, 1, 2, 3], np.float32)
+    tensors = [T((1, 4), "float32"), T((4,), "float32", data=constant), T((1, 4), "float32")]
+    model = build(tensors, [Op("ADD", (0, 1), (2,), {"activation": "NONE"})], [0], [2])
+    write_wasm(compile_model(model, name="masked"), tmp_path)
+    told = in_node(tmp_path, "masked", "return model.run(given)", [1, 2, 3, 4])
+    assert told == runner(model, "litert")([np.array([[1, 2, 3, 4]], np.float32)])[0].ravel().tolist()
+
+
+@pytest.mark.parametrize("name", ["rudel_", "my_rudel_net", "Rudel_x", "main", "wasm_exports"])
+def test_any_name_of_a_model_makes_a_module(tmp_path: Path, name: str) -> None:
+    write_wasm(compile_model(dense(5, 3), name=name), tmp_path)
+    given = np.array([[1, -2, 3, 100, -100]], np.int8)
+    told = in_node(tmp_path, name, "return model.invoke(given)", given.ravel().tolist())
+    assert told == runner(dense(5, 3), "litert")([given])[0].ravel().tolist()
 
 
 def test_it_is_a_package_for_npm(sine: Path) -> None:

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -60,6 +60,8 @@ def compile_(
                 "arena_bytes": compiled.arena_bytes,
                 "weights_bytes": compiled.weights_bytes,
                 "macs": compiled.macs,
+                "inputs": [_described(port) for port in compiled.inputs],
+                "outputs": [_described(port) for port in compiled.outputs],
             }
         )
         return
@@ -72,6 +74,11 @@ def compile_(
         typer.echo(
             "The model computes in float32, which is slow on most microcontrollers: quantise it to int8.", err=True
         )
+
+
+def _described(port: Any) -> dict[str, Any]:
+    keys = ("name", "shape", "dtype", "scale", "zero_point")
+    return {key: getattr(port, key) for key in (*keys, "variable", "macro")}
 
 
 @app.command("explain")

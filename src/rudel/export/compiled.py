@@ -12,7 +12,6 @@ import numpy as np
 from rudel.errors import ExportError
 from rudel.micro import Compiled, compile_model
 from rudel.micro.packages import write_arduino, write_cmake, write_wasm, write_zephyr
-from rudel.micro.packages.ports import ports
 
 
 def write(form: str, name: str, model: Path, recipe: str, made: Path, raw: Path, folder: Path) -> tuple[int, list[str]]:
@@ -75,8 +74,8 @@ def _on_this_computer(
         return None
     sources = folder / "c"
     compiled.write(sources)
-    (sources / "main.c").write_text(_program(compiled), encoding="utf-8")
-    files = [str(sources / "main.c"), str(sources / f"{compiled.name}.c")]
+    (sources / "run.model.c").write_text(_program(compiled), encoding="utf-8")
+    files = [str(sources / "run.model.c"), str(sources / f"{compiled.name}.c")]
     command = [compiler, "-std=c99", "-O1", f"-I{sources}", *files, "-lm", "-o", str(sources / "program")]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
@@ -103,12 +102,12 @@ def _apart(data: bytes, like: list[np.ndarray]) -> list[np.ndarray]:
 
 def _program(compiled: Compiled) -> str:
     """A program that reads examples and writes outputs, in the byte order of this computer."""
-    given, told = ports(compiled, "input"), ports(compiled, "output")
+    given, told = compiled.inputs, compiled.outputs
     variables = "\n".join(f"static {port.type} {port.variable}[{port.macro}_SIZE];" for port in (*given, *told))
     reading = " && ".join(f"fread({p.variable}, sizeof {p.variable}, 1, stdin) == 1" for p in given)
     writing = "\n".join(f"        fwrite({p.variable}, sizeof {p.variable}, 1, stdout);" for p in told)
     arguments = ", ".join(port.variable for port in (*given, *told))
-    reset = f"        {compiled.name}_reset();\n" if f"void {compiled.name}_reset(void)" in compiled.header else ""
+    reset = f"        {compiled.name}_reset();\n" if compiled.remembers else ""
     return (
         f'#include "{compiled.name}.h"\n#include <stdio.h>\n\n{variables}\n\nint main(void)\n{{\n'
         f"    while ({reading}) {{\n{reset}        {compiled.name}_invoke({arguments});\n{writing}\n    }}\n"

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from rudel.backend import keras_on_jax
 from rudel.export import page, process
 from rudel.export.comparison import Comparison, compare
 from rudel.export.forms import Form, check_needs, find_form
-from rudel.export.inputs import Inputs, inputs_of
+from rudel.export.inputs import Inputs, inputs_of, output_names
 from rudel.export.materials import Materials, gather
 from rudel.export.photographs import FromFiles, Serving, compare_answers, serving_of, write_files
-from rudel.export.place import check_free, identifier, put, size_of, workshop
-from rudel.micro.compiler import checked_name
+from rudel.export.place import check_free, put, size_of, workshop
+from rudel.micro.names import checked_name, identifier
 from rudel.train import run_directory
 from rudel.train.evaluation import predict
 from rudel.train.schedule import check_whole_number
@@ -36,8 +37,9 @@ class Exported:
         examples: how many both were compared on.
         compared_on: which ones: of the "validation", "test" or "training" part, or those "given".
         calibrated_on: how many training examples the ranges of integers were found on; 0 for none.
-        inputs: of the exported model: name, shape, dtype, and scale and zero point where integers stand for reals.
-        outputs: the same.
+        inputs: of the exported model, in the order of Keras' `model.inputs`: name, shape, dtype, and scale and zero
+            point where integers stand for reals.
+        outputs: the same, in the order of `model.outputs`.
         versions: of what converted.
         notes: what else a user should know, a sentence each.
         from_files: how near answers to JPEG and PNG files are; None for what takes no files.
@@ -103,6 +105,8 @@ def export_run(
         decoded = write_files(materials, serving, folder) if isinstance(serving, Serving) else None
         answers, about = _run(form, materials, inputs, 0 if decoded is None else len(decoded), folder, converted)
         comparison = compare(materials.model, materials.comparison, told, answers)
+        order = output_names(keras_on_jax(), materials.model, told)  # a SavedModel sorts its outputs by name
+        about["outputs"].sort(key=lambda port: order.index(port["name"]) if port["name"] in order else 0)
         notes = [serving] if isinstance(serving, str) else []
         if materials.half:
             notes.append(f"It computes in float32, and the model of the run in {materials.half}.")

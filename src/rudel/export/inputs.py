@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rudel.errors import DataError
-from rudel.export.place import identifier
+from rudel.micro.names import identifier
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Inputs:
-    """All inputs of a model, in its order."""
+    """All inputs of a model, in the order of its `inputs`."""
 
     leaves: tuple[Input, ...]
 
@@ -99,7 +99,8 @@ def _by_key(model: Any, x: Mapping[str, Any], tensors: list[Any]) -> tuple[list[
     if not tensors:
         return sorted(x), []
     structure = getattr(model, "input", None)
-    named = dict(structure) if isinstance(structure, Mapping) else {tensor.name: tensor for tensor in tensors}
+    keys = {id(tensor): key for key, tensor in structure.items()} if isinstance(structure, Mapping) else {}
+    named = {keys.get(id(tensor), tensor.name): tensor for tensor in tensors}
     missing = [name for name in named if name not in x]
     if missing:
         raise DataError(f"The model takes an input `{missing[0]}`, and the examples have {', '.join(map(str, x))}.")

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -69,13 +68,3 @@ def put(made: Path, out: Path) -> None:
 def size_of(path: Path) -> int:
     """Bytes of a file, or of all files in a folder."""
     return sum(file.stat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())
-
-
-def identifier(text: str) -> str:
-    """A text as a name in C.
-
-    >>> identifier("wake word 2"), identifier("2nd"), identifier("")
-    ('wake_word_2', 'model_2nd', 'model')
-    """
-    name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
-    return name if name and not name[0].isdigit() else f"model_{name}".rstrip("_")

@@ -1,7 +1,5 @@
 """From a .tflite file to plain C: read, simplify, lower, plan, write."""
 
-import keyword
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,30 +12,13 @@ from rudel.micro.emit import Context, Step
 from rudel.micro.graph import Graph
 from rudel.micro.lowering import lower
 from rudel.micro.memory import Memory, plan_steps
+from rudel.micro.names import checked_name, name_of
 from rudel.micro.passes.patches import patched
 from rudel.micro.passes.pipeline import optimised
+from rudel.micro.ports import Port, ports_of
 from rudel.micro.reader import read_file, read_model
 from rudel.micro.targets import Target, target_named
-from rudel.micro.write import header_text, source_text
-
-
-@dataclass(frozen=True)
-class Port:
-    """An input or output of a compiled model; scale and zero point are None where it is not quantised."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    scale: float | None
-    zero_point: int | None
-
-    @property
-    def size(self) -> int:
-        """How many elements there are."""
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size
+from rudel.micro.write import header_text, headers_of, source_text
 
 
 @dataclass(frozen=True)
@@ -71,6 +52,16 @@ class Compiled:
     target: Target
     steps: tuple[Step, ...] = field(repr=False)
     memory: Memory = field(repr=False)
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """What NAME.c includes of C's library."""
+        return headers_of(self.steps)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the model keeps something from one input to the next, which NAME_reset makes it forget."""
+        return any(tensor.variable for tensor in self.graph.tensors)
 
     @property
     def macs(self) -> int:
@@ -150,8 +141,8 @@ def _compiled(source: Path | bytes, name: str | None, context: Context, ram: int
         graph,
         max(-(-memory.size // 4) * 4, 4),
         weights_bytes,
-        tuple(_port(graph, index) for index in graph.inputs),
-        tuple(_port(graph, index) for index in graph.outputs),
+        ports_of(name, graph, memory, "input"),
+        ports_of(name, graph, memory, "output"),
         context.rounding,
         context.target,
         steps,
@@ -179,51 +170,4 @@ def _within(limit: int, graph: Graph, memory: Memory, context: Context) -> tuple
     raise CompileError(
         f"The model needs {smallest:,} bytes of RAM for its tensors, and may have {limit:,}: "
         f"{smallest - limit:,} too few."
-    )
-
-
-def name_of(path: Path) -> str:
-    """Returns a name for C made of a file's name.
-
-    >>> name_of(Path("models/2-layer net.tflite")), name_of(Path("sine.int8.tflite"))
-    ('model_2_layer_net', 'sine_int8')
-    """
-    name = re.sub(r"\W+", "_", path.stem, flags=re.ASCII).strip("_").lower()
-    return checked_name(f"model_{name}".rstrip("_") if not name or name[0].isdigit() else name)
-
-
-_C_WORDS = frozenset(
-    """
-    auto break case char const continue default do double else enum extern float for goto if inline int long
-    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-    rudel
-    """.split()  # noqa: SIM905
-)
-
-
-def checked_name(name: str) -> str:
-    """Returns a name if names in C can start with it.
-
-    Raises:
-        CompileError: they cannot.
-    """
-    if (
-        not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name)
-        or name in _C_WORDS
-        or keyword.iskeyword(name)
-        or len(name) > 60
-    ):
-        raise CompileError(f"`{name[:60]}` cannot be a name in C: use letters, digits and underscores, a letter first.")
-    return name
-
-
-def _port(graph: Graph, index: int) -> Port:
-    tensor = graph[index]
-    quantised = tensor.quantised and tensor.dtype != "float32"
-    return Port(
-        tensor.name,
-        tensor.shape,
-        tensor.dtype,
-        tensor.scale if quantised else None,
-        tensor.zero_point if quantised else None,
     )

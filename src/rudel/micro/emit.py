@@ -2,8 +2,8 @@
 
 A *step* is one call in `NAME_invoke`. It names the *kernels* (static functions, written once however many steps call
 them) and the *constants* (arrays) that it needs, the scratch memory that it wants from the arena, and how far its
-input and output may overlap there. In texts of kernels every name that others could clash with starts with `rudel_`;
-writing the file replaces that by the model's own name.
+input and output may overlap there. Texts of kernels, calls and tables are templates: every name in them that others
+could clash with starts with `rudel_` or `RUDEL_`, for which `rudel.micro.names.filled` puts the model's own name.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,11 +35,13 @@ class Kernel:
         name: tells kernels apart.
         text: the C.
         needs: what has to stand before it.
+        headers: of C's library, beside `stdint.h` and `string.h`, which are always there.
     """
 
     name: str
     text: str
     needs: tuple["Kernel", ...] = ()
+    headers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,12 @@ class Constant:
 
     values: np.ndarray
     alignment: int = 1
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        """Headers of C's library that the values need: infinities and NaN have names that `math.h` defines."""
+        finite = self.values.dtype.kind != "f" or bool(np.isfinite(self.values).all())
+        return () if finite else ("math.h",)
 
     @property
     def key(self) -> tuple[str, bytes, int]:

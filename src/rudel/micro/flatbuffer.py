@@ -106,7 +106,7 @@ class Table:
 
     def text(self, slot: int) -> str:
         """Returns the string in a slot, without what is not UTF-8."""
-        start, length = self._vector(slot, 1)
+        start, length = self.vector(slot, 1)
         self.buffer.allowance.take(length)
         return bytes(self.buffer.data[start : start + length]).decode(errors="replace")
 
@@ -115,7 +115,7 @@ class Table:
         dtype = np.dtype(kind).newbyteorder("<")
         if not self._slot(slot):
             return None
-        start, length = self._vector(slot, dtype.itemsize)
+        start, length = self.vector(slot, dtype.itemsize)
         return np.frombuffer(self.buffer.data, dtype, length, start)
 
     def integers(self, slot: int, kind: str = "i4") -> tuple[int, ...]:
@@ -128,12 +128,12 @@ class Table:
 
     def tables(self, slot: int) -> list["Table"]:
         """Returns a vector of tables, empty when it is missing."""
-        start, length = self._vector(slot, 4)
+        start, length = self.vector(slot, 4)
         self.buffer.allowance.take(16 * length)
         return [Table(self.buffer, self.buffer.offset(start + 4 * index)) for index in range(length)]
 
-    def _vector(self, slot: int, size: int) -> tuple[int, int]:
-        """Returns where the elements of a vector start, and how many there are."""
+    def vector(self, slot: int, size: int) -> tuple[int, int]:
+        """Returns where a vector's elements of `size` bytes start, and how many there are; zeros when it is missing."""
         position = self._slot(slot)
         if not position:
             return 0, 0

@@ -111,12 +111,16 @@ class Graph:
         tensors: all tensors, each at its index.
         inputs: what the caller gives.
         outputs: what the caller gets.
+        input_names: what the file's signature calls the inputs; empty without a signature.
+        output_names: the same of the outputs.
     """
 
     tensors: tuple[Tensor, ...]
     operators: tuple[Operator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    input_names: tuple[str, ...] = ()
+    output_names: tuple[str, ...] = ()
 
     def __getitem__(self, index: int) -> Tensor:
         return self.tensors[index]
@@ -147,9 +151,9 @@ class Graph:
                 all_tensors.append(tensor)
             else:
                 all_tensors[tensor.index] = tensor
-        return Graph(
-            tuple(all_tensors),
-            self.operators if operators is None else tuple(operators),
-            self.inputs,
-            self.outputs if outputs is None else tuple(outputs),
+        return dataclasses.replace(
+            self,
+            tensors=tuple(all_tensors),
+            operators=self.operators if operators is None else tuple(operators),
+            outputs=self.outputs if outputs is None else tuple(outputs),
         )

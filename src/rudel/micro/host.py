@@ -67,5 +67,5 @@ class HostModel:
 
     def reset(self) -> None:
         """Forgets what the model remembers of earlier inputs."""
-        if any(tensor.variable for tensor in self._model.graph.tensors):
+        if self._model.remembers:
             getattr(self._library, f"{self._model.name}_reset")()

@@ -16,6 +16,7 @@ import numpy as np
 from rudel.errors import CompileError
 from rudel.micro.arithmetic import Rounding
 from rudel.micro.reader import with_valid_axes
+from rudel.micro.signature import in_signature_order
 
 NAMES = {
     "litert": "LiteRT, reference kernels",
@@ -58,7 +59,7 @@ def reference_outputs(
     check_interpreter(rounding)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "model.tflite").write_bytes(with_valid_axes(model))
+        (folder / "model.tflite").write_bytes(in_signature_order(with_valid_axes(model)))
         stacked = {f"in{place}": np.stack([run[place] for run in inputs]) for place in range(len(inputs[0]))}
         np.savez(folder / "inputs.npz", **stacked)  # type: ignore[arg-type]  # NumPy's stubs take names for its options
         done = subprocess.run(

@@ -15,6 +15,7 @@ from rudel.errors import CompileError
 from rudel.micro.flatbuffer import Flatbuffer, Table
 from rudel.micro.graph import Graph, Operator, Quantisation, Tensor
 from rudel.micro.schema import ACTIVATIONS, BUILTIN_OPERATORS, DTYPES, IDENTIFIER, OPTIONS, PADDINGS, VERSION
+from rudel.micro.signature import signed
 
 MOST_ELEMENTS = 1 << 26
 """Larger tensors are refused: no microcontroller holds them, and a damaged file may name any number."""
@@ -64,7 +65,7 @@ def read_model(data: bytes) -> Graph:
     operators = tuple(_operator(index, table, codes, len(tensors)) for index, table in enumerate(subgraph.tables(3)))
     graph = Graph(tensors, operators, subgraph.integers(1), subgraph.integers(2))
     _check(graph)
-    return graph
+    return signed(graph, model)
 
 
 def with_valid_axes(data: bytes) -> bytes:

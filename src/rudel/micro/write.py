@@ -1,6 +1,5 @@
 """Steps and their memory as the text of NAME.h and NAME.c."""
 
-import string
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,6 +7,8 @@ import numpy as np
 from rudel.micro.emit import C_TYPES, Constant, Kernel, Step
 from rudel.micro.graph import Graph, Tensor
 from rudel.micro.memory import Memory
+from rudel.micro.names import filled
+from rudel.micro.ports import Port, ports_of
 
 _ALIGNED = """\
 #if defined(__GNUC__)
@@ -21,6 +22,7 @@ _ALIGNED = """\
 def header_text(name: str, graph: Graph, memory: Memory, about: str) -> str:
     """Returns the text of NAME.h: sizes, quantisation, the arena and the function."""
     upper = name.upper()
+    inputs, outputs = ports_of(name, graph, memory, "input"), ports_of(name, graph, memory, "output")
     lines = [
         f"/* {about} */",
         f"#ifndef {upper}_H",
@@ -31,9 +33,8 @@ def header_text(name: str, graph: Graph, memory: Memory, about: str) -> str:
         f"#define {upper}_ARENA_SIZE {_arena_bytes(memory)}",
         "",
     ]
-    for role, indices in (("INPUT", graph.inputs), ("OUTPUT", graph.outputs)):
-        for number, index in enumerate(indices):
-            lines += _tensor_macros(upper, role if len(indices) == 1 else f"{role}{number}", graph[index], memory)
+    for port, index in zip((*inputs, *outputs), (*graph.inputs, *graph.outputs), strict=True):
+        lines += _port_macros(name, port, memory.offsets.get(index))
     lines += [
         "#ifdef __cplusplus",
         'extern "C" {',
@@ -46,8 +47,11 @@ def header_text(name: str, graph: Graph, memory: Memory, about: str) -> str:
         f"    int32_t words[{upper}_ARENA_SIZE / 4];",
         f"}} {name}_arena;",
         "",
-        "/* Computes the outputs. Inputs may be anywhere; those in the arena are overwritten. */",
-        f"void {name}_invoke({parameters(graph)});",
+        "/* Computes the outputs. Inputs may be anywhere; those in the arena are overwritten.",
+        " *",
+        *(f" *   {port.variable}: {port.described}" for port in (*inputs, *outputs)),
+        " */",
+        f"void {name}_invoke({_parameters(inputs, outputs)});",
         "",
     ]
     if any(tensor.variable for tensor in graph.tensors):
@@ -56,41 +60,41 @@ def header_text(name: str, graph: Graph, memory: Memory, about: str) -> str:
     return "\n".join(lines)
 
 
-def _tensor_macros(upper: str, role: str, tensor: Tensor, memory: Memory) -> list[str]:
-    lines = []
-    if tensor.index in memory.offsets:
-        place = f"({upper.lower()}_arena.bytes + {memory.offsets[tensor.index]})"
-        if C_TYPES[tensor.dtype] != "int8_t":
-            place = f"(({C_TYPES[tensor.dtype]} *)(void *){place})"
-        lines.append(f"#define {upper}_{role} {place}")
-    lines.append(f"#define {upper}_{role}_SIZE {tensor.size}")
-    if tensor.quantisation is not None and len(tensor.quantisation.scale) == 1 and tensor.dtype != "float32":
-        lines.append(f"#define {upper}_{role}_SCALE {_float(tensor.quantisation.scale[0])}")
-        lines.append(f"#define {upper}_{role}_ZERO_POINT ({tensor.zero_point})")
+def _port_macros(name: str, port: Port, offset: int | None) -> list[str]:
+    lines = [f"/* {port.described} */"]
+    if offset is not None:
+        place = f"({name}_arena.bytes + {offset})"
+        if port.type != "int8_t":
+            place = f"(({port.type} *)(void *){place})"
+        lines.append(f"#define {port.macro} {place}")
+    lines.append(f"#define {port.macro}_SIZE {port.size}")
+    if port.scale is not None:
+        lines.append(f"#define {port.macro}_SCALE {_float(port.scale)}")
+        lines.append(f"#define {port.macro}_ZERO_POINT ({port.zero_point})")
     return [*lines, ""]
 
 
-def parameters(graph: Graph) -> str:
+def _parameters(inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
     """Returns the parameters of NAME_invoke."""
-    parts = []
-    for role, indices in (("input", graph.inputs), ("output", graph.outputs)):
-        for number, index in enumerate(indices):
-            const = "const " if role == "input" else ""
-            parts.append(f"{const}{C_TYPES[graph[index].dtype]} *{_parameter(role, number, len(indices))}")
-    return ", ".join(parts)
-
-
-def _parameter(role: str, number: int, count: int) -> str:
-    return role if count == 1 else f"{role}{number}"
+    given = [f"const {port.type} *{port.variable}" for port in inputs]
+    return ", ".join([*given, *(f"{port.type} *{port.variable}" for port in outputs)])
 
 
 def _arena_bytes(memory: Memory) -> int:
     return max(-(-memory.size // 4) * 4, 4)
 
 
+def headers_of(steps: Sequence[Step]) -> tuple[str, ...]:
+    """Returns the headers of C's library that steps need, in their order in NAME.c."""
+    needed = {header for kernel in _ordered(steps) for header in kernel.headers}
+    needed |= {header for step in steps for constant in step.constants.values() for header in constant.headers}
+    return tuple(sorted({"string.h", *needed}, reverse=True))
+
+
 def source_text(name: str, graph: Graph, steps: Sequence[Step], memory: Memory, about: str) -> tuple[str, int]:
     """Returns the text of NAME.c, and how many bytes its arrays of parameters take."""
     upper = name.upper()
+    inputs, outputs = ports_of(name, graph, memory, "input"), ports_of(name, graph, memory, "output")
     arrays, array_names, weights_bytes = _arrays(name, steps)
     body: list[str] = []
     structures: list[str] = []
@@ -99,24 +103,22 @@ def source_text(name: str, graph: Graph, steps: Sequence[Step], memory: Memory, 
         names = {key: array_names[number, key] for key in step.constants}
         for key, text in step.tables.items():
             names[key] = f"{name}_{key}{number}"
-            structures.append(string.Template(text).substitute(names, name=names[key]))
-        names |= _pointers(graph, step, memory, number)
-        call = string.Template(step.call).substitute(names)
+            structures.append(filled(text, name, names | {"name": names[key]}))
+        names |= _pointers(graph, inputs, outputs, step, memory, number)
         if not (step.alias and names["in0"].replace("const ", "") == names["out0"].replace("const ", "")):
-            body.append(call)
+            body.append(filled(step.call, name, names))
             called.append(step)
         body += [f"#ifdef {upper}_PROFILE", f"{name}_profile({number});", "#endif"]
-    kernels = [kernel.text for kernel in _ordered(called)]
     text = [
         f"/* {about} */",
         f'#include "{name}.h"',
         "",
-        "#include <string.h>",
-        *(["#include <math.h>", ""] if any("expf" in kernel or "tanhf" in kernel for kernel in kernels) else [""]),
-        *(_ALIGNED.splitlines() if any("RUDEL_ALIGNED" in array for array in arrays) else []),
+        *(f"#include <{header}>" for header in headers_of(steps)),
+        "",
+        *(filled(_ALIGNED, name).splitlines() if _aligned(steps) else []),
         f"union {name}_memory {name}_arena;",
         "",
-        *kernels,
+        *(filled(kernel.text, name) for kernel in _ordered(called)),
         *arrays,
         *structures,
         "",
@@ -124,7 +126,7 @@ def source_text(name: str, graph: Graph, steps: Sequence[Step], memory: Memory, 
         f"extern void {name}_profile(int layer);",
         "#endif",
         "",
-        f"void {name}_invoke({parameters(graph)})",
+        f"void {name}_invoke({_parameters(inputs, outputs)})",
         "{",
         "    int8_t *const arena = " + f"{name}_arena.bytes;",
         *_first_reset(name, graph, memory),
@@ -135,7 +137,17 @@ def source_text(name: str, graph: Graph, steps: Sequence[Step], memory: Memory, 
     ]
     if any(tensor.variable for tensor in graph.tensors):
         text += _reset(name, graph, memory)
-    return "\n".join(text).replace("rudel_", f"{name}_").replace("RUDEL_", f"{upper}_"), weights_bytes
+    return "\n".join(text), weights_bytes
+
+
+def _aligned(steps: Sequence[Step]) -> bool:
+    """Whether an array is to be aligned beyond its type."""
+    return any(_alignment(constant) for step in steps for constant in step.constants.values())
+
+
+def _alignment(constant: Constant) -> int:
+    """Returns what an array is to be aligned to beyond its type, or 0."""
+    return constant.alignment if constant.alignment > constant.values.dtype.itemsize else 0
 
 
 def _first_reset(name: str, graph: Graph, memory: Memory) -> list[str]:
@@ -159,26 +171,26 @@ def _reset(name: str, graph: Graph, memory: Memory) -> list[str]:
     return [*lines, "}", ""]
 
 
-def _pointers(graph: Graph, step: Step, memory: Memory, number: int) -> dict[str, str]:
+def _pointers(
+    graph: Graph, inputs: Sequence[Port], outputs: Sequence[Port], step: Step, memory: Memory, number: int
+) -> dict[str, str]:
     names = {"scratch": f"arena + {memory.scratch[number]}" if step.scratch else "arena"}
+    parameters = [*zip(graph.outputs, outputs, strict=True), *zip(graph.inputs, inputs, strict=True)]
     for letter, indices in (("in", step.operator.inputs), ("out", step.operator.outputs)):
         for position, index in enumerate(indices):
             if index >= 0 and graph[index].data is None:
-                names[f"{letter}{position}"] = _pointer(graph, index, memory)
+                names[f"{letter}{position}"] = _pointer(graph, parameters, index, memory)
     return names
 
 
-def _pointer(graph: Graph, index: int, memory: Memory) -> str:
+def _pointer(graph: Graph, parameters: Sequence[tuple[int, Port]], index: int, memory: Memory) -> str:
     """Returns the expression for where a tensor is: a parameter, or a place in the arena."""
     kind = C_TYPES[graph[index].dtype]
     buffer = memory.buffer_of[index]
-    for role, indices in (("output", graph.outputs), ("input", graph.inputs)):
-        for number, other in enumerate(indices):
-            if memory.buffer_of.get(other) == buffer:
-                name = _parameter(role, number, len(indices))
-                other_kind = C_TYPES[graph[other].dtype]
-                assert other_kind == kind
-                return name
+    for other, port in parameters:
+        if memory.buffer_of.get(other) == buffer:
+            assert port.type == kind
+            return port.variable
     place = f"arena + {memory.offsets[index]}"
     return place if kind == "int8_t" else f"({kind} *)(void *)({place})"
 
@@ -193,13 +205,13 @@ def _arrays(name: str, steps: Sequence[Step]) -> tuple[list[str], dict[tuple[int
         for key, constant in step.constants.items():
             if constant.key not in known:
                 known[constant.key] = f"{name}_{key}{number}"
-                texts.append(_array(known[constant.key], constant))
+                texts.append(_array(name, known[constant.key], constant))
                 total += constant.values.nbytes
             names[number, key] = known[constant.key]
     return texts, names, total
 
 
-def _array(name: str, constant: Constant) -> str:
+def _array(model: str, name: str, constant: Constant) -> str:
     values = constant.values
     kind = C_TYPES[str(values.dtype)]
     if values.dtype == np.float32:
@@ -210,7 +222,8 @@ def _array(name: str, constant: Constant) -> str:
             items = ["-2147483647 - 1" if item == "-2147483648" else item for item in items]
     per_line = {"int8_t": 24, "int16_t": 16}.get(kind, 9)
     lines = [", ".join(items[start : start + per_line]) for start in range(0, len(items), per_line)]
-    alignment = "" if constant.alignment <= values.dtype.itemsize else f"RUDEL_ALIGNED({constant.alignment}) "
+    bytes_ = _alignment(constant)
+    alignment = f"{model.upper()}_ALIGNED({bytes_}) " if bytes_ else ""
     return f"static const {alignment}{kind} {name}[{len(items)}] = {{\n    " + ",\n    ".join(lines) + ",\n};\n"
 
 

@@ -97,7 +97,13 @@ class Op:
     intermediates: tuple[int, ...] = ()
 
 
-def build(tensors: list[T], operators: list[Op], inputs: list[int], outputs: list[int]) -> bytes:
+Signature = tuple[dict[str, int], dict[str, int]]
+"""Tensors of inputs and outputs by their names, in the order in which they stand in the file."""
+
+
+def build(
+    tensors: list[T], operators: list[Op], inputs: list[int], outputs: list[int], signature: Signature | None = None
+) -> bytes:
     """Returns the bytes of a .tflite file."""
     b = flatbuffers.Builder(1024)
     buffers = [_table(b, {})]
@@ -162,17 +168,26 @@ def build(tensors: list[T], operators: list[Op], inputs: list[int], outputs: lis
             3: ("offset", _tables(b, operator_tables)),
         },
     )
-    model = _table(
-        b,
-        {
-            0: ("Uint32", 3),
-            1: ("offset", _tables(b, codes)),
-            2: ("offset", _tables(b, [subgraph])),
-            4: ("offset", _tables(b, buffers)),
-        },
-    )
+    slots = {
+        0: ("Uint32", 3),
+        1: ("offset", _tables(b, codes)),
+        2: ("offset", _tables(b, [subgraph])),
+        4: ("offset", _tables(b, buffers)),
+    }
+    if signature is not None:
+        slots[7] = ("offset", _tables(b, [_signature(b, signature)]))
+    model = _table(b, slots)
     b.Finish(model, file_identifier=b"TFL3")
     return bytes(b.Output())
+
+
+def _signature(b: flatbuffers.Builder, signature: Signature) -> int:
+    sides = [
+        [_table(b, {0: ("offset", b.CreateString(name)), 1: ("Uint32", index)}) for name, index in side.items()]
+        for side in signature
+    ]
+    slots = {place: ("offset", _tables(b, side)) for place, side in enumerate(sides)}
+    return _table(b, {**slots, 2: ("offset", b.CreateString("serving_default"))})
 
 
 def _options(b: flatbuffers.Builder, o: Op) -> int:

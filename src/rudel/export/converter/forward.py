@@ -30,11 +30,13 @@ class Forward:
         self._model = model
         self._structure = structure
         self._values = None if batch is None else [(variable, variable.numpy()) for variable in model.variables]
+        self.inputs: list[str] = [i["name"] for i in inputs]
+        self.outputs: list[str] = []
         self.signature = [tf.TensorSpec((batch, *i["shape"]), i["dtype"], name=i["name"]) for i in inputs]
         self.function = tf.function(self._outputs, input_signature=self.signature, autograph=False)
 
     def trace(self) -> Any:
-        """The concrete function.
+        """The concrete function; `outputs` then has the names of its outputs, in the order of the model.
 
         Raises:
             ExportError: the model cannot run on TensorFlow, or gives something else than named tensors.
@@ -60,7 +62,8 @@ class Forward:
         with self._weights():
             outputs = self._model(_filled(self._structure, tensors), training=False)
         flat = keras.tree.flatten(outputs)
-        return dict(zip(output_names(keras, self._model, outputs), map(tf.convert_to_tensor, flat), strict=True))
+        self.outputs = output_names(keras, self._model, outputs)
+        return dict(zip(self.outputs, map(tf.convert_to_tensor, flat), strict=True))
 
     def _weights(self) -> Any:
         if not self._values:

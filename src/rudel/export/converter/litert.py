@@ -11,6 +11,7 @@ import tensorflow as tf
 from rudel.errors import ExportError
 from rudel.export.converter.forward import Forward
 from rudel.export.converter.model import told
+from rudel.micro.signature import reordered
 
 
 def write(forward: Forward, form: str, calibration: str | None, folder: Path, made: Path) -> None:
@@ -40,7 +41,7 @@ def write(forward: Forward, form: str, calibration: str | None, folder: Path, ma
         content = converter.convert()
     except Exception as error:
         raise ExportError(_sentence(str(error), form) or f"The conversion to {form} failed: {told(error)}") from error
-    made.write_bytes(content)
+    made.write_bytes(reordered(content, forward.inputs, forward.outputs))
 
 
 def _examples(forward: Forward, calibration: str | None) -> Iterator[dict[Any, Any]]:

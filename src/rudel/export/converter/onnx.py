@@ -27,7 +27,8 @@ def write(forward: Forward, made: Path) -> dict[str, str]:
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:
         raise ExportError(f"The conversion to onnx failed: {told(error)}") from error
-    _rename_outputs(model.graph, names)
+    _order_outputs(model.graph, names, forward.outputs)
+    _rename_outputs(model.graph, forward.outputs)
     made.write_bytes(model.SerializeToString(deterministic=True))
     return {"tf2onnx": tf2onnx.__version__, "onnx": onnx.__version__}
 
@@ -44,6 +45,13 @@ def _count_nodes() -> None:
 
     node.__init__ = made_with_a_number
     node.__hash__ = lambda self: self.number
+
+
+def _order_outputs(graph: Any, names: list[str], wanted: list[str]) -> None:
+    """Puts outputs, which TensorFlow sorts by name, in the order of the model."""
+    outputs = dict(zip(names, list(graph.output), strict=True))
+    del graph.output[:]
+    graph.output.extend(outputs[name] for name in wanted)
 
 
 def _rename_outputs(graph: Any, names: list[str]) -> None:

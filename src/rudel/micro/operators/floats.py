@@ -313,7 +313,7 @@ def lower_binary(operator: Operator, graph: Graph, context: Context) -> Step:
     )
 
 
-def _unary(name: str, expression: str) -> Kernel:
+def _unary(name: str, expression: str, *headers: str) -> Kernel:
     return Kernel(
         name,
         f"""\
@@ -326,6 +326,7 @@ static void rudel_{name}(const float *in, float *out, int32_t count, float alpha
     }}
 }}
 """,
+        headers=headers,
     )
 
 
@@ -334,8 +335,8 @@ _UNARY = {
     "RELU6": _unary("relu6_float", "x < 0.0f ? 0.0f : x > 6.0f ? 6.0f : x"),
     "RELU_N1_TO_1": _unary("relu1_float", "x < -1.0f ? -1.0f : x > 1.0f ? 1.0f : x"),
     "LEAKY_RELU": _unary("leaky_relu_float", "x > 0.0f ? x : x * alpha"),
-    "LOGISTIC": _unary("logistic_float", "1.0f / (1.0f + expf(-x))"),
-    "TANH": _unary("tanh_float", "tanhf(x)"),
+    "LOGISTIC": _unary("logistic_float", "1.0f / (1.0f + expf(-x))", "math.h"),
+    "TANH": _unary("tanh_float", "tanhf(x)", "math.h"),
     "HARD_SWISH": _unary("hard_swish_float", "x * (x + 3.0f < 0.0f ? 0.0f : x + 3.0f > 6.0f ? 6.0f : x + 3.0f) / 6.0f"),
 }
 
@@ -368,6 +369,7 @@ static void rudel_softmax_float(const float *in, float *out, int32_t rows, int32
     }
 }
 """,
+    headers=("math.h",),
 )
 
 

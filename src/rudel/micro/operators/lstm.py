@@ -248,6 +248,7 @@ static void rudel_lstm_float(const rudel_lstm_float_layer *p, const float *in, f
     }
 }
 """,
+    headers=("math.h",),
 )
 
 

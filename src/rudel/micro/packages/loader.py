@@ -1,9 +1,11 @@
 """The JavaScript that loads a model compiled to WebAssembly, and gives it arrays."""
 
 import json
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rudel.micro.packages.ports import Port, ports
+from rudel.micro.ports import Port
 
 if TYPE_CHECKING:
     from rudel.micro.compiler import Compiled
@@ -23,10 +25,11 @@ _LOADER = """\
 //
 //   import { load } from "./$NAME.js";
 //   const model = await load();
-//   const answer = model.run([...]);     // real numbers in, a Float32Array out
-//   const raw = model.invoke([...]);     // the numbers that the model itself computes with
+//   const $RESULT = model.run($ARRAYS);
 //
-// With several inputs, give an array for each; with several outputs, an array of arrays comes out.
+// run takes and gives real numbers; invoke, in its place, the numbers that the model itself computes with.
+//
+$PORTS
 
 export const inputs = $INPUTS;
 export const outputs = $OUTPUTS;
@@ -111,24 +114,27 @@ async function bytesOf(source) {
 
 def loader(compiled: "Compiled") -> str:
     """The text of `NAME.js`."""
+    inputs, outputs = compiled.inputs, compiled.outputs
+    results = ", ".join(port.variable for port in outputs)
     texts = {
+        "$RESULT": results if len(outputs) == 1 else f"[{results}]",
+        "$ARRAYS": ", ".join(port.variable for port in inputs),
+        "$PORTS": "\n".join(f"//   {port.variable}: {port.described}" for port in (*inputs, *outputs)),
         "$NAME": compiled.name,
-        "$INPUTS": _described(ports(compiled, "input")),
-        "$OUTPUTS": _described(ports(compiled, "output")),
+        "$INPUTS": _described(inputs),
+        "$OUTPUTS": _described(outputs),
     }
-    text = _LOADER
-    for mark, put in texts.items():
-        text = text.replace(mark, put)
-    return text
+    return re.sub(r"\$[A-Z]+", lambda mark: texts[mark[0]], _LOADER)
 
 
-def _described(side: list[Port]) -> str:
+def _described(side: Sequence[Port]) -> str:
     return "[\n" + "".join(f"  {_object(port)},\n" for port in side) + "]"
 
 
 def _object(port: Port) -> str:
     least, greatest = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}.get(port.dtype, (None, None))
     fields: dict[str, Any] = {
+        "name": port.name,
         "shape": list(port.shape),
         "dtype": port.dtype,
         "scale": port.scale,

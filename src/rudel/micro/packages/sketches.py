@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING
 
 from rudel.errors import CompileError
-from rudel.micro.packages.ports import Port, ports
+from rudel.micro.ports import Port
 
 if TYPE_CHECKING:
     from rudel.micro.compiler import Compiled
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def timing_sketch(compiled: "Compiled") -> str:
     """A sketch that runs the model once a second, and prints how long it took and what came out."""
-    inputs, outputs = ports(compiled, "input"), ports(compiled, "output")
+    inputs, outputs = compiled.inputs, compiled.outputs
     variables = "\n".join(_variable(port) for port in (*inputs, *outputs))
     filling = "\n".join(_filled(port) for port in inputs)
     printing = "\n".join(_printed(port) for port in outputs)
@@ -52,7 +52,7 @@ def sine_sketch(compiled: "Compiled") -> str:
     Raises:
         CompileError: the model is not one of a number in and a number out.
     """
-    inputs, outputs = ports(compiled, "input"), ports(compiled, "output")
+    inputs, outputs = compiled.inputs, compiled.outputs
     if any(len(side) != 1 or math.prod(side[0].shape) != 1 for side in (inputs, outputs)):
         raise CompileError(
             f"The example `sine` is for a model of one number in and one out, and {compiled.name} is another."
@@ -95,8 +95,10 @@ void loop() {{
 def _variable(port: Port) -> str:
     """A place in the model's own memory where there is one, else an array."""
     if port.in_arena:
-        return f"static {port.type} *const {port.variable} = {port.macro};"
-    return f"static {port.type} {port.variable}[{port.macro}_SIZE];"
+        place = f"static {port.type} *const {port.variable} = {port.macro};"
+    else:
+        place = f"static {port.type} {port.variable}[{port.macro}_SIZE];"
+    return f"{place}  // {port.described}"
 
 
 def _quantise(port: Port) -> str:

@@ -23,7 +23,6 @@ from rudel.cache import cache_folder
 from rudel.errors import CompileError
 from rudel.micro.packages.folder import write_files
 from rudel.micro.packages.loader import loader
-from rudel.micro.packages.ports import ports, remembers
 
 if TYPE_CHECKING:
     from rudel.micro.compiler import Compiled
@@ -80,13 +79,14 @@ def compile_to_wasm(compiled: "Compiled") -> bytes:
     """
     if importlib.util.find_spec("ziglang") is None:
         raise CompileError("WebAssembly is compiled by Zig, which is not installed: pip install ziglang.")
-    arrays = [(f"{side}{i}", port) for side in ("input", "output") for i, port in enumerate(ports(compiled, side))]
+    sides = (("input", compiled.inputs), ("output", compiled.outputs))
+    arrays = [(f"{side}{i}", port) for side, ports in sides for i, port in enumerate(ports)]
     wrapper = "\n".join(
         [
             f'#include "{compiled.name}.h"',
             *(f"{port.type} {array}[{port.macro}_SIZE];" for array, port in arrays),
             f"void invoke(void) {{ {compiled.name}_invoke({', '.join(array for array, _ in arrays)}); }}",
-            f"void reset(void) {{ {f'{compiled.name}_reset();' if remembers(compiled) else ''} }}",
+            f"void reset(void) {{ {f'{compiled.name}_reset();' if compiled.remembers else ''} }}",
         ]
     )
     with tempfile.TemporaryDirectory() as temporary:
@@ -94,9 +94,9 @@ def compile_to_wasm(compiled: "Compiled") -> bytes:
         sources = {
             f"{compiled.name}.h": compiled.header,
             f"{compiled.name}.c": compiled.source,
-            "wasm_exports.c": wrapper + "\n",
+            "wasm.exports.c": wrapper + "\n",
         }
-        target = _WITH_MATHS if "#include <math.h>" in compiled.source else _INTEGERS
+        target = _WITH_MATHS if "math.h" in compiled.headers else _INTEGERS
         if target is _INTEGERS:
             sources["string.h"] = _STRING_H
         write_files(folder, sources)

@@ -179,4 +179,4 @@ def _rewritten(
     template = graph[given[2]] if bias is not None else Tensor(0, "bias", (depth,), "int32")
     inputs.append(added(template, total.astype(np.int32), None, 0))
     with_inputs(last, inputs)
-    return Graph(tuple(tensors), tuple(new.get(one.index, one) for one in graph.operators), graph.inputs, graph.outputs)
+    return graph.replace(operators=[new.get(one.index, one) for one in graph.operators], tensors=tensors)
