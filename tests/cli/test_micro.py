@@ -32,7 +32,7 @@ def test_compile_prints_json(hello, tmp_path):
     assert document["arena_bytes"] <= 100
     assert document["outputs"] == [
         {
-            "name": "Identity",
+            "name": "dense_2",
             "shape": [1, 1],
             "dtype": "int8",
             "scale": 0.008290956728160381,

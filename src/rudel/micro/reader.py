@@ -14,6 +14,7 @@ import numpy as np
 from rudel.errors import CompileError
 from rudel.micro.flatbuffer import Flatbuffer, Table
 from rudel.micro.graph import Graph, Operator, Quantisation, Tensor
+from rudel.micro.kinds import refuse_accelerators
 from rudel.micro.schema import ACTIVATIONS, BUILTIN_OPERATORS, DTYPES, IDENTIFIER, OPTIONS, PADDINGS, VERSION
 from rudel.micro.signature import signed
 
@@ -64,6 +65,7 @@ def read_model(data: bytes) -> Graph:
     codes = [_operator_code(table) for table in model.tables(1)]
     operators = tuple(_operator(index, table, codes, len(tensors)) for index, table in enumerate(subgraph.tables(3)))
     graph = Graph(tensors, operators, subgraph.integers(1), subgraph.integers(2))
+    refuse_accelerators(operators)
     _check(graph)
     return signed(graph, model)
 

@@ -87,7 +87,7 @@ class T:
 
 @dataclass(frozen=True)
 class Op:
-    """An operator: what stands in the file."""
+    """An operator: what stands in the file; the kind `CUSTOM name` is a custom one."""
 
     kind: str
     inputs: tuple[int, ...]
@@ -108,6 +108,7 @@ def build(
     b = flatbuffers.Builder(1024)
     buffers = [_table(b, {})]
     places = []
+    slots: dict[int, tuple[str, Any]]
     for tensor in tensors:
         if tensor.data is None:
             places.append(0)
@@ -118,7 +119,7 @@ def build(
             buffers.append(_table(b, {0: ("offset", vector)}))
     tensor_tables = []
     for tensor, place in zip(tensors, places, strict=True):
-        slots: dict[int, tuple[str, Any]] = {
+        slots = {
             0: ("offset", _vector(b, "Int32", tensor.shape)),
             1: ("Int8", _DTYPE_CODES[tensor.dtype]),
             2: ("Uint32", place),
@@ -144,8 +145,12 @@ def build(
     kinds = sorted({(o.kind, o.version or _VERSIONS.get(o.kind, 1)) for o in operators})
     codes = []
     for kind, version in kinds:
-        code = list(BUILTIN_OPERATORS).index(kind)
-        codes.append(_table(b, {0: ("Int8", min(code, 127)), 2: ("Int32", version), 3: ("Int32", code)}))
+        builtin, _, custom = kind.partition(" ")
+        code = list(BUILTIN_OPERATORS).index(builtin)
+        slots = {0: ("Int8", min(code, 127)), 2: ("Int32", version), 3: ("Int32", code)}
+        if custom:
+            slots[1] = ("offset", b.CreateString(custom))
+        codes.append(_table(b, slots))
     operator_tables = []
     for o in operators:
         slots = {

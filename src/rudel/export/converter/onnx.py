@@ -20,7 +20,7 @@ def write(forward: Forward, made: Path) -> dict[str, str]:
     Raises:
         ExportError: ONNX has no operator for something.
     """
-    names = list(forward.trace().structured_outputs)
+    names = sorted(forward.trace().structured_outputs)  # which is how TensorFlow orders them
     try:
         _count_nodes()
         model, _ = tf2onnx.convert.from_function(forward.function, input_signature=forward.signature, opset=OPSET)
@@ -48,7 +48,7 @@ def _count_nodes() -> None:
 
 
 def _order_outputs(graph: Any, names: list[str], wanted: list[str]) -> None:
-    """Puts outputs, which TensorFlow sorts by name, in the order of the model."""
+    """Puts outputs in the order of the model."""
     outputs = dict(zip(names, list(graph.output), strict=True))
     del graph.output[:]
     graph.output.extend(outputs[name] for name in wanted)
