@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import requests
 from PIL import Image, ImageDraw
+from serve_support import dense, write_run
 
 import rudel
 
@@ -88,6 +89,14 @@ def test_classes_best_first(server: Any, told: list[list[float]], examples: Any)
         best_first = sorted(zip(("bit", "bot", "but"), scores, strict=True), key=lambda pair: -pair[1])
         assert [label for label, _ in row] == [label for label, _ in best_first]
         np.testing.assert_allclose([score for _, score in row], [score for _, score in best_first], rtol=1e-5)
+
+
+def test_classes_without_names_are_numbered(start: Any, told: list[list[float]], tmp_path: Path) -> None:
+    server = start(write_run(tmp_path / "bare", dense()))
+    results = server.ask("/v1/models/bare:classify", {"instances": ROWS}).json["results"]
+    for scores, row in zip(told, results, strict=True):
+        assert [label for label, _ in row] == [str(index) for index in np.argsort(scores)[::-1]]
+        np.testing.assert_allclose([score for _, score in row], sorted(scores, reverse=True), rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])

@@ -68,10 +68,14 @@ def write_predict(outputs: Sequence[np.ndarray], signature: Signature, in_rows: 
 def write_classify(scores: np.ndarray, labels: Sequence[str]) -> bytes:
     """The answer to `:classify`: labels and scores of each example, best first.
 
+    A class without a name has its index as its label.
+
     >>> write_classify(np.array([[0.25, 0.75]]), ["a", "b"])
     b'{"results":[[["b",0.75],["a",0.25]]]}'
+    >>> write_classify(np.array([[0.25, 0.75]]), [])
+    b'{"results":[[["1",0.75],["0",0.25]]]}'
     """
-    names = list(labels) if len(labels) == scores.shape[1] else [""] * scores.shape[1]
+    names = list(labels) if len(labels) == scores.shape[1] else [str(index) for index in range(scores.shape[1])]
     order = np.argsort(-scores, axis=1, kind="stable")
     results = [
         [[names[i], score] for i, score in zip(best.tolist(), row[best], strict=True)]
