@@ -70,6 +70,9 @@ def images(
 
 
 def _helpers(on: str | None, scheduler: str | None, ssh_config: Path | None, min_hosts: int | None) -> Any:
+    from rudel.cluster.options import check_used
+
+    check_used(on, scheduler, ssh_config=ssh_config, min_hosts=min_hosts)
     if on is None and scheduler is None:
         return contextlib.nullcontext()
     from rudel.cluster.pictures import picture_workers

@@ -35,23 +35,24 @@ def refuse_quantisation(graph: Graph) -> None:
         CompileError: says which way, and how to export the model instead.
     """
     for operator in graph.operators:
+        inputs = [graph[index] for index in operator.inputs if index >= 0]
         outputs = [graph[index] for index in operator.outputs]
-        weights = [graph[index] for index in operator.inputs if index >= 0 and graph[index].data is not None]
-        if operator.kind != "DEQUANTIZE" and _any(outputs, "float32") and _quantised(weights, "int8", "uint8", "int4"):
-            raise _refused("weights in int8 and computes in float32 (dynamic-range quantisation)", operator)
-        if _quantised(outputs, "int16"):
-            raise _refused("activations in int16 (as with weights in int8, 16x8)", operator)
-        if _quantised(outputs, "uint8") and _quantised(weights, "uint8"):
-            raise _refused("weights and activations in uint8, as TensorFlow 1 quantised them", operator)
+        weights = [tensor for tensor in inputs if tensor.data is not None]
+        computed = [tensor for tensor in (*inputs, *outputs) if tensor.data is None and not tensor.variable]
+        small = _quantised(weights, "int8", "uint8", "int4")
+        if small and operator.kind != "DEQUANTIZE" and any(tensor.dtype == "float32" for tensor in outputs):
+            raise _refused("weights in int8 and computes in float32 (dynamic-range quantisation)", small, operator)
+        if wide := _quantised(computed, "int16"):
+            raise _refused("activations in int16 (as with weights in int8, 16x8)", wide, operator)
+        if _quantised(weights, "uint8") and (old := _quantised(outputs, "uint8")):
+            raise _refused("weights and activations in uint8, as TensorFlow 1 quantised them", old, operator)
 
 
-def _refused(what: str, operator: Operator) -> CompileError:
-    return CompileError(f"The model has {what}, which cannot be compiled (see {operator.label}): {_REMEDY}")
+def _refused(what: str, tensor: Tensor, operator: Operator) -> CompileError:
+    return CompileError(
+        f"The model has {what}, which cannot be compiled (`{tensor.name[:60]}` at {operator.label}): {_REMEDY}"
+    )
 
 
-def _any(tensors: Iterable[Tensor], dtype: str) -> bool:
-    return any(tensor.dtype == dtype for tensor in tensors)
-
-
-def _quantised(tensors: Iterable[Tensor], *dtypes: str) -> bool:
-    return any(tensor.dtype in dtypes and tensor.quantised for tensor in tensors)
+def _quantised(tensors: Iterable[Tensor], *dtypes: str) -> Tensor | None:
+    return next((tensor for tensor in tensors if tensor.dtype in dtypes and tensor.quantised), None)

@@ -108,7 +108,7 @@ def train_recipe(
     asked = Asked(recipe, data, options, epochs, steps, batch_size, learning_rate, precision, seed, progress)
     if resume and run is None:
         raise OptionError("Which run is to be resumed? Name its directory with --run.")
-    spread_by = check_place(on, cluster, client, strategy)
+    spread_by = check_place(on, cluster, client, strategy, ssh_config, min_hosts, dashboard)
     if on is cluster is client is None:
         join_for(spread_by)  # before anything is computed
 

@@ -6,12 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from rudel.backend import backend_name
+from rudel.cluster.options import check_used
 from rudel.errors import ModelError, OptionError
 from rudel.train.mesh.hosts.together import join_for
-from rudel.train.strategy import Strategy, named
+from rudel.train.strategy import Strategy, as_auto, named
 
 
-def check_place(on: Any, cluster: Any, client: Any, strategy: Any) -> Strategy | None:
+def check_place(
+    on: Any,
+    cluster: Any,
+    client: Any,
+    strategy: Any,
+    ssh_config: str | Path | None = None,
+    min_hosts: int | None = None,
+    dashboard: bool = False,
+) -> Strategy | None:
     """Refuses what does not go together, before anything is started; returns the options of the strategy.
 
     Raises:
@@ -21,6 +30,13 @@ def check_place(on: Any, cluster: Any, client: Any, strategy: Any) -> Strategy |
     given = [name for name, value in (("on", on), ("cluster", cluster), ("client", client)) if value is not None]
     if len(given) > 1:
         raise OptionError(f"Hosts are given twice, as `{given[0]}` and as `{given[1]}`: give one of them.")
+    check_used(on, client, ssh_config=ssh_config, min_hosts=min_hosts, dashboard=dashboard)
+    auto = as_auto(strategy)
+    if auto and auto.patience is not None and not given:
+        raise OptionError(
+            "`--patience` (`patience`) says how long to wait when all hosts are lost, and none are named: name them by "
+            "`--on` or `--scheduler` (`on=`, `client=`), or leave it out."
+        )
     options = named(strategy, bool(given))
     if given and options is None:
         raise OptionError(f"The strategy `single` trains on this computer: leave out `{given[0]}`, or take `diloco`.")
@@ -62,7 +78,7 @@ def place(
 
     A cluster that is started for this is ended at the end of the block.
     """
-    options = check_place(on, cluster, client, strategy)
+    options = check_place(on, cluster, client, strategy, ssh_config, min_hosts, dashboard)
     if on is cluster is client is None:
         join_for(options)
         yield None, options

@@ -17,7 +17,7 @@ from rudel.data.records.reading import Reader
 from rudel.data.records.sources import Source
 from rudel.errors import DataError
 
-ADVICE = "get the file anew, or leave damaged records out by skip_corrupt=True (--skip-corrupt)"
+ADVICE = "get the file anew, or leave damaged records out by `rudel.Records(..., skip_corrupt=True)`"
 """What helps against damage, to end a sentence with."""
 
 OVERHEAD = 16

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rudel.backend import keras_here
+from rudel.cluster.options import check_used
 from rudel.train.places import place
 from rudel.train.plan.forecast import Work
 from rudel.train.plan.measure import Measured, Nowhere, Rehearsal, rehearsal_of
@@ -53,6 +54,7 @@ def look(
     Raises:
         RudelError: hosts that cannot be used, a recipe or a scenario that cannot be read.
     """
+    check_used(on, client, ssh_config=ssh_config)
     thought_of = None if scenario is None else parse(scenario)
     made = prepare(asked)
     began = time.perf_counter()

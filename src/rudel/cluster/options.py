@@ -1,0 +1,33 @@
+"""What users say of hosts beside their names, and which hosts it is said of."""
+
+from typing import Any
+
+from rudel.errors import OptionError
+
+
+def check_used(
+    on: Any, client: Any = None, *, ssh_config: Any = None, min_hosts: int | None = None, dashboard: bool = False
+) -> None:
+    """Refuses what would have no effect.
+
+    Args:
+        on: hosts to reach over SSH, or None.
+        client: a Dask client or the address of a scheduler, whose workers are there already, or None.
+        ssh_config: says how hosts of `on` are reached.
+        min_hosts: says how many hosts are waited for.
+        dashboard: whether Dask's dashboard of the hosts of `on` is to be shown.
+
+    Raises:
+        OptionError: there are no hosts that it is said of.
+    """
+    if on is None and ssh_config is not None:
+        raise _unused("ssh_config", "says how hosts are reached over SSH", "`--on` (`on=`)")
+    if on is None and dashboard:
+        raise _unused("dashboard", "shows what hosts do that are started over SSH", "`--on` (`on=`)")
+    if on is None and client is None and min_hosts is not None:
+        raise _unused("min_hosts", "says how many hosts to begin with", "`--on` or `--scheduler` (`on=`, `client=`)")
+
+
+def _unused(name: str, effect: str, by: str) -> OptionError:
+    typed = f"--{name.replace('_', '-')}"
+    return OptionError(f"`{typed}` (`{name}`) {effect}, and none are named: name them by {by}, or leave it out.")
