@@ -11,6 +11,7 @@ import yaml
 from micro_support.oracles import runner
 from package_models import dense, missing, run, tool
 
+from rudel.errors import CompileError
 from rudel.micro import Compiled, compile_model
 from rudel.micro.packages import write_cmake, write_zephyr
 
@@ -157,3 +158,11 @@ def test_the_zephyr_module_is_a_library_where_it_is_chosen(layer: Compiled, tmp_
     if chosen:
         run(cmake, "--build", tmp_path / "build")
         assert_right(tmp_path / "build/program")
+
+
+@pytest.mark.parametrize("write", [write_cmake, write_zephyr])
+@pytest.mark.parametrize("name", ["all", "install", "test", "Clean"])
+def test_names_of_targets_that_cmake_has_itself_are_refused(write: Any, name: str, tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=f"`{name}` is the name of a target of CMake's own"):
+        write(compile_model(dense(5, 3), name=name), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -10,10 +10,29 @@ A program takes it by `add_subdirectory(NAME)` and `target_link_libraries(progra
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rudel.errors import CompileError
 from rudel.micro.packages.folder import write_files
 
 if TYPE_CHECKING:
     from rudel.micro.compiler import Compiled
+
+
+_RESERVED = frozenset(
+    """
+    all all_build clean depend edit_cache help install list_install_components package package_source preinstall
+    rebuild_cache run_tests test zero_check
+    """.split()  # noqa: SIM905
+)
+
+
+def check_target(name: str) -> None:
+    """Refuses a model whose name CMake gives to a target of its own.
+
+    Raises:
+        CompileError: says so.
+    """
+    if name.lower() in _RESERVED:
+        raise CompileError(f"`{name}` is the name of a target of CMake's own: choose another name for the model.")
 
 
 def write_cmake(compiled: "Compiled", folder: Path) -> list[Path]:
@@ -27,9 +46,10 @@ def write_cmake(compiled: "Compiled", folder: Path) -> list[Path]:
         The files.
 
     Raises:
-        CompileError: the folder cannot be written.
+        CompileError: the folder cannot be written, or CMake needs the model's name for itself.
     """
     name = compiled.name
+    check_target(name)
     return write_files(
         folder,
         {

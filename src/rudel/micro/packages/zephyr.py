@@ -11,6 +11,7 @@ An application takes it by `-DZEPHYR_EXTRA_MODULES=/path/to/NAME`, or by a proje
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rudel.micro.packages.cmake import check_target
 from rudel.micro.packages.folder import write_files
 
 if TYPE_CHECKING:
@@ -28,9 +29,10 @@ def write_zephyr(compiled: "Compiled", folder: Path) -> list[Path]:
         The files.
 
     Raises:
-        CompileError: the folder cannot be written.
+        CompileError: the folder cannot be written, or CMake needs the model's name for itself.
     """
     name = compiled.name
+    check_target(name)
     option = f"MODEL_{name.upper()}"
     return write_files(
         folder,
