@@ -14,8 +14,10 @@ _SCAN, _END = 0xDA, 0xD9
 _HEADER = struct.Struct(">BHHB")
 _EIGHTH = 8
 
-_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
-"""A marker with a segment. Passed over are fill bytes, escaped ones, and markers that stand alone."""
+_ALONE = frozenset((0x00, 0x01, *range(0xD0, 0xD9), 0xFF))
+"""Bytes after FF that begin no segment: escaped ones, markers that stand alone, and fill bytes."""
+
+_MARKER = re.compile(b"\xff[^" + re.escape(bytes(sorted(_ALONE))) + b"]")
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,22 @@ def segments(jpeg: bytes) -> Iterator[tuple[int, int, int]]:
     >>> list(segments(bytes.fromhex("ffd8 ffff fffe 0005 616263 00 ffda")))
     [(254, 8, 11)]
     """
-    place = 2
-    while (found := _MARKER.search(jpeg, place)) and jpeg[found.start() + 1] not in (_SCAN, _END):
-        start = found.end() + 2
-        end = max(start, found.end() + int.from_bytes(jpeg[start - 2 : start], "big"))
-        if end > len(jpeg):
+    place, size = 2, len(jpeg)
+    while place + 4 <= size:
+        marker = jpeg[place + 1]
+        if jpeg[place] != 0xFF or marker in _ALONE:  # else it is where it should be, and need not be looked for
+            found = _MARKER.search(jpeg, place)
+            if not found or found.start() + 4 > size:
+                return
+            place = found.start()
+            marker = jpeg[place + 1]
+        if marker in (_SCAN, _END):
             return
-        yield jpeg[found.start() + 1], start, end
+        start, length = place + 4, jpeg[place + 2] << 8 | jpeg[place + 3]
+        end = place + 2 + length if length > 2 else start
+        if end > size:
+            return
+        yield marker, start, end
         place = end
 
 
