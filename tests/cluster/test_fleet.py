@@ -1,42 +1,53 @@
-"""Workers as a strategy calls them: directly, or by way of the scheduler."""
+"""Workers as a strategy calls them: directly, or by way of the scheduler; and one driver at a time."""
 
 import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
-from distributed.diagnostics.plugin import WorkerPlugin
+from processes import LONG
 
 import rudel
-from rudel.cluster.fleet import Fleet
-from rudel.errors import ClusterError
+from rudel.cluster import guest as guests
+from rudel.cluster.engine import Borrowed
+from rudel.cluster.fleet import TRANSPORT_ERRORS, Fleet, OperationError, installed
+from rudel.cluster.guest import Gone, Guest
+from rudel.errors import ClusterError, NonFiniteError
 
 
-class Speaking(WorkerPlugin):
-    """Adds handlers to a worker."""
+class Speaking:
+    """A service with a voice."""
 
-    name = "speaking"
+    async def say(self, what: str, after: float = 0.0) -> str:
+        await asyncio.sleep(after)
+        if what == "no":
+            raise LookupError("it said no")
+        if what == "disk":
+            raise OSError("No space left on device")
+        if what == "nan":
+            raise NonFiniteError("The loss became NaN.")
+        return f"says {what}"
 
-    def setup(self, worker: Any) -> None:
-        async def say(what: str, after: float = 0.0) -> str:
-            await asyncio.sleep(after)
-            if what == "no":
-                raise LookupError("it said no")
-            return f"{worker.name} says {what}"
-
-        worker.handlers["test_say"] = say
-
-    def teardown(self, worker: Any) -> None:
-        worker.handlers.pop("test_say", None)
+    async def close(self) -> None:
+        """It ends."""
 
 
-class Failing(WorkerPlugin):
-    name = "failing"
+class Failing(Speaking):
+    """A service that cannot be made."""
 
-    def setup(self, worker: Any) -> None:
+    def __init__(self) -> None:
         raise ImportError("no such module")
+
+
+def speaking(purpose: str = "a test") -> Guest:
+    return Guest(Speaking, ["say"], purpose)
 
 
 @pytest.fixture(scope="module")
@@ -61,26 +72,38 @@ def fleet(
             return False
 
         monkeypatch.setattr(Fleet, "_reachable", unreachable)
-    fleet = Fleet(client, borrowed=True)
+    with Borrowed(client) as cluster, installed(cluster, speaking()) as fleet:
+        yield fleet, lambda coroutine: cluster.start(coroutine).result()
 
-    def done(coroutine: Coroutine[Any, Any, Any]) -> Any:
-        async def run() -> Any:
-            return await coroutine
 
-        return client.sync(run)
+def handlers(client: Client) -> list[str]:
+    found: Any = client.run(lambda dask_worker: [n for n in dask_worker.handlers if n.startswith("rudel_")])
+    return [name for names in found.values() for name in names]
 
-    done(fleet.install(Speaking()))
-    yield fleet, done
-    done(fleet.uninstall(Speaking.name))
+
+def plugins(client: Client) -> list[str]:
+    found: Any = client.run(lambda dask_worker: [n for n in dask_worker.plugins if n.startswith("rudel")])
+    return [name for names in found.values() for name in names]
 
 
 def test_calls_and_gets_answers(fleet: tuple[Fleet, Done]) -> None:
     fleet_, done = fleet
+    (address,) = done(fleet_.members()).values()
+    assert done(fleet_.call(address, "say", what="yes")) == "says yes"
+    assert done(fleet_.call(address, "say", what="yes")) == "says yes"
+
+
+def test_errors_of_an_operation_are_not_those_of_the_network(fleet: tuple[Fleet, Done]) -> None:
+    fleet_, done = fleet
     ((name, address),) = done(fleet_.members()).items()
-    assert done(fleet_.call(address, "test_say", what="yes")) == f"{name} says yes"
-    with pytest.raises(Exception, match="it said no"):
-        done(fleet_.call(address, "test_say", what="no"))
-    assert done(fleet_.call(address, "test_say", what="yes")) == f"{name} says yes"
+    with pytest.raises(OperationError, match=rf"^LookupError: it said no \(on {name}\)") as caught:
+        done(fleet_.call(address, "say", what="no"))
+    assert "in say\n" in caught.value.__notes__[0], "its traceback"
+    with pytest.raises(NonFiniteError, match="The loss became NaN"):
+        done(fleet_.call(address, "say", what="nan"))
+    with pytest.raises(OperationError, match="OSError: No space left on device") as caught:
+        done(fleet_.call(address, "say", what="disk"))
+    assert not isinstance(caught.value, TRANSPORT_ERRORS)
 
 
 def test_many_calls_at_once(fleet: tuple[Fleet, Done]) -> None:
@@ -88,7 +111,7 @@ def test_many_calls_at_once(fleet: tuple[Fleet, Done]) -> None:
     (address,) = done(fleet_.members()).values()
 
     async def all_of_them() -> list[str]:
-        return await asyncio.gather(*(fleet_.call(address, "test_say", what=str(i), after=0.01) for i in range(20)))
+        return await asyncio.gather(*(fleet_.call(address, "say", what=str(i), after=0.01) for i in range(20)))
 
     assert [answer.rpartition(" ")[2] for answer in done(all_of_them())] == [str(i) for i in range(20)]
 
@@ -97,38 +120,130 @@ def test_who_does_not_answer_in_time_is_not_waited_for(fleet: tuple[Fleet, Done]
     fleet_, done = fleet
     (address,) = done(fleet_.members()).values()
     with pytest.raises(TimeoutError):
-        done(fleet_.call(address, "test_say", what="late", after=100.0, timeout=0.1))
+        done(fleet_.call(address, "say", what="late", after=100.0, timeout=0.1))
     fleet_.forget(address)
-    assert done(fleet_.call(address, "test_say", what="yes")).endswith("says yes")
+    assert done(fleet_.call(address, "say", what="yes")).endswith("says yes")
 
 
 def test_who_is_not_there_is_told(fleet: tuple[Fleet, Done]) -> None:
     fleet_, done = fleet
-    with pytest.raises((OSError, ValueError)):
-        done(fleet_.call("tcp://127.0.0.1:1", "test_say", what="yes", timeout=1))
+    with pytest.raises(TRANSPORT_ERRORS):
+        done(fleet_.call("tcp://127.0.0.1:1", "say", what="yes", timeout=1))
 
 
-def test_a_plugin_that_fails_is_told_and_leaves_nothing(client: Client) -> None:
-    fleet = Fleet(client, borrowed=True)
+def test_what_cannot_be_made_on_a_worker_is_told_and_leaves_nothing(client: Client) -> None:
+    failing = Guest(Failing, ["say"], "a test")
+    with (
+        Borrowed(client) as cluster,
+        pytest.raises(ClusterError, match=r"cannot load Rudel \(ImportError: no such module\): install it there"),
+        installed(cluster, failing),
+    ):
+        pytest.fail("installed")
+    assert (handlers(client), plugins(client)) == ([], [])
 
-    async def install() -> None:
-        await fleet.install(Failing())
 
-    with pytest.raises(ClusterError, match=r"cannot load Rudel \(ImportError: no such module\): install it there"):
-        client.sync(install)
+def test_nothing_is_left_whatever_ends_the_block(client: Client) -> None:
+    found: list[str] = []
+
+    def interrupted() -> None:
+        with Borrowed(client) as cluster, installed(cluster, speaking()):
+            found.extend(handlers(client))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert sorted(found) == ["rudel_call", "rudel_renew"]
+    assert (handlers(client), plugins(client)) == ([], [])
 
 
-def test_what_was_taken_away_is_gone(client: Client) -> None:
-    fleet = Fleet(client, borrowed=True)
+def test_a_busy_worker_is_refused_and_the_first_driver_goes_on(fleet: tuple[Fleet, Done], client: Client) -> None:
+    fleet_, done = fleet
+    (address,) = done(fleet_.members()).values()
+    who = rf"^\S+ is in use: a test of \S+@\S+ \(process {os.getpid()}\) runs on it\. Wait until"
+    with Borrowed(client) as cluster, pytest.raises(ClusterError, match=who), installed(cluster, speaking("another")):
+        pytest.fail("installed")
+    assert done(fleet_.call(address, "say", what="yes")) == "says yes"
+    assert len(plugins(client)) == 1
 
-    async def come_and_go() -> None:
-        await fleet.install(Speaking())
-        await fleet.uninstall(Speaking.name)
-        await fleet.uninstall(Speaking.name)
 
-    client.sync(come_and_go)
-    found: Any = client.run(lambda dask_worker: "test_say" in dask_worker.handlers)
-    assert set(found.values()) == {False}
+def test_a_worker_frees_itself_when_its_driver_is_killed(client: Client) -> None:
+    with driver(client, abandoned=1.0) as process:
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + LONG
+        while handlers(client) or plugins(client):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_a_driver_that_was_killed_can_be_replaced_and_one_that_lives_cannot(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with driver(client, silent=3.0) as process, Borrowed(client) as cluster:
+        used = rf"is in use: the other of \S+ \(process {process.pid}\)"
+        with pytest.raises(ClusterError, match=used), installed(cluster, speaking()):
+            pytest.fail("installed")
+        process.kill()
+        process.wait()
+        with installed(cluster, speaking()) as fleet:
+            (address,) = cluster.start(fleet.members()).result().values()
+            assert cluster.start(fleet.call(address, "say", what="yes")).result() == "says yes"
+
+
+class driver:  # noqa: N801  # reads like a function
+    """Another process that has installed something on the workers, until it is killed."""
+
+    def __init__(self, client: Client, **seconds: float) -> None:
+        lines = [f"guest.{name.upper()}_SECONDS = {value}" for name, value in seconds.items()]
+        code = "\n".join(
+            [
+                "import sys, time",
+                "from rudel.cluster import guest",
+                *lines,
+                "from rudel.cluster.engine import Borrowed",
+                "from rudel.cluster.fleet import installed",
+                "from rudel.train.mesh.hosts.service import Service",
+                f"with Borrowed({client.scheduler_info()['address']!r}) as cluster:",
+                "    with installed(cluster, guest.Guest(Service, ['describe'], 'the other')):",
+                "        print('ready', flush=True)",
+                "        time.sleep(600)",
+            ]
+        )
+        self._process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> "subprocess.Popen[str]":
+        assert self._process.stdout
+        assert self._process.stdout.readline() == "ready\n"
+        return self._process
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout
+        self._process.stdout.close()
+
+
+def test_what_was_freed_is_said_to_be_gone(fleet: tuple[Fleet, Done], client: Client) -> None:
+    fleet_, done = fleet
+    (address,) = done(fleet_.members()).values()
+    (name,) = plugins(client)
+
+    async def free(dask_worker: Any) -> None:
+        await dask_worker.plugin_remove(name)
+
+    client.run(free)
+    with pytest.raises(Gone, match=re.escape(str(Gone()))):
+        done(fleet_.call(address, "say", what="yes"))
+    assert done(fleet_.call(address, "say", what="yes")) == "says yes", "it is installed again when it is called"
+
+
+def test_a_claim_is_renewed_while_nobody_calls(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rudel.cluster.fleet.RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(guests, "ABANDONED_SECONDS", 0.5)
+    with Borrowed(client) as cluster, installed(cluster, speaking()) as fleet:
+        (address,) = cluster.start(fleet.members()).result().values()
+        cluster.start(asyncio.sleep(1.5)).result()
+        assert cluster.start(fleet.call(address, "say", what="yes")).result() == "says yes"
 
 
 def test_trains_on_workers_that_only_the_scheduler_can_reach(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,15 @@ def test_a_slow_host_took_fewer_steps(spread_run):
     assert "Most of the steps were taken by pi@raspi1, 40 %, and fewest by pi@raspi3, 20 %." in told
 
 
+def test_a_host_that_contributes_next_to_nothing_is_named(spread_run):
+    lines = log()
+    for line in lines:
+        line["hosts"][HOSTS[2]]["steps"] = 1
+    told = words(section(spread_run.rounds(lines).report()))
+    assert "pi@raspi3 contributes next to nothing: it takes 0.5 % of the steps" in told
+    assert "next to nothing" not in words(section(spread_run.rounds(log(slow=HOSTS[2])).report()))
+
+
 def test_what_happened_to_a_lost_host_is_told_and_drawn(spread_run):
     page = spread_run.rounds(log(events=LOST)).report()
     assert page.table("What happened") == [

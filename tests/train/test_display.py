@@ -78,6 +78,23 @@ def test_speeds_are_those_of_the_last_seconds():
     assert training.rounds(20, steps=10).cells("raspi1")[1] == "10"
 
 
+def test_a_host_that_contributes_next_to_nothing_is_named_once():
+    lines, said = HostLines(), []
+    for number in range(1, 60):
+        steps = {"raspi1": 100, "raspi2": 90, "raspi3": number % 2}
+        said.append(lines.round(closed(number, float(number), [told(n, steps=s) for n, s in steps.items()])))
+    (told_of,) = [sentences for sentences in said if sentences]
+    assert told_of == [
+        "raspi3 contributes next to nothing: it takes 0.3\u202f% of the steps, and without it the training is as fast."
+    ]
+    assert not any(said[:19]), "not before that is known"
+    screen = io.StringIO()
+    display = RichDisplay(Console(file=screen, width=160))
+    for number in range(1, 30):
+        display.round(closed(number, float(number), [told("raspi1"), told("raspi3", steps=1)]))
+    assert screen.getvalue().count("raspi3 contributes next to nothing") == 1
+
+
 def test_a_lost_host_says_so_until_it_is_back():
     training = Training().rounds(4)
     sentence = training.event("lost", "raspi2", 4.5, "it did not answer in time")

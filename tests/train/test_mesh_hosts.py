@@ -191,7 +191,7 @@ class Hostile:
 
     async def call(self, address: str, operation: str, *, timeout: float | None = None, **message: Any) -> Any:
         answers = {"hear": lambda: self._member.hear(LONG), "stop": self._member.end}
-        return await answers[operation.removeprefix("rudel_mesh_")]()
+        return await answers[operation]()
 
     def forget(self, address: str) -> None:
         pass
@@ -258,16 +258,16 @@ def test_an_error_in_a_function_that_jax_called_back_says_its_cause() -> None:
     assert first_line(ValueError("Traceback (most recent call last):")) == "Traceback (most recent call last):"
 
 
-def test_a_member_that_nobody_calls_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_ends_with_what_was_installed(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    monkeypatch.setattr(service, "ABANDONED_SECONDS", 0.05)
 
     async def left() -> int:
         member = await member_of(DOES_NOT_END, tmp_path / "folder")
+        installed = service.Service()
+        installed._member = member
+        await installed.close()
         code = await asyncio.wait_for(member.process.wait(), LONG)
-        await member._watchdog
         assert (await member.hear(0))["code"] == code
-        await member.end()
         return code
 
     assert asyncio.run(left()) == -signal.SIGKILL

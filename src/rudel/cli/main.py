@@ -8,6 +8,7 @@ import typer
 from rudel import __version__
 from rudel.cli import cache, data, doctor, export, hosts, lab, micro, plan, play, recipes, serve, train, use, watch
 from rudel.cli.interrupts import insist_on_interrupts
+from rudel.cli.log import log_to_terminal
 from rudel.errors import RudelError
 
 app = typer.Typer(
@@ -47,10 +48,12 @@ def _print_version(asked: bool) -> None:
 def rudel(
     version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
     traceback: bool = typer.Option(False, "--traceback", help="Show Python's traceback with an error."),
+    verbose: bool = typer.Option(False, "-v", "--verbose", help="Show what happens inside, as run directories log it."),
 ) -> None:
     """Train one Keras 3 model on whatever computers you have and put it wherever you need it."""
     global _show_traceback
     _show_traceback = traceback
+    log_to_terminal(verbose)
 
 
 def run() -> None:

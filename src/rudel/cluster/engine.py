@@ -240,7 +240,7 @@ class Borrowed:
         """The workers."""
         from rudel.cluster.fleet import Fleet
 
-        return Fleet(self._client, borrowed=True)
+        return Fleet(self._client)
 
     def _wait_for_workers(self) -> None:
         if self.min_hosts is None:

@@ -1,16 +1,44 @@
 """Workers as a strategy sees them: names, addresses, calls; whether Rudel started them or somebody else's Dask.
 
-A strategy registers handlers on the workers (`install`), follows who is there (`members`, `changed`) and calls.
+A strategy installs a guest on the workers for as long as a block lasts (`installed`), looks who is there (`members`),
+and calls the guest's operations. Whatever ends the block, the workers are left as they were: at once by the driver
+itself, or by the guest's watchdog if the driver was killed.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+import logging
+import secrets
+import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rudel.errors import ClusterError
+from rudel.cluster.guest import RENEW_SECONDS, Gone, Guest
+from rudel.errors import ClusterError, error_named
 
-_LEAVING_SECONDS = 2.0
+TRANSPORT_ERRORS = (OSError,)
+"""What a call raises where the network or the worker failed, and only there: time-outs and Dask's CommClosedError are
+OSErrors, while errors of the operation itself come as `RudelError` or `OperationError`."""
+
+_LEAVING_SECONDS = 5.0
+_RENEWAL_SECONDS = 5.0
+_LOOK_SECONDS = 0.5
+_log = logging.getLogger(__name__)
+
+
+class OperationError(Exception):
+    """An operation failed on a worker by an error that nobody foresaw; its traceback there is a note of this.
+
+    Args:
+        host: the worker's name.
+        kind, text: of the error.
+        traceback: of the error, as text.
+    """
+
+    def __init__(self, host: str, kind: str, text: str, traceback: str) -> None:
+        super().__init__(f"{kind}: {text} (on {host})")
+        self.text = text
+        self.add_note(f"On {host}:\n{traceback}")
 
 
 class Fleet:
@@ -18,85 +46,83 @@ class Fleet:
 
     Args:
         client: an asynchronous `distributed.Client`, or a synchronous one whose loop runs elsewhere.
-        names: what to call workers, by address; others are called by their address.
-        borrowed: whether they are somebody else's, who gets them back as they were.
     """
 
-    def __init__(self, client: Any, names: Mapping[str, str] | None = None, borrowed: bool = False) -> None:
-        self._client, self._borrowed = client, borrowed
-        self._names = names or {}
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._guest: Guest | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._names: dict[str, str] = {}
         self._direct: dict[str, bool] = {}
+        self._given: set[str] = set()
+        self._ready: set[str] = set()
         self._callers: dict[str, Any] = {}
 
     async def members(self) -> dict[str, str]:
-        """Addresses of the workers that are there now, by name."""
+        """Addresses of the workers that are there now, by name.
+
+        Raises:
+            ClusterError: the scheduler does not answer.
+        """
         try:
             found = await self._client.scheduler.identity(n_workers=-1)
         except OSError as error:
             raise ClusterError(f"The Dask scheduler does not answer any more ({error}).") from error
-        return {
-            self._names.get(address, str(worker.get("name", address))): address
-            for address, worker in found["workers"].items()
-        }
+        members = {str(worker.get("name", address)): address for address, worker in found["workers"].items()}
+        self._names |= {address: name for name, address in members.items()}
+        return members
 
-    async def install(self, plugin: Any) -> None:
-        """Sets a plugin up on all workers, also on those that come later.
+    async def install(self, guest: Guest, addresses: Iterable[str]) -> None:
+        """Installs a guest on workers, and on any others when they are called; renews the claim to them all.
+
+        Args:
+            guest: what to install.
+            addresses: of the workers; those that are lost meanwhile are passed over.
 
         Raises:
-            ClusterError: a worker cannot: mostly because it has no Rudel, or another one.
+            ClusterError: somebody else uses one of them, or it has no Rudel, or another one.
         """
-        try:
-            answers = await self._client.scheduler.register_worker_plugin(
-                plugin=_dumped(plugin), name=plugin.name, idempotent=False
-            )
-        except Exception as error:
-            raise ClusterError(
-                f"The workers cannot load Rudel ({error}): install it there, in this version."
-            ) from error
-        for address, answer in answers.items():
-            if answer["status"] == "error":
-                raise ClusterError(
-                    f"The worker {self._names.get(address, address)} cannot load Rudel ({_reason(answer)}): install it "
-                    "there, in the same version as here."
-                )
+        self._guest = guest
+        self._renewing = asyncio.create_task(self._renew())
+        wanted = sorted(addresses)
+        for first in wanted[:1]:  # before the others, so that of two drivers who begin at once, one is not refused
+            await self._install_if_there(first)
+        results = await asyncio.gather(*map(self._install_if_there, wanted[1:]), return_exceptions=True)
+        for error in filter(None, results):
+            raise error
 
-    async def uninstall(self, name: str) -> None:
-        """Takes a plugin away from borrowed workers, as far as they are there; who is silent is not waited for."""
-        if not self._borrowed:
-            return
-        with contextlib.suppress(OSError, ValueError):
-            await asyncio.wait_for(self._client.scheduler.unregister_worker_plugin(name=name), _LEAVING_SECONDS)
+    async def uninstall(self) -> None:
+        """Removes the guest from all workers, as far as they answer, and closes the connections to them."""
+        if self._renewing:
+            self._renewing.cancel()
+        await asyncio.gather(*map(self._remove, self._given))
+        self._given.clear()
+        self._ready.clear()
+        callers, self._callers = self._callers, {}
+        await asyncio.gather(*(caller.close_rpc() for caller in callers.values()), return_exceptions=True)
 
     async def call(self, address: str, operation: str, *, timeout: float | None = None, **message: Any) -> Any:
-        """Calls a handler on a worker, directly where it can be reached, else by way of the scheduler.
+        """Calls an operation of the guest on a worker, directly where it can be reached, else through the scheduler.
 
         Raises:
-            OSError: the connection was lost or cannot be made.
+            OSError: the connection was lost or cannot be made; `Gone` where the guest is not there any more.
             TimeoutError: there was no answer in time.
-            Exception: what the handler raised.
+            RudelError: the operation raised it, or the worker is used by somebody else.
+            OperationError: the operation failed by another error.
         """
         return await asyncio.wait_for(self._call(address, operation, message), timeout)
 
-    async def _call(self, address: str, operation: str, message: dict[str, Any]) -> Any:
-        from distributed.core import rpc
-
-        if address not in self._direct:
-            self._direct[address] = await self._reachable(address)
-        if not self._direct[address]:
-            return await self._client.scheduler.proxy(worker=address, msg={"op": operation, **message})
-        caller = self._callers.get(address)
-        if caller is None:
-            caller = rpc(address, timeout=5, connection_args=self._client.security.get_connection_args("client"))
-            self._callers[address] = caller
-        if caller.comms and all(comm.closed() for comm in caller.comms):  # Dask would try for seconds to connect anew
-            raise ConnectionResetError(f"the connection to {address} broke off")
-        return await getattr(caller, operation)(**message)
+    def is_ready(self, address: str) -> bool:
+        """Whether the guest is on a worker, as far as is known."""
+        return address in self._ready
 
     def forget(self, address: str) -> None:
         """Drops the connections to a worker that was lost; the next call makes new ones."""
         from distributed.core import Status
 
         self._direct.pop(address, None)
+        self._given.discard(address)
+        self._ready.discard(address)
         caller = self._callers.pop(address, None)
         if caller:
             for comm in list(caller.comms):
@@ -104,10 +130,108 @@ class Fleet:
             caller.comms.clear()
             caller.status = Status.closed  # or else it complains when it is collected
 
-    async def close(self) -> None:
-        """Closes the connections to all workers."""
-        callers, self._callers = self._callers, {}
-        await asyncio.gather(*(caller.close_rpc() for caller in callers.values()), return_exceptions=True)
+    async def _call(self, address: str, operation: str, message: dict[str, Any]) -> Any:
+        assert self._guest
+        if address not in self._ready:
+            await self._install(address)
+        answer = await self._send(address, "rudel_call", guest=self._guest.name, operation=operation, message=message)
+        if answer is None:  # Dask says so where there is no such handler
+            self._ready.discard(address)
+            raise Gone
+        if "holder" in answer:
+            raise self._busy(address, answer["holder"])
+        if "error" in answer:
+            raise _error_of(answer, self._name_of(address))
+        return answer["result"]
+
+    async def _install(self, address: str) -> None:
+        """Installs the guest on a worker, unless it is there; waits until it is clear whether another's driver lives.
+
+        Raises:
+            OSError: the worker cannot be reached.
+            ClusterError: somebody else uses it, or it cannot load Rudel.
+        """
+        assert self._guest
+        began = time.monotonic()
+        while True:
+            await self._add(address, self._guest)
+            answer = await self._send(address, "rudel_renew", guest=self._guest.name)
+            if answer is None:  # it was freed in between
+                continue
+            if "result" in answer:
+                self._ready.add(address)
+                return
+            if answer["quiet_for"] < time.monotonic() - began:  # heard of since we asked
+                self._given.discard(address)
+                raise self._busy(address, answer["holder"])
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _add(self, address: str, guest: Guest) -> None:
+        self._given.add(address)
+        name = f"{guest.name}-{secrets.token_hex(4)}"  # Dask would tear down what has the same one
+        try:
+            answer = await self._send(address, "plugin-add", plugin=_dumped(guest), name=name)
+        except TRANSPORT_ERRORS:
+            raise
+        except Exception as error:  # the worker cannot unpickle it
+            raise _no_rudel(self._name_of(address), f"{type(error).__name__}: {error}") from error
+        if answer["status"] == "error":
+            raise _no_rudel(self._name_of(address), _reason(answer))
+
+    async def _install_if_there(self, address: str) -> None:
+        with contextlib.suppress(*TRANSPORT_ERRORS):
+            await self._install(address)
+
+    async def _remove(self, address: str) -> None:
+        assert self._guest
+        try:
+            await asyncio.wait_for(self._send(address, "plugin-remove", name=self._guest.name), _LEAVING_SECONDS)
+        except TRANSPORT_ERRORS as error:
+            _log.info("%s does not answer (%s): it frees itself after a while", self._name_of(address), error)
+
+    async def _renew(self) -> None:
+        """Tells all workers from time to time that the driver is there."""
+        assert self._guest
+        guest = self._guest.name
+
+        async def renew(address: str) -> None:
+            try:
+                await asyncio.wait_for(self._send(address, "rudel_renew", guest=guest), _RENEWAL_SECONDS)
+            except TRANSPORT_ERRORS as error:  # whoever calls it next finds out
+                _log.info("the claim to %s was not renewed: %s", self._name_of(address), error)
+
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            await asyncio.gather(*map(renew, self._ready))
+
+    async def _send(self, address: str, op: str, **message: Any) -> Any:
+        """Sends a message to a worker, and returns its answer.
+
+        Raises:
+            OSError: the connection was lost or cannot be made.
+        """
+        from distributed.core import rpc
+
+        if address not in self._direct:
+            self._direct[address] = await self._reachable(address)
+        if not self._direct[address]:
+            return await self._client.scheduler.proxy(worker=address, msg={"op": op, **message})
+        caller = self._callers.get(address)
+        if caller is None:
+            caller = rpc(address, timeout=5, connection_args=self._client.security.get_connection_args("client"))
+            self._callers[address] = caller
+        if caller.comms and all(comm.closed() for comm in caller.comms):  # Dask would try for seconds to connect anew
+            raise ConnectionResetError(f"the connection to {address} broke off")
+        return await getattr(caller, op)(**message)
+
+    def _name_of(self, address: str) -> str:
+        return self._names.get(address, address)
+
+    def _busy(self, address: str, holder: dict[str, Any]) -> ClusterError:
+        return ClusterError(
+            f"{self._name_of(address)} is in use: {holder['purpose']} of {holder['user']}@{holder['host']} (process "
+            f"{holder['process']}) runs on it. Wait until that has ended, or use other hosts."
+        )
 
     async def _reachable(self, address: str) -> bool:
         from distributed.comm.core import connect
@@ -121,10 +245,48 @@ class Fleet:
         return True
 
 
-def _dumped(plugin: Any) -> Any:
+@contextlib.contextmanager
+def installed(cluster: Any, guest: Guest) -> Iterator[Any]:
+    """The workers of a cluster, with a guest on all of them while the block lasts.
+
+    Args:
+        cluster: a running `rudel.Cluster`, or a client taken over by `rudel.cluster.engine.Borrowed`, or a `Part`.
+        guest: what to install.
+
+    Raises:
+        ClusterError: what `Fleet.install` raises.
+    """
+    background, fleet = cluster.background, cluster.fleet
+
+    async def install() -> None:
+        await fleet.install(guest, (await fleet.members()).values())
+
+    installing = background.start(install())
+    try:
+        installing.result()
+        yield fleet
+    finally:
+        installing.cancel()
+        background.start(fleet.uninstall()).result()
+
+
+def _error_of(answer: dict[str, Any], name: str) -> Exception:
+    """The error that an operation raised on a worker."""
+    if "traceback" in answer:
+        return OperationError(name, answer["error"], answer["text"], answer["traceback"])
+    return error_named(answer["error"])(answer["text"])
+
+
+def _no_rudel(name: str, reason: str) -> ClusterError:
+    return ClusterError(
+        f"The worker {name} cannot load Rudel ({reason}): install it there, in the same version as here."
+    )
+
+
+def _dumped(guest: Any) -> Any:
     from distributed.protocol.pickle import dumps
 
-    return dumps(plugin)
+    return dumps(guest)
 
 
 def _reason(answer: Any) -> str:

@@ -2,7 +2,7 @@
 
 from rudel.report.hosts_plots import plots
 from rudel.report.hosts_timeline import timeline
-from rudel.report.hosts_words import called, happening
+from rudel.report.hosts_words import called, contributes_little, happening, little
 from rudel.report.markup import Html, element, join, table
 from rudel.report.read import Run
 from rudel.report.rounds import HostRecord, Rounds
@@ -21,6 +21,7 @@ def hosts(run: Run) -> Html | None:
         [
             element("p", f"{_work(rounds)} {_shared(rounds)}"),
             element("p", _cost(rounds, run)),
+            *(element("p", sentence) for sentence in _little(rounds)),
             element("h3", "What each host did when"),
             timeline(rounds),
             plots(rounds),
@@ -49,6 +50,17 @@ def _shared(rounds: Rounds) -> str:
         return f"Each took about {percent(1 / len(rounds.hosts), 0)} of the steps."
     more, less = (f"{called(host.name)}, {percent(host.steps / rounds.steps, 0)}" for host in (most, least))
     return f"Most of the steps were taken by {more}, and fewest by {less}."
+
+
+def _little(rounds: Rounds) -> list[str]:
+    """A sentence for each host that contributes next to nothing while it is there."""
+    there = [host for host in rounds.hosts if host.present > 0]
+    speeds = [host.steps / host.present for host in there]
+    return [
+        little(host.name, host.steps / max(1, rounds.steps))
+        for host, speed in zip(there, speeds, strict=True)
+        if contributes_little(speed, speeds)
+    ]
 
 
 def _cost(rounds: Rounds, run: Run) -> str:

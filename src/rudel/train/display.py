@@ -115,7 +115,8 @@ class RichDisplay(Display):
 
     def round(self, closed: Any) -> None:
         """Brings the lines of the hosts up to date."""
-        self._hosts.round(closed)
+        for sentence in self._hosts.round(closed):
+            self.note(sentence)
 
     def host(self, changed: Any) -> None:
         """Prints what happened to a host above the bar."""

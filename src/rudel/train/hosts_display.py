@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rudel.report.hosts_words import called, happening
+from rudel.report.hosts_words import called, contributes_little, happening, little
 from rudel.report.rounds import by_number
 from rudel.report.words import percent, plural, size
 
@@ -22,6 +22,9 @@ MOST_LINES = 12
 
 _WINDOW = 3.0
 """Seconds over which speeds are averaged; what is older counts less and less."""
+
+_KNOWN = 20.0
+"""Seconds of training after which it is known what a host contributes."""
 
 _SILENT = 3.0
 """Rounds without a word after which a host is shown as late."""
@@ -44,11 +47,15 @@ class _Host:
     cpu: float = 0.0
     seconds: float = 0.0
     moved: int = 0
+    since: float = 0.0
+    taken: int = 0
+    told: bool = False
 
     def answered(self, told: Any, now: float) -> None:
         since = max(now - self.heard, 1e-6)
         kept = math.exp(-since / _WINDOW)
         self.steps = self.steps * kept + told.steps
+        self.taken += told.steps
         self.computed = self.computed * kept + max(0.0, told.seconds - told.waited)
         self.cpu = self.cpu * kept + told.cpu
         self.moved = told.sent + told.received
@@ -59,7 +66,8 @@ class _Host:
 
     def forget(self, now: float) -> None:
         self.steps = self.computed = self.cpu = self.seconds = 0.0
-        self.heard = now
+        self.taken, self.told = 0, False
+        self.heard = self.since = now
 
     @property
     def speed(self) -> float:
@@ -90,8 +98,8 @@ class HostLines:
         self._last = 0.0
         self._window = (0.0, 0.0, 0.0)  # rounds, bytes and seconds lately
 
-    def round(self, closed: Any) -> None:
-        """Takes in a `RoundClosed`."""
+    def round(self, closed: Any) -> list[str]:
+        """Takes in a `RoundClosed`, and says of which hosts one should know that they contribute next to nothing."""
         now, moved = closed.seconds, closed.sent + closed.received
         self._began = min(self._began, self._clock() - now)
         since = max(now - self._last, 1e-6)
@@ -105,6 +113,16 @@ class HostLines:
             if host is None:
                 host = self._hosts[told.name] = _Host(told.name, heard=0.0)
             host.answered(told, now)
+        return self._little(now)
+
+    def _little(self, now: float) -> list[str]:
+        there = [h for h in self._hosts.values() if h.lost_at is None and now - h.since > _KNOWN]
+        speeds = [host.taken / (now - host.since) for host in there]
+        found = [h for h, speed in zip(there, speeds, strict=True) if not h.told and contributes_little(speed, speeds)]
+        for host in found:
+            host.told = True
+        steps = max(1, sum(host.taken for host in there))
+        return [little(host.name, host.taken / steps) for host in found]
 
     def change(self, changed: Any) -> str:
         """Takes in a `HostChanged`, and says in a sentence what happened."""

@@ -11,6 +11,7 @@
     augmentation.npz   what is done at random to training pictures, if anything is
     report.html        the same for a person
     failure.json       why it ended by an error
+    log.txt            what happened inside, for those who look for the cause of trouble
     summary.json       written last: a run that has it is finished
 
 One training at a time may use a directory: it holds a lock (flock) that the system releases however the process ends.
@@ -19,6 +20,7 @@ One training at a time may use a directory: it holds a lock (flock) that the sys
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import shutil
 import time
@@ -32,6 +34,7 @@ from rudel.files import write_json, written_atomically
 
 _LOCK = ".lock"
 _ATTEMPTS, _PAUSE = 10, 0.01
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,11 @@ class RunDirectory:
     def predictions(self) -> Path:
         """Where the predictions are."""
         return self.path / "predictions.npz"
+
+    @property
+    def log(self) -> Path:
+        """What happened inside."""
+        return self.path / "log.txt"
 
     def read_config(self) -> dict[str, Any]:
         """What was asked for; empty before it is written."""
@@ -113,6 +121,21 @@ class RunDirectory:
             file.write(json.dumps(finite(record)) + "\n")
 
     @contextlib.contextmanager
+    def keeping_log(self) -> Iterator[None]:
+        """Adds to log.txt what Rudel's modules log while the block lasts."""
+        logger, handler = logging.getLogger("rudel"), logging.FileHandler(self.log, encoding="utf-8", delay=True)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+        before = logger.level
+        logger.addHandler(handler)
+        logger.setLevel(min(logging.INFO, before or logging.INFO))
+        try:
+            yield
+        finally:
+            logger.setLevel(before)
+            logger.removeHandler(handler)
+            handler.close()
+
+    @contextlib.contextmanager
     def keeping_failure(self) -> Iterator[None]:
         """Keeps why the block ended by an error, for those who watch; what an earlier training kept is removed.
 
@@ -126,6 +149,7 @@ class RunDirectory:
             if isinstance(error, DataError | ModelError | OptionError) and not self._has_learned():
                 self._empty()
                 raise
+            _log.info("the training ended by an error", exc_info=error)
             told = str(error) if isinstance(error, RudelError) else f"{type(error).__name__}: {error}"
             with contextlib.suppress(OSError):
                 write_json(path, {"error": told})
@@ -138,7 +162,7 @@ class RunDirectory:
 
     def _empty(self) -> None:
         with contextlib.suppress(OSError):
-            for name in ("config.json", "metrics.jsonl", "rounds.jsonl"):
+            for name in ("config.json", "metrics.jsonl", "rounds.jsonl", self.log.name):
                 (self.path / name).unlink(missing_ok=True)
             for name in ("checkpoints", "tensorboard"):
                 shutil.rmtree(self.path / name, ignore_errors=True)

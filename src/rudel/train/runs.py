@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -115,7 +116,7 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
                 run.write_config(_config(request, identity, config.get("started")) | about)
                 if request.forecast:
                     run.write_plan(request.forecast)
-            with run.keeping_failure() if run else contextlib.nullcontext():
+            with _kept(run):
                 history = training()
                 summary = summary_of(training, dataset, name_of(model, request.about))
                 if run:
@@ -126,6 +127,16 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
                 training.close()
             if run:
                 run.release()
+
+
+@contextlib.contextmanager
+def _kept(run: RunDirectory | None) -> Iterator[None]:
+    """Keeps what happens in the block, and why it fails, in the run directory, if there is one."""
+    if run is None:
+        yield
+        return
+    with run.keeping_log(), run.keeping_failure():
+        yield
 
 
 def check(keras: Any, request: Request) -> None:

@@ -114,12 +114,19 @@ class Crowd:
             self.visits.plan(member, ahead, self.arrivals, self.done)
         return member.plans[number].steps if number in member.plans else None
 
+    def _come(self, name: str) -> int:
+        """Ends a visit; returns its steps."""
+        member, number = self.members[name], self.numbers[name]
+        steps = self.visits.planned(member, number).steps
+        self.visits.taken(member, number, self.now)
+        self.numbers[name] += 1
+        return steps
+
     def all_by(self, name: str) -> int:
         """Lets one take all steps that it is given; returns how many that were."""
         before = self.done
         while self.plan(name):
-            self.done += self.visits.taken(self.members[name], self.numbers[name]).steps
-            self.numbers[name] += 1
+            self.done += self._come(name)
         return self.done - before
 
     def run(self) -> dict[str, list[int]]:
@@ -129,8 +136,7 @@ class Crowd:
         while ends:
             name = min(ends, key=lambda one: ends[one])
             self.now = ends.pop(name)
-            steps = self.visits.taken(self.members[name], self.numbers[name]).steps
-            self.numbers[name] += 1
+            steps = self._come(name)
             self.done, self.arrivals = self.done + steps, self.arrivals + 1
             taken[name].append(steps)
             if steps := self.plan(name):

@@ -13,8 +13,9 @@ import pytest
 from processes import LONG
 
 import rudel
+from rudel.cluster.guest import Gone, Guest
 from rudel.errors import ClusterError, DataError, OptionError, RecipeError, RunError
-from rudel.train.diloco.service import ReplicaPlugin
+from rudel.train.diloco.service import replica_guest
 from rudel.train.from_recipe import train_recipe
 from rudel.train.plan import measure
 from rudel.train.plan.recipe import look
@@ -94,52 +95,59 @@ def handlers_of_rudel(client: Any) -> list[str]:
     return [name for names in found.values() for name in names]
 
 
-def changed_on(name: str, change: Callable[[dict[str, Any]], None]) -> type[ReplicaPlugin]:
-    """A plugin whose handlers are changed on the worker of that name."""
+def changed_on(name: str, change: Callable[[dict[str, Any]], None]) -> Callable[..., Guest]:
+    """What is installed, with operations that are changed on the worker of that name."""
 
-    class Changed(ReplicaPlugin):
-        def setup(self, worker: Any) -> None:
-            super().setup(worker)
+    class Changed(Guest):
+        async def setup(self, worker: Any) -> None:
+            await super().setup(worker)
             if str(worker.name) == name:
-                change(worker.handlers)
+                change(self.operations)
 
-    return Changed
+    def changed(backend: str = "jax", purpose: str = "") -> Guest:
+        usual = replica_guest(backend, purpose)
+        return Changed(usual._make, usual._operations, purpose)
+
+    return changed
 
 
-def without_memory(handlers: dict[str, Any]) -> None:
+def without_memory(operations: dict[str, Any]) -> None:
     async def rehearse(**message: Any) -> None:
         raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes.")
 
-    handlers["rudel_rehearse"] = rehearse
+    operations["rehearse"] = rehearse
 
 
-def taken_over(handlers: dict[str, Any]) -> None:
-    del handlers["rudel_rehearse"]
+def freed(operations: dict[str, Any]) -> None:
+    async def rehearse(**message: Any) -> None:
+        raise Gone
+
+    operations["rehearse"] = rehearse
 
 
-def silent(handlers: dict[str, Any]) -> None:
+def silent(operations: dict[str, Any]) -> None:
     import asyncio
 
     async def probe(**message: Any) -> None:
         await asyncio.sleep(600)
 
-    handlers["rudel_probe"] = probe
+    operations["probe"] = probe
 
 
-def small(handlers: dict[str, Any]) -> None:
-    whole = handlers["rudel_describe"]
+def small(operations: dict[str, Any]) -> None:
+    whole = operations["describe"]
 
     async def describe(**message: Any) -> dict[str, Any]:
         return {**await whole(**message), "memory": 1e6}
 
-    handlers["rudel_describe"] = describe
+    operations["describe"] = describe
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         (without_memory, "RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes"),
-        (taken_over, "another training has taken it over"),
+        (freed, "its connection broke off"),
         (silent, "it did not answer in time"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -147,7 +155,7 @@ def small(handlers: dict[str, Any]) -> None:
 def test_a_worker_that_cannot_be_measured_is_named(
     crew: Any, monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], None], reason: str
 ) -> None:
-    monkeypatch.setattr(measure, "ReplicaPlugin", changed_on("b", change))
+    monkeypatch.setattr(measure, "replica_guest", changed_on("b", change))
     if change is silent:
         monkeypatch.setattr(measure, "_ANSWER_SECONDS", 1.0)
     with pytest.raises(ClusterError, match=f"^b cannot be measured: {reason}"):
@@ -158,7 +166,7 @@ def test_a_worker_that_cannot_be_measured_is_named(
 def test_auto_trains_by_diloco_where_measuring_fails(
     crew: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(measure, "ReplicaPlugin", changed_on("b", without_memory))
+    monkeypatch.setattr(measure, "replica_guest", changed_on("b", without_memory))
     run, asked = tmp_path / "run", Auto(patience=77.0)
     trained = train_recipe("digits", steps=64, client=crew.client, run=run, strategy=asked)  # without a terminal
     assert (trained.summary["strategy"], trained.summary["hosts"]) == ("diloco", ["a", "b"])
@@ -184,7 +192,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_measured(
 
 
 def test_a_worker_without_room_is_left_out(crew: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "ReplicaPlugin", changed_on("b", small))
+    monkeypatch.setattr(measure, "replica_guest", changed_on("b", small))
     outlook = look(Asked("digits", steps=200), client=crew.client)
     assert outlook.measured
     assert [host.speed.name for host in outlook.measured.hosts] == ["a"]

@@ -1,15 +1,21 @@
 """What `rudel.fit` promises on one computer holds on several."""
 
+import asyncio
 import contextlib
+import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import keras
 import numpy as np
 import pytest
@@ -17,9 +23,16 @@ from processes import LONG, started
 
 import rudel
 from rudel.errors import ClusterError, ModelError, NonFiniteError, OptionError, RunError
+from rudel.train.asynchronous import training as async_training
+from rudel.train.asynchronous.options import Async
 from rudel.train.backends.packages import VERSIONED
+from rudel.train.diloco import leader, training
 from rudel.train.diloco.checks import check_memory, check_versions
+from rudel.train.diloco.coordinator import Coordinator
 from rudel.train.diloco.options import Diloco
+from rudel.train.diloco.supply import Supply
+from rudel.train.plan.recipe import look
+from rudel.train.prepared import Asked
 from rudel.train.state import ModelState
 
 layers, ops = keras.layers, keras.ops
@@ -496,11 +509,133 @@ def test_a_recipe_and_the_module_beside_it_just_work(crew: Any, tmp_path: Path) 
     assert trained.summary["metrics"]["accuracy"] > 0.8
 
 
-def test_a_second_driver_takes_the_workers_over_and_the_first_is_told(
-    crew: Any, directed: Any, many: Any, classifier: Any
-) -> None:
+def test_a_second_driver_is_refused_and_the_first_goes_on(crew: Any, directed: Any, many: Any, classifier: Any) -> None:
     first = directed(lambda **more: rudel.fit(classifier(), *many, steps=10**7, client=crew.client, **more))
     first.more_rounds(5, {"a", "b"})
-    rudel.fit(*with_schedule(), epochs=1, client=crew.address)
-    with pytest.raises(ClusterError, match="No host can go on: a: another training has taken"):
-        first.result()
+    in_use = rf"a is in use: the training {re.escape(str(first.run))} of \S+ \(process {os.getpid()}\) runs on it"
+    with pytest.raises(ClusterError, match=in_use):
+        rudel.fit(*with_schedule(), epochs=1, client=crew.address)
+    with pytest.raises(ClusterError, match=in_use):
+        look(Asked("digits", steps=200), client=crew.address)
+    first.more_rounds(5, {"a", "b"})
+    assert not first.log.events("lost")
+    first.stop()
+
+
+def test_an_interrupt_while_data_is_sent_leaves_nothing_on_the_workers(
+    crew: Any, many: Any, classifier: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sending, keep = threading.Event(), Supply._ship
+
+    async def ship(self: Supply, member: Any, pieces: Any) -> None:
+        sending.set()
+        await asyncio.sleep(LONG)
+        await keep(self, member, pieces)
+
+    def interrupt() -> None:
+        sending.wait(LONG)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    monkeypatch.setattr(Supply, "_ship", ship)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        rudel.fit(classifier(), *many, steps=10**7, client=crew.client)
+    thread.join()
+    assert not any(crew.client.run(left_on).values())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _sent_as_they_are() -> Iterator[None]:
+    """Workers get functions that are defined here, as they cannot import them."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    yield
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+def left_on(dask_worker: Any) -> list[str]:
+    return [name for name in [*dask_worker.plugins, *dask_worker.handlers] if name.startswith("rudel")]
+
+
+@pytest.mark.parametrize("where", ["driver", "worker"])
+def test_a_defect_ends_the_training_with_its_traceback_in_the_log(
+    where: str, crew: Any, many: Any, classifier: Any, directed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = directed(lambda **more: rudel.fit(classifier(), *many, steps=10**7, client=crew.client, **more))
+    training.more_rounds(3, {"a", "b"})
+    if where == "driver":
+        monkeypatch.setattr(Coordinator, "_measure_skew", defective)
+    else:
+        crew.client.run(break_service)
+    with pytest.raises(ClusterError, match=r"by an error that Rudel did not foresee .*the defect.*log\.txt") as caught:
+        training.result()
+    assert "No host can go on" not in str(caught.value)
+    log = (training.run / "log.txt").read_text()
+    assert "Traceback (most recent call last)" in log
+    assert "in defective" in log, "the traceback of where it happened"
+    assert not any(crew.client.run(left_on).values()), "the workers are given back"
+    assert not training.log.events("lost")
+
+
+class Slow:
+    """Arithmetic that takes its time, as that of a large model does."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.count = seconds, 0
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def slowly(*arguments: Any) -> Any:
+            self.count += 1
+            time.sleep(self.seconds)
+            return function(*arguments)
+
+        return slowly
+
+
+@pytest.mark.parametrize("strategy", [Diloco(round_steps=64), Async(steps_between=64)], ids=["diloco", "async"])
+def test_arithmetic_holds_up_no_heartbeat(
+    strategy: Any, crew: Any, many: Any, classifier: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop of the driver beats on time, though each encoding, decoding and outer step takes half a second."""
+    slow = Slow(0.5)
+    make_codec, make_outer, make_delayed = leader.make_codec, training.make_outer, async_training.make_delayed
+
+    def slow_codec(name: str) -> Any:
+        codec = make_codec(name)
+        return dataclasses.replace(codec, encode=slow(codec.encode), decode=slow(codec.decode))
+
+    monkeypatch.setattr(leader, "make_codec", slow_codec)
+    for module, made in ((training, make_outer), (async_training, make_delayed)):
+        name = made.__name__
+        monkeypatch.setattr(
+            module, name, lambda n, made=made: dataclasses.replace(made(n), update=slow(made(n).update)), raising=False
+        )
+    gaps: list[float] = []
+
+    async def beat() -> None:
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(0.02)
+            gaps.append(time.perf_counter() - last)
+            last = time.perf_counter()
+
+    beating = asyncio.run_coroutine_threadsafe(beat(), crew.client.loop.asyncio_loop)
+    try:
+        rudel.fit(classifier(), *many, steps=300, client=crew.client, strategy=strategy)
+    finally:
+        beating.cancel()
+    assert slow.count >= 6
+    assert max(gaps) < 0.4, "less than one of them takes"
+
+
+def defective(*arguments: Any, **named: Any) -> None:
+    raise KeyError("the defect")
+
+
+def break_service(dask_worker: Any) -> None:
+    async def defective(**message: Any) -> None:
+        raise KeyError("the defect")
+
+    for plugin in dask_worker.plugins.values():
+        if hasattr(plugin, "operations"):
+            plugin.operations["exchange"] = defective

@@ -25,7 +25,7 @@ import numpy as np
 from rudel.train.asynchronous.delayed import Delayed, freshness
 from rudel.train.asynchronous.visits import Visits
 from rudel.train.diloco import wire
-from rudel.train.diloco.leader import Leader, not_finite
+from rudel.train.diloco.leader import HOST_ERRORS, Leader, not_finite
 from rudel.train.diloco.lengths import Lengths
 from rudel.train.diloco.members import Member
 from rudel.train.diloco.messages import Answer, Merge, Standing
@@ -52,7 +52,7 @@ _LOOK_SECONDS = 0.25
 """Time between two looks whether somebody has nothing to do, or is late."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Held:
     """What a replica holds, as far as is known here.
 
@@ -81,6 +81,7 @@ class AsyncCoordinator(Leader):
         self._held: dict[str, _Held] = {}
         self._came: list[tuple[str, Answer, Arrival]] = []
         self._told_at = 0.0
+        self._applying = asyncio.Lock()
 
     def _learn(self, member: Member, answer: Answer) -> None:
         super()._learn(member, answer)
@@ -141,17 +142,16 @@ class AsyncCoordinator(Leader):
                 self._count_received(member, answer)
                 self._learn(member, answer)
                 if answer.bad_step >= 0:
-                    self._failure, merges = not_finite(member, f"visit {number + 1:,}", answer), []
+                    self._fail(not_finite(member, f"visit {number + 1:,}", answer))
+                    merges = []
                 else:
-                    self._arrive(member, number, answer)
+                    await self._arrive(member, number, answer)
                     async with self._changed:
                         self._changed.notify_all()
                     await self._others(member, number + 1)
-                    merges = [(number, asdict(self._merge_for(member)))]
+                    merges = [(number, asdict(await self._merge_for(member)))]
                 number += 1
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
+        except HOST_ERRORS as error:
             await self._lose(member, error)
 
     async def _answer(self, member: Member, number: int, plans: Any, merges: Any) -> Answer:
@@ -160,7 +160,7 @@ class AsyncCoordinator(Leader):
         Raises:
             OSError: it is not.
         """
-        call = self._spawn(self._call(member, "exchange", round=number, plans=plans, merges=merges))
+        call = asyncio.ensure_future(self._call(member, "exchange", round=number, plans=plans, merges=merges))
         expected = member.plans[number].steps * member.step_seconds
         silent = _SILENT_FACTOR * expected + _SILENT_SECONDS + self._link_seconds
         try:
@@ -187,30 +187,41 @@ class AsyncCoordinator(Leader):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), left)
 
-    def _arrive(self, member: Member, number: int, answer: Answer) -> None:
-        """Applies what a replica has brought."""
-        world, visit, held = self.world, self._visits.taken(member, number), self._held[member.name]
-        shapes = [w.shape for w in world.weights]
-        delta = self._delta_codec.decode(answer.delta, shapes)
-        weight, fresh = visit.weight, freshness((world.steps - held.steps) / visit.cycle)
-        weights, momentum = self._outer.update(delta, weight, fresh, world.momentum, world.weights)
-        own = wire.unpack(answer.statistics)
-        statistics = [s + np.float32(weight) * (o - s) for s, o in zip(world.statistics, own, strict=True)]
-        self.world = World(world.round + 1, world.steps + answer.steps, weights, momentum, [], statistics)
+    async def _arrive(self, member: Member, number: int, answer: Answer) -> None:
+        """Applies what a replica has brought, after what others have brought before."""
+        came = time.perf_counter()
+        async with self._applying:
+            visit, held = self._visits.planned(member, number), self._held[member.name]
+            weight, fresh = visit.weight, freshness((self.world.steps - held.steps) / visit.cycle)
+            self.world = await self._compute(self._applied, self.world, answer, weight, fresh)
+            self._visits.taken(member, number, came)
         self._slots = answer.slots or self._slots
         self._came.append((member.name, answer, Arrival(answer.delta, answer.steps, weight, fresh)))
         self.seconds = time.perf_counter() - self._began
         self._tell_of_arrivals(TOLD_SECONDS)
 
-    def _merge_for(self, member: Member) -> Merge:
+    def _applied(self, world: World, answer: Answer, weight: float, fresh: float) -> World:
+        """The state after a replica's delta."""
+        delta = self._delta_codec.decode(answer.delta, [w.shape for w in world.weights])
+        weights, momentum = self._outer.update(delta, weight, fresh, world.momentum, world.weights)
+        own = wire.unpack(answer.statistics)
+        statistics = [s + np.float32(weight) * (o - s) for s, o in zip(world.statistics, own, strict=True)]
+        return World(world.round + 1, world.steps + answer.steps, weights, momentum, [], statistics)
+
+    async def _merge_for(self, member: Member) -> Merge:
         """What a replica is told: how the weights differ from those that it has."""
         world, held = self.world, self._held[member.name]
+        merge, self._held[member.name] = await self._compute(self._difference, world, held)
+        return merge
+
+    def _difference(self, world: World, held: _Held) -> tuple[Merge, _Held]:
+        """What a replica with these weights is told, and those that it has then."""
         shapes = [w.shape for w in world.weights]
         difference = [np.subtract(w, h) for w, h in zip(world.weights, held.weights, strict=True)]
         message, _ = self._merge_codec.encode(difference, self._merge_codec.init(shapes))
         told = self._merge_codec.decode(message, shapes)
-        held.weights, held.steps = [np.add(h, t) for h, t in zip(held.weights, told, strict=True)], world.steps
-        return Merge(message, wire.pack(world.statistics))
+        weights = [np.add(h, t) for h, t in zip(held.weights, told, strict=True)]
+        return Merge(message, wire.pack(world.statistics)), _Held(weights, world.steps)
 
     def _tell_of_arrivals(self, seconds: float) -> None:
         """Tells of what has come, if it is so long ago that something was told."""
@@ -246,8 +257,7 @@ class AsyncCoordinator(Leader):
     def _plan_for_joined(self, member: Member, number: int) -> None:
         self._visits.forget(member)
 
-    def _standing_for(self, member: Member, with_slots: bool) -> Standing:
-        world = self.world
+    def _standing_for(self, member: Member, world: World, with_slots: bool) -> Standing:
         as_told = [w.astype(d).astype(np.float32) for w, d in zip(world.weights, self._task.dtypes, strict=True)]
         self._held[member.name] = _Held(as_told, world.steps)
-        return replace(super()._standing_for(member, with_slots), momentum=wire.pack([]))
+        return replace(super()._standing_for(member, world, with_slots), momentum=wire.pack([]))

@@ -116,11 +116,15 @@ class Visits:
         cycle = sum(lengths.values())
         self._planned[member.name, number] = Visit(steps, length / cycle, cycle)
 
-    def taken(self, member: Member, number: int) -> Visit:
-        """The visit that a replica comes with; it is no longer planned."""
+    def planned(self, member: Member, number: int) -> Visit:
+        """The visit that a replica comes with."""
+        return self._planned[member.name, number]
+
+    def taken(self, member: Member, number: int, came: float) -> None:
+        """A visit is over, which ended at this time, and is no longer planned."""
         member.plans.pop(number, None)
-        self._since[member.name] = self._clock()
-        return self._planned.pop((member.name, number))
+        self._since[member.name] = came
+        del self._planned[member.name, number]
 
     def forget(self, member: Member) -> None:
         """Nothing is planned for this replica any more."""

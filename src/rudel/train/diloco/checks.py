@@ -81,6 +81,17 @@ def check_memory(description: dict[str, Any], state: Any, data_bytes: float) -> 
         )
 
 
+def room_for_data(description: dict[str, Any], state: Any, on_disk: bool) -> float:
+    """Bytes of examples that a host can hold.
+
+    Args:
+        description: of the worker.
+        state: the model's `ModelState`, on the host.
+        on_disk: where the examples are to be.
+    """
+    return description["disk"] if on_disk else max(0.0, description["memory"] - _needed(state, 0))
+
+
 def _needed(state: Any, data_bytes: float) -> float:
     """Bytes that a replica takes.
 

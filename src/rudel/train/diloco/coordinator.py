@@ -25,10 +25,12 @@ from typing import Any
 import numpy as np
 
 from rudel.train.diloco import wire
-from rudel.train.diloco.leader import Leader, not_finite
+from rudel.train.diloco.codec import Codec, Shapes
+from rudel.train.diloco.leader import HOST_ERRORS, Leader, not_finite
 from rudel.train.diloco.lengths import Lengths
 from rudel.train.diloco.members import Member
 from rudel.train.diloco.messages import Answer, Merge
+from rudel.train.diloco.outer import Outer
 from rudel.train.diloco.plans import Plans
 from rudel.train.diloco.rounds import RoundClosed, Task, World
 
@@ -49,7 +51,7 @@ class _Round:
     """What has come in for a round that is not closed.
 
     Args:
-        answers: by host, and by the round that they were planned for.
+        answers: by host, and by the round that they were planned for; their arrays may still have to be added.
         deltas: sums of deltas and of averaged variables, weighted by steps.
         statistics: likewise of averaged variables.
     """
@@ -58,10 +60,9 @@ class _Round:
     deltas: list[np.ndarray] = field(default_factory=list)
     statistics: list[np.ndarray] = field(default_factory=list)
 
-    def take(self, key: tuple[str, int], answer: Answer, delta: list[np.ndarray]) -> None:
-        """Counts an answer in; the arrays of its delta are used up."""
-        self.answers[key] = answer
-        self.deltas = _weighted_sum(self.deltas, delta, answer.steps)
+    def add(self, answer: Answer, codec: Codec, shapes: Shapes) -> None:
+        """Adds the arrays of an answer."""
+        self.deltas = _weighted_sum(self.deltas, codec.decode(answer.delta, shapes), answer.steps)
         self.statistics = _weighted_sum(self.statistics, wire.unpack(answer.statistics), answer.steps)
 
     @property
@@ -103,15 +104,10 @@ class Coordinator(Leader):
         if not await self._enough_answers(number):
             return
         closing, self._open = self._open, _Round()
-        total = closing.steps
-        mean, statistics = ([value / np.float32(total) for value in v] for v in (closing.deltas, closing.statistics))
-        message, residual = self._merge_codec.encode(mean, self.world.residual)
-        merge = self._merges[number] = Merge(message, wire.pack(statistics))
+        merge, self.world = await self._compute(_merged, closing, self.world, self._merge_codec, self._task.outer)
+        self._merges[number] = merge
         self._merges.pop(number - _HISTORY, None)
         self._measure_skew(closing.answers)
-        delta = self._merge_codec.decode(message, [w.shape for w in self.world.weights])
-        weights, momentum = self._task.outer.update(delta, self.world.momentum, self.world.weights)
-        self.world = World(number + 1, self.world.steps + total, weights, momentum, residual, statistics)
         if self.world.steps < self._task.total_steps and not self._plans.planned(number + 1):
             self._plan(number + 1)  # somebody was lost in what was to be the last round
         self._plan(number + 2)
@@ -212,28 +208,28 @@ class Coordinator(Leader):
                     return
                 await self._until(lambda number=number: self.world.round > number)
                 number += 1
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
+        except HOST_ERRORS as error:
             await self._lose(member, error)
 
     async def _deliver(self, member: Member, number: int, answer: Answer) -> None:
         if answer.bad_step >= 0:
-            self._failure = not_finite(member, f"round {number + 1:,}", answer)
-            delta = []
-        else:
-            delta = self._delta_codec.decode(answer.delta, [w.shape for w in self.world.weights])
+            self._fail(not_finite(member, f"round {number + 1:,}", answer))
+        adding: asyncio.Future[None] | None = None
         self._learn(member, answer)
         async with self._changed:
             member.plans.pop(number, None)
             if number >= self.world.round - 1:
-                if delta:
-                    self._open.take((member.name, number), answer, delta)
+                if answer.bad_step < 0:
+                    self._open.answers[member.name, number] = answer
+                    shapes = [w.shape for w in self.world.weights]
+                    adding = self._compute(self._open.add, answer, self._delta_codec, shapes)
                 if not member.active and not member.lost:
                     member.active = True  # late, but still in step
                     for missed in range(number + 1, self.world.round + 2):
                         self._plan_late(member, missed, 1.0)
             self._changed.notify_all()
+        if adding:
+            await adding
 
     def _report(self, answers: dict[tuple[str, int], Answer], merge: Merge, slots: bytes | None) -> RoundClosed:
         metrics: list[np.ndarray] = []
@@ -252,7 +248,7 @@ class Coordinator(Leader):
         """Loses a replica that is silent, or whose worker is."""
         try:
             await self._call(member, "describe", timeout=self._longest_grace)
-        except Exception as error:
+        except HOST_ERRORS as error:
             await self._lose(member, error)
 
     async def _recover(self, member: Member) -> None:
@@ -276,6 +272,17 @@ class Coordinator(Leader):
     def _plan_for_joined(self, member: Member, number: int) -> None:
         for missed in range(number, self.world.round + 2):  # rounds may have closed while it joined
             self._plan_late(member, missed, (missed - self.world.round + 1) / 2)
+
+
+def _merged(closing: _Round, world: World, codec: Codec, outer: Outer) -> tuple[Merge, World]:
+    """What replicas are told of a round, and the state after it."""
+    total = closing.steps
+    mean, statistics = ([value / np.float32(total) for value in v] for v in (closing.deltas, closing.statistics))
+    message, residual = codec.encode(mean, world.residual)
+    delta = codec.decode(message, [w.shape for w in world.weights])
+    weights, momentum = outer.update(delta, world.momentum, world.weights)
+    after = World(world.round + 1, world.steps + total, weights, momentum, residual, statistics)
+    return Merge(message, wire.pack(statistics)), after
 
 
 def _weighted_sum(sums: list[np.ndarray], values: list[np.ndarray], weight: int) -> list[np.ndarray]:

@@ -5,43 +5,56 @@ A worker is prepared once: it gets the examples that its cache does not have, th
 from. A replica that is lost takes nothing with it but what it did since its last answer; its examples are dealt to the
 others.
 
+Only what the network does to a host counts as its loss. A host that says why it cannot take part is left out, and any
+other error, here or there, ends the training: it is a defect, which trying again would hide.
+
+The event loop only keeps the books. All arithmetic on weights is done in one thread beside it, in the order in which it
+was asked for, so that heartbeats are on time however large the model is.
+
 Limit: what was lost with this process itself is what was under way; the caller's checkpoints keep the rest.
 """
 
 import asyncio
 import contextlib
 import itertools
+import logging
 import math
-import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
+import numpy as np
+
+from rudel.cluster.fleet import TRANSPORT_ERRORS
+from rudel.cluster.guest import Gone
 from rudel.errors import ClusterError, NonFiniteError, RudelError
 from rudel.train.diloco import wire
-from rudel.train.diloco.codec import make_codec
+from rudel.train.diloco.codec import Codec, make_codec
 from rudel.train.diloco.lengths import Speeds
 from rudel.train.diloco.members import Member
 from rudel.train.diloco.messages import Answer, Standing
 from rudel.train.diloco.rounds import HostChanged, Task, Told, World
 from rudel.train.diloco.supply import Supply
 
-_MOST_FAILURES = 3
-"""How often a worker may fail by itself, without an answer between, before it is given up."""
-
 _SETTLING_SECONDS = 60.0
 """Time for a replica to take a standing over, beside what sending takes: it ends the block of steps that it is in."""
 
 _PING_SECONDS = 2.0
 
+_EVEN_SECONDS = 2.0
+"""Time between two looks whether some examples have fallen behind."""
+
 _PROBE_BYTES = 2**16
 """What is sent to each worker to see how fast the link is."""
 
-_WITHOUT_ANSWER = ("piece", "stand", "join", "end")
+HOST_ERRORS = (*TRANSPORT_ERRORS, RudelError)
+"""What loses one host: what the network does, and what the host itself says. Anything else ends the training."""
 
-_OF_THE_HOST = ("describe", "probe", "missing", "piece")
-"""Handlers that have to do with no training in particular."""
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Leader(ABC):
@@ -57,7 +70,6 @@ class Leader(ABC):
 
     def __init__(self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]) -> None:
         self._fleet, self._task, self.world, self._tell = fleet, task, world, tell
-        self._token = secrets.token_hex(8)
         self._members: dict[str, Member] = {}
         self._changed = asyncio.Condition()
         self._background: set[asyncio.Task[Any]] = set()
@@ -66,6 +78,7 @@ class Leader(ABC):
         self._stopping = self._ended = False
         self._failure: BaseException | None = None
         self._numbers = itertools.count()
+        self._arithmetic = ThreadPoolExecutor(1, "rudel-arithmetic")
         self.sent = self.received = 0
         self.lost = self.joined = 0
         self.compile_seconds = 0.0
@@ -117,8 +130,10 @@ class Leader(ABC):
         for name in sorted(addresses):
             self._members[name] = Member(name, addresses[name], next(self._numbers))
         members = list(self._members.values())
-        self._supply.deal(members)
         await self._with_all(self._prepare)
+        for member in self._supply.deal():
+            _log.info("%s takes %.4g steps/s, and gets %d pieces", member.name, member.speed, len(member.dealt))
+        await self._with_all(self._supply.bring)
         await self._agree([member for member in members if member.active])
         await self._with_all(self._stand)
         self.compile_seconds = max(member.compile_seconds for member in members)
@@ -138,6 +153,8 @@ class Leader(ABC):
         joined = await asyncio.gather(*(self._call_to_join(m, first, []) for m in members), return_exceptions=True)
         self._began = time.perf_counter()
         for member, error in zip(members, joined, strict=True):
+            if error is not None and not isinstance(error, TRANSPORT_ERRORS):
+                raise error
             if member.lost or error is not None:
                 member.lost = False
                 await self._lose(member, error)
@@ -145,56 +162,58 @@ class Leader(ABC):
         for member in members:
             if member.active:
                 self._begin_to_follow(member, first)
-        watcher = self._spawn(self._watch())
+        self._spawn(self._watch())
+        self._spawn(self._keep_even())
         try:
             await self._lead()
         finally:
             self._ended = True
-            watcher.cancel()
             async with self._changed:
                 self._changed.notify_all()
             for task in self._background:
                 task.cancel()
             await asyncio.gather(*self._background, return_exceptions=True)
-            await self._end_all()
-            await self._fleet.close()
+            self._arithmetic.shutdown(wait=False)
 
     async def _agree(self, members: Sequence[Member]) -> None:
         """Measures the links, and lets it be decided how rounds shall be."""
-        rates = await asyncio.gather(*map(self._probe, members), return_exceptions=True)
-        rate = sum(rate for rate in rates if isinstance(rate, float))  # of all at the same time
+        rate = sum(await asyncio.gather(*map(self._probe, members)))  # of all at the same time
         speed, exchange, size = (
             sum(getattr(member, name) for member in members) / len(members)
             for name in ("speed", "exchange_seconds", "exchange_bytes")
         )
         self.agreed = self._task.agree(Speeds(1 / speed, exchange, size, max(rate, 1.0)))
+        _log.info("agreed with %d hosts, at %.3g bytes/s to all: %s", len(members), rate, self.agreed)
         self._link_rate = max(rate, 1.0)
         self._link_seconds = len(members) * size / self._link_rate
         self._delta_codec, self._merge_codec = make_codec(self.agreed.delta_codec), make_codec(self.agreed.merge_codec)
         for codec in (self._delta_codec, self._merge_codec):  # so that it is fast when the first round ends
-            message, _ = codec.encode(self.world.weights, codec.init([w.shape for w in self.world.weights]))
-            codec.decode(message, [w.shape for w in self.world.weights])
+            await self._compute(_try_out, codec, self.world.weights)
 
     async def _probe(self, member: Member) -> float:
-        """Bytes a second to a worker."""
+        """Bytes a second to a worker; 0 if it does not answer."""
         began = time.perf_counter()
-        size = await self._call(member, "probe", timeout=_SETTLING_SECONDS, content=bytes(_PROBE_BYTES))
+        try:
+            size = await self._call(member, "probe", timeout=_SETTLING_SECONDS, content=bytes(_PROBE_BYTES))
+        except TRANSPORT_ERRORS:
+            return 0.0
         return size / (time.perf_counter() - began)
 
     async def _with_all(self, step: Callable[[Member], Awaitable[None]]) -> None:
         """Does something with all members at once; those that are lost meanwhile take no part.
 
         Raises:
-            ClusterError: one cannot take part, or none is left.
+            RudelError: one cannot take part, or none is left.
+            Exception: a defect.
         """
         members = [member for member in self._members.values() if not member.lost]
         results = await asyncio.gather(*map(step, members), return_exceptions=True)
         for member, error in zip(members, results, strict=True):
-            if isinstance(error, OSError):
+            if isinstance(error, TRANSPORT_ERRORS):
                 member.lost, member.trouble = True, _reason(error)
+                _log.info("%s takes no part: %s", member.name, error)
             elif error is not None:
-                await self._end_all()
-                raise error if isinstance(error, RudelError) else _cannot(member, error)
+                raise error
             member.active = error is None
         if not any(member.active for member in members):
             troubles = _troubles(self._members.values())
@@ -215,9 +234,9 @@ class Leader(ABC):
         self.received, member.received = self.received + received, member.received + received
 
     def _learn(self, member: Member, answer: Answer) -> None:
-        """Remembers how fast a replica was, and that it is well."""
+        """Remembers how fast a replica was, and what it has trained on."""
+        self._supply.dealing.trained(member, answer.steps * self._task.batch_size)
         member.answered(answer.steps, answer.seconds - answer.waited, time.perf_counter())
-        member.failures = 0
 
     def _check_patience(self, alone_since: float, now: float) -> None:
         """Ends a training that nobody takes part in any more, when it is time to.
@@ -231,7 +250,7 @@ class Leader(ABC):
                 f"All hosts were lost, and none came back within {self._task.patience:g} s "
                 f"({troubles}): look after them, then go on with --resume."
             )
-        if all(m.failures >= _MOST_FAILURES for m in self._members.values()):
+        if all(m.refused for m in self._members.values()):
             raise ClusterError(f"No host can go on: {troubles}.")
 
     def _told(self, answers: Iterable[tuple[str, Answer]]) -> list[Told]:
@@ -258,31 +277,60 @@ class Leader(ABC):
     # -- replicas that come and go ----------------------------------------------------------------------------------
 
     async def _lose(self, member: Member, error: BaseException | None) -> None:
+        """Goes on without a replica.
+
+        Args:
+            member: whose.
+            error: what the network did, or why its host cannot take part, which then is not tried again; None if that
+                is known.
+        """
         if self._ended or member.lost:
             return
         self.lost += 1
         member.lost, member.active = True, False
         member.plans.clear()
-        self._blame(member, error)
+        if error:
+            self._blame(member, error)
         if member.follower not in (None, asyncio.current_task()):
             member.follower.cancel()
         self._fleet.forget(member.address)
         self._tell_host(member, "lost", member.trouble)
-        self._spawn(self._supply.share_out())
+        self._spawn(self._share_out())
         async with self._changed:
             self._changed.notify_all()
 
-    def _blame(self, member: Member, error: BaseException | None) -> None:
-        """Remembers what went wrong; a worker that fails again and again by itself is given up."""
-        if error is not None:
-            member.trouble = _reason(error)
-        if isinstance(error, RudelError):
-            member.failures = _MOST_FAILURES
-        elif error is not None and not isinstance(error, OSError):
-            member.failures += 1
+    def _blame(self, member: Member, error: BaseException) -> None:
+        member.trouble, member.refused = _reason(error), isinstance(error, RudelError)
+        _log.info("%s was lost: %s: %s", member.name, type(error).__name__, error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Ends the training by an error."""
+        self._failure = self._failure or error
 
     def _tell_host(self, member: Member, event: str, reason: str) -> None:
+        _log.info("%s at %s: %s %s", member.name, member.address, event, reason)
         self._tell(HostChanged(member.name, event, time.perf_counter() - self._began, reason))
+
+    async def _share_out(self) -> None:
+        """Deals the examples anew to those who take part, and brings them there."""
+        await asyncio.gather(*map(self._bring, self._supply.deal()))
+
+    async def _keep_even(self) -> None:
+        """Deals the examples anew whenever some have fallen behind."""
+        while not self._ended:
+            await asyncio.sleep(_EVEN_SECONDS)
+            if behind := self._supply.dealing.behind():
+                before = {name: set(member.dealt) for name, member in self._members.items()}
+                await self._share_out()
+                moved = sum(len(m.dealt - before.get(name, set())) for name, m in self._members.items())
+                if moved:
+                    _log.info("%d pieces of the data had fallen behind, %d were moved", len(behind), moved)
+
+    async def _bring(self, member: Member) -> None:
+        try:
+            await self._supply.bring(member)
+        except HOST_ERRORS as error:
+            await self._lose(member, error)
 
     async def _watch(self) -> None:
         """Notices workers that are there and take no part, new ones and lost ones, and lets them join."""
@@ -290,15 +338,16 @@ class Leader(ABC):
             await asyncio.sleep(0.5)
             try:
                 addresses = await self._fleet.members()
-            except Exception:  # the scheduler may be gone for a while, and this has to go on
+            except (*TRANSPORT_ERRORS, ClusterError) as error:  # it may be gone for a while, and this has to go on
+                _log.info("the scheduler did not answer: %s", error)
                 continue
             for name, address in addresses.items():
                 member = self._members.get(name)
                 if member is None:
                     member = self._members[name] = Member(name, address, next(self._numbers), lost=True)
                 if address != member.address:
-                    member.failures = 0
-                if member.lost and not member.joining and member.failures < _MOST_FAILURES:
+                    member.refused = False
+                if member.lost and not member.joining and not member.refused:
                     member.joining = True
                     if address != member.address or not member.prepared:
                         self._tell_host(member, "joining", "")
@@ -309,7 +358,8 @@ class Leader(ABC):
         try:
             known = address == member.address and member.prepared
             member.address = address
-            await self._call(member, "describe", timeout=_PING_SECONDS if known else 60.0)
+            about = await self._call(member, "describe", timeout=_PING_SECONDS if known else 60.0)
+            known = known and about["prepared"]
             if not known:
                 await self._prepare(member)
             self._supply.deal([member])
@@ -325,16 +375,14 @@ class Leader(ABC):
                 self.joined += 1
                 self._tell_host(member, "joined", "")
             self._begin_to_follow(member, number)
-            self._spawn(self._supply.share_out())
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
+            self._spawn(self._share_out())
+        except HOST_ERRORS as error:
             self._fleet.forget(member.address)
             member.lost = True
             self._blame(member, error)
-            if member.failures >= _MOST_FAILURES:
+            if member.refused:
                 self._tell_host(member, "lost", member.trouble)
-            self._spawn(self._supply.share_out())
+            self._spawn(self._share_out())
         finally:
             member.joining = False
 
@@ -350,25 +398,23 @@ class Leader(ABC):
 
     async def _prepare(self, member: Member) -> None:
         description = await self._call(member, "describe", timeout=120.0)
-        setup = await asyncio.to_thread(self._task.setup, member.number, {**description, "name": member.name})
-        await self._supply.bring(member, load=False)
+        about = {**description, "name": member.name}
+        setup, member.room = await asyncio.to_thread(self._task.setup, member.number, about)
         prepared = await self._call(member, "prepare", setup=setup)
         member.compile_seconds, member.step_seconds = prepared["compile_seconds"], prepared["step_seconds"]
         member.exchange_seconds, member.exchange_bytes = prepared["exchange_seconds"], prepared["exchange_bytes"]
         member.prepared = True
         member.loaded.clear()
-        await self._supply.bring(member)
 
     async def _stand(self, member: Member, with_slots: bool = True) -> None:
-        standing = self._standing_for(member, with_slots)
+        standing = await self._compute(self._standing_for, member, self.world, with_slots)
         size = sum(len(v) for v in vars(standing).values() if isinstance(v, bytes))
         self._count_sent(member, size)
         sending = 2 * len(self._members) * size / self._link_rate  # all may be sent theirs, while others exchange
         await self._call(member, "stand", timeout=_SETTLING_SECONDS + sending, standing=vars(standing))
 
-    def _standing_for(self, member: Member, with_slots: bool) -> Standing:
-        """From where a replica begins; strategies whose replicas differ go by the member."""
-        world = self.world
+    def _standing_for(self, member: Member, world: World, with_slots: bool) -> Standing:
+        """From where a replica begins; strategies whose replicas differ go by the member. Computed in the thread."""
         return Standing(
             weights=wire.pack([w.astype(d) for w, d in zip(world.weights, self._task.dtypes, strict=True)]),
             momentum=wire.pack(world.momentum),
@@ -377,26 +423,36 @@ class Leader(ABC):
             codecs=(self.agreed.delta_codec, self.agreed.merge_codec),
         )
 
-    async def _end_all(self) -> None:
-        calls = [self._call(m, "end", timeout=5.0) for m in self._members.values() if not m.lost]
-        await asyncio.gather(*calls, return_exceptions=True)
-
     async def _call(self, member: Member, operation: str, timeout: float | None = None, **message: Any) -> Any:
-        if operation not in _OF_THE_HOST:
-            message["token"] = self._token
-        answer = await self._fleet.call(member.address, f"rudel_{operation}", timeout=timeout, **message)
-        if answer is None and operation not in _WITHOUT_ANSWER:  # Dask says so where there is no such handler
-            raise LookupError("another training has taken the worker over")
-        return answer
+        return await self._fleet.call(member.address, operation, timeout=timeout, **message)
 
     def _count_sent(self, member: Member, count: int) -> None:
         self.sent, member.sent = self.sent + count, member.sent + count
 
+    def _compute(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+        """Has arithmetic done in the thread for it, after all that was asked for before.
+
+        It is done also if whoever waits for it is cancelled, so what depends on its order need not wait.
+        """
+        return asyncio.shield(asyncio.get_running_loop().run_in_executor(self._arithmetic, work, *arguments))
+
     def _spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+        """Begins a task of which nobody waits for the end; one that fails ends the training."""
         task = asyncio.ensure_future(coroutine)
         self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        task.add_done_callback(self._ended_task)
         return task
+
+    def _ended_task(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self._fail(error)
+
+
+def _try_out(codec: Codec, weights: Sequence[np.ndarray]) -> None:
+    shapes = [w.shape for w in weights]
+    message, _ = codec.encode(weights, codec.init(shapes))
+    codec.decode(message, shapes)
 
 
 def not_finite(member: Member, round: str, answer: Answer) -> NonFiniteError:
@@ -413,15 +469,13 @@ def not_finite(member: Member, round: str, answer: Answer) -> NonFiniteError:
     )
 
 
-def _cannot(member: Member, error: BaseException) -> ClusterError:
-    return ClusterError(f"{member.name} cannot take part: {_reason(error)}.")
-
-
 def _troubles(members: Iterable[Member]) -> str:
     return "; ".join(f"{member.name}: {member.trouble}" for member in members if member.trouble)
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, Gone):
+        return str(error)
     if isinstance(error, TimeoutError):
         return "it did not answer in time"
     if isinstance(error, OSError):

@@ -133,7 +133,8 @@ class Task:
         outer: what becomes of the mean delta.
         dtypes: of the trainable variables.
         pieces: of the data set.
-        setup: (number, description of the worker) -> fields of a `Setup`.
+        setup: (number, description of the worker) -> fields of a `Setup`, and how much of the data set the host can
+            hold, as a share.
         patience: seconds to wait for a replica to come back when all are lost.
         rates: (first, last, count) -> float32 (count,) learning rates for that many local steps, spread over the steps
             first to last of the training.
@@ -145,6 +146,6 @@ class Task:
     outer: Outer
     dtypes: Sequence[np.dtype]
     pieces: Sequence[Piece]
-    setup: Callable[[int, dict[str, Any]], dict[str, Any]]
+    setup: Callable[[int, dict[str, Any]], tuple[dict[str, Any], float]]
     rates: Callable[[int, int, int], np.ndarray]
     patience: float = 120.0

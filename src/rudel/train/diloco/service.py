@@ -1,10 +1,7 @@
-"""A replica as seen over the network: handlers that are added to a Dask worker.
-
-The coordinator calls, the worker answers; every call carries the token of its training, so that a coordinator that was
-thought dead does no harm. The handlers' names begin with `rudel_`.
-"""
+"""A replica as seen over the network: what a Dask worker does for a coordinator; see `rudel.cluster.guest`."""
 
 import asyncio
+import functools
 import os
 import platform
 import shutil
@@ -13,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from distributed.diagnostics.plugin import WorkerPlugin
-
 from rudel.cache import cache_folder, cache_place
+from rudel.cluster.guest import Gone, Guest
 from rudel.cores import usable_cores
 from rudel.errors import ClusterError
 from rudel.limits import memory_left
@@ -24,36 +20,19 @@ from rudel.train.diloco import pieces
 from rudel.train.diloco.messages import Answer, Merge, Plan, Setup, Standing
 from rudel.train.diloco.replica import Replica
 
+_OPERATIONS = (
+    "describe", "probe", "missing", "piece", "load", "prepare", "rehearse", "stand", "join", "exchange",
+)  # fmt: skip
 
-class ReplicaPlugin(WorkerPlugin):
-    """Adds the handlers to a worker.
+
+def replica_guest(backend: str = "jax", purpose: str = "a training") -> Guest:
+    """What is to be installed on workers.
 
     Args:
-        backend: of Keras, by which it is to train.
+        backend: of Keras, by which they are to train.
+        purpose: what for.
     """
-
-    name = "rudel-replica"
-
-    def __init__(self, backend: str = "jax") -> None:
-        self._backend = backend
-
-    def setup(self, worker: Any) -> None:
-        """Called by Dask on the worker."""
-        self._service = service = Service(self._backend)
-        worker.handlers.update({f"rudel_{name}": getattr(service, name) for name in HANDLERS})
-
-    async def teardown(self, worker: Any) -> None:
-        """Called by Dask on the worker, when the plugin is taken away or replaced."""
-        for name in HANDLERS:
-            worker.handlers.pop(f"rudel_{name}", None)
-        await self._service.close()
-
-
-_NO_PART = "another training has taken the worker over, or it was started anew"
-
-HANDLERS = (
-    "describe", "probe", "missing", "piece", "load", "prepare", "rehearse", "stand", "join", "exchange", "end",
-)  # fmt: skip
+    return Guest(functools.partial(Service, backend), _OPERATIONS, purpose)
 
 
 class Service:
@@ -65,14 +44,13 @@ class Service:
 
     def __init__(self, backend: str = "jax") -> None:
         self._backend = backend
-        self._token = ""
         self._replica: Replica | None = None
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._lock = asyncio.Lock()
 
     async def describe(self) -> dict[str, Any]:
-        """What this worker is: versions, backend and JAX's platform, cores, memory."""
-        return await asyncio.to_thread(_describe, self._backend)
+        """What this worker is: versions, backend and JAX's platform, cores, memory; whether it has a replica."""
+        return {**await asyncio.to_thread(_describe, self._backend), "prepared": self._replica is not None}
 
     async def missing(self, names: Sequence[str]) -> list[str]:
         """Which of these pieces are not in this host's cache."""
@@ -93,8 +71,8 @@ class Service:
         """Takes bytes that say how fast the link is; returns how many, or as many as are to come back."""
         return (os.urandom(1 << 16) * (back // (1 << 16) + 1))[:back] if back else len(content)
 
-    async def prepare(self, token: str, setup: dict[str, Any]) -> dict[str, float]:
-        """Makes the replica of a training and compiles its program; ends another training.
+    async def prepare(self, setup: dict[str, Any]) -> dict[str, float]:
+        """Makes the replica and compiles its program, after ending another one.
 
         Returns:
             Seconds that compiling took, seconds of a step, and seconds and bytes that an exchange takes.
@@ -107,7 +85,7 @@ class Service:
                 loop.call_soon_threadsafe(self._deliver, number, answer)
 
             replica = await asyncio.to_thread(Replica, Setup(**setup), publish, threading.get_ident())
-            self._replica, self._token = replica, token
+            self._replica = replica
             return {
                 "compile_seconds": replica.compile_seconds,
                 "step_seconds": replica.step_seconds,
@@ -115,56 +93,51 @@ class Service:
                 "exchange_bytes": replica.exchange_bytes,
             }
 
-    async def rehearse(self, token: str, seconds: float, steps: int = 0, step: float = 0.0) -> Any:
+    async def rehearse(self, seconds: float, steps: int = 0, step: float = 0.0) -> Any:
         """Lets the replica, which has no standing yet, take steps for so long; returns the seconds of a step.
 
         Where rounds of so many steps are asked for, returns what `Replica.rehearse_rounds` does.
         """
-        replica = self._of(token)
+        replica = self._of()
         if steps:
             return await asyncio.to_thread(replica.rehearse_rounds, seconds, steps, step)
         return await asyncio.to_thread(replica.rehearse, seconds)
 
-    async def load(self, token: str, owned: Sequence[tuple[str, Sequence[int]]]) -> list[str]:
+    async def load(self, owned: Sequence[tuple[str, Sequence[int]]]) -> list[str]:
         """Loads pieces from this host's cache, by name and range of examples; returns those that it does not have.
 
         Raises:
             ClusterError: they are to be on disk, and it is full.
         """
-        return await asyncio.to_thread(_load, self._of(token), owned)
+        return await asyncio.to_thread(_load, self._of(), owned)
 
-    async def stand(self, token: str, standing: dict[str, Any]) -> None:
+    async def stand(self, standing: dict[str, Any]) -> None:
         """Puts the replica, which ends what it did, at a standing."""
         async with self._lock:
-            replica = self._of(token)
+            replica = self._of()
             await asyncio.to_thread(replica.stand, Standing(**standing))
             self._drop_answers()
 
-    async def join(self, token: str, round: int, merges: Sequence[dict[str, Any]]) -> None:
+    async def join(self, round: int, merges: Sequence[dict[str, Any]]) -> None:
         """Lets the replica, after these merges of rounds that it was not part of, begin with this round."""
         async with self._lock:
-            replica = self._of(token)
+            replica = self._of()
             await asyncio.to_thread(replica.join, round, [Merge(**fields) for fields in merges])
 
     async def exchange(
-        self, token: str, round: int, plans: Sequence[tuple[int, dict[str, Any]]],
+        self, round: int, plans: Sequence[tuple[int, dict[str, Any]]],
         merges: Sequence[tuple[int, dict[str, Any]]],
     ) -> dict[str, Any]:  # fmt: skip
         """Hands over plans and merges by the number of their round; returns the answer of this round."""
-        replica = self._of(token)
+        replica = self._of()
         replica.give(
             {number: Plan(**fields) for number, fields in plans}, {number: Merge(**fields) for number, fields in merges}
         )
         answer = await asyncio.shield(self._answer(round))
         return asdict(answer)
 
-    async def end(self, token: str) -> None:
-        """Ends the training and frees its memory."""
-        if token == self._token:
-            await self.close()
-
     async def close(self) -> None:
-        """Ends whatever training there is."""
+        """Ends the training and frees its memory."""
         async with self._lock:
             await self._close()
 
@@ -182,13 +155,13 @@ class Service:
         else:
             future.set_result(answer)
 
-    def _of(self, token: str) -> Replica:
-        if self._replica is None or token != self._token:
-            raise LookupError(_NO_PART)
+    def _of(self) -> Replica:
+        if self._replica is None:
+            raise Gone
         return self._replica
 
     async def _close(self) -> None:
-        replica, self._replica, self._token = self._replica, None, ""
+        replica, self._replica = self._replica, None
         if replica:
             await asyncio.to_thread(replica.close)
         self._drop_answers()
@@ -198,7 +171,7 @@ class Service:
         dropped, self._answers = self._answers, {}
         for future in dropped.values():
             if not future.done():
-                future.set_exception(LookupError(_NO_PART))
+                future.set_exception(Gone())
                 future.exception()  # told when it is asked for
 
 

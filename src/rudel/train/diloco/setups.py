@@ -9,7 +9,7 @@ import numpy as np
 
 from rudel.backend import backend_name
 from rudel.train.diloco import wire
-from rudel.train.diloco.checks import belongs_on_disk, check_disk, check_memory, check_versions
+from rudel.train.diloco.checks import belongs_on_disk, check_disk, check_memory, check_versions, room_for_data
 from rudel.train.diloco.program import RoundProgram, export_rounds
 from rudel.train.diloco.source import Source
 from rudel.train.job import Job
@@ -63,8 +63,10 @@ class Setups:
         state: ModelState,
         metrics: Sequence[np.ndarray],
         names: dict[str, str],
-    ) -> dict[str, Any]:
-        """Fields of a replica's `Setup`; may be called in several threads.
+    ) -> tuple[dict[str, Any], float]:
+        """Fields of a replica's `Setup`, and how much of the data set its host can hold, as a share.
+
+        May be called in several threads.
 
         Args:
             number: of the replica.
@@ -87,7 +89,8 @@ class Setups:
         program, schedule = self._program(description["platform"]), self._job.schedule
         logs = [np.zeros(shape, dtype) for shape, dtype in program.logs]
         parts = (state.non_trainable, state.optimizer, metrics, logs)
-        return {
+        room = room_for_data(description, state, on_disk) / max(1, self._source.nbytes)
+        fields = {
             "code": program.code,
             "backend": backend_name(),
             "examples": len(self._job.train),
@@ -101,7 +104,8 @@ class Setups:
             "statistics": self.statistics,
             "state": wire.pack([value for part in parts for value in part]),
             "counts": [len(part) for part in parts],
-        } | names
+        }
+        return fields | names, room
 
     def _program(self, platform: str) -> RoundProgram:
         with self._tracing:

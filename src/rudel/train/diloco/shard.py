@@ -11,7 +11,7 @@ import mmap
 import os
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,8 @@ class Shard:
 
     The order is a pure function of the seed, the replica's number, the pieces, the round in which they were given, and
     the count of batches taken since: permutations of the examples one after the other, cut into batches that may span
-    two of them.
+    two of them. When pieces change, the permutation under way goes on without the examples that are gone, and with
+    those that are new.
 
     Args:
         examples: length of the whole data set.
@@ -86,9 +87,19 @@ class Shard:
         """
         if list(pieces) == list(self.owned):
             return
+        gone, new = self.owned.keys() - set(pieces), [piece for piece in pieces if piece not in self.owned]
+        under_way = bool(self._shuffle and self.owned)
         self.owned = dict.fromkeys(pieces)
-        self._since = since
-        self._ahead, self._epoch = np.empty(0, np.int32), 0
+        self._since, self._epoch = since, 0
+        self._ahead = self._continued(gone, new) if under_way else np.empty(0, np.int32)
+
+    def _continued(self, gone: Iterable[tuple[int, int]], new: Sequence[tuple[int, int]]) -> np.ndarray:
+        """What is left of a permutation, without pieces that are gone and with new ones."""
+        stays = np.ones(len(self.arrays[0]), bool)
+        for first, last in gone:
+            stays[first:last] = False
+        left = [self._ahead[stays[self._ahead]], *(np.arange(first, last, dtype=np.int32) for first, last in new)]
+        return np.random.default_rng([*self._seed, self._since]).permutation(np.concatenate(left))
 
     def write(self, piece: tuple[int, int], rows: Sequence[np.ndarray]) -> None:
         """Puts the rows of a piece in their place.

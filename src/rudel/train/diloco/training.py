@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from rudel.backend import backend_name
+from rudel.cluster.fleet import installed
 from rudel.errors import ModelError, NonFiniteError, RunError
 from rudel.train import checkpoint as checkpoints
 from rudel.train import state as model_state
@@ -35,10 +36,11 @@ from rudel.train.diloco.lengths import Agreed, Speeds
 from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.rates import Rates
 from rudel.train.diloco.rounds import HostChanged, RoundClosed, Task, World
-from rudel.train.diloco.service import ReplicaPlugin
+from rudel.train.diloco.service import replica_guest
 from rudel.train.diloco.setups import Setups
 from rudel.train.diloco.source import Source
 from rudel.train.evaluation import as_floats
+from rudel.train.on_hosts import purpose_of, unforeseen
 from rudel.train.single import Training
 
 _SLOTS_SECONDS = 15.0
@@ -210,32 +212,31 @@ class DilocoTraining(Training):
             if self.position.step:
                 self._log_event({"event": "resumed", "seconds": round(self.position.clock.train, 4)})
         background = self._cluster.background
-        ready: concurrent.futures.Future[None] = background.start(self._prepare())
-        self._wait_for(ready)
-        self.position.clock.setup += time.perf_counter() - began - self._coordinator.compile_seconds
-        self.position.clock.compile += self._coordinator.compile_seconds
-        self._train_before, self._recorded_step = self.position.clock.train, self.position.step
-        self._last_slots = self._last_save = time.perf_counter()
-        self._last_evaluation, self._save_seconds = time.perf_counter(), 0.0
-        self._save()
-        self._callbacks.on_epoch_begin(self.spans.number(self.position.step))
-        self._rates.read()
-        done = background.start(self._coordinator.run())
-        try:
-            while not (done.done() and self._events.empty()):
-                self._take_events()
-                if self._interrupts.received or self.ended:
-                    self._coordinator.stop()
-        except BaseException:
-            done.cancel()
-            raise
-        finally:
-            background.start(self._cluster.fleet.uninstall(ReplicaPlugin.name)).result()
+        with installed(self._cluster, replica_guest(backend_name(), purpose_of(self.run))) as fleet:
+            self._wait_for(background.start(self._prepare(fleet)))
+            self.position.clock.setup += time.perf_counter() - began - self._coordinator.compile_seconds
+            self.position.clock.compile += self._coordinator.compile_seconds
+            self._train_before, self._recorded_step = self.position.clock.train, self.position.step
+            self._last_slots = self._last_save = time.perf_counter()
+            self._last_evaluation, self._save_seconds = time.perf_counter(), 0.0
+            self._save()
+            self._callbacks.on_epoch_begin(self.spans.number(self.position.step))
+            self._rates.read()
+            done = background.start(self._coordinator.run())
+            try:
+                while not (done.done() and self._events.empty()):
+                    self._take_events()
+                    if self._interrupts.received or self.ended:
+                        self._coordinator.stop()
+            except BaseException:
+                done.cancel()
+                raise
         self._evaluate_late()
         self._take_over(self._world)
         if not isinstance(done.exception(), NonFiniteError):
             self._save()
-        done.result()
+        with unforeseen(self.run):
+            done.result()
         self._interrupts.act(self._told())
 
     def _wait_for(self, future: "concurrent.futures.Future[None]") -> None:
@@ -244,7 +245,8 @@ class DilocoTraining(Training):
             if self._interrupts.received:
                 future.cancel()
                 self._interrupts.act(self._told())
-        future.result()
+        with unforeseen(self.run):
+            future.result()
 
     def _agree(self, speeds: Speeds) -> Agreed:
         agreed = self._given.agree(self._options, len(self._hosts), speeds)
@@ -252,9 +254,7 @@ class DilocoTraining(Training):
         self._take_agreed(agreed)
         return agreed
 
-    async def _prepare(self) -> None:
-        fleet = self._cluster.fleet
-        await fleet.install(ReplicaPlugin(backend_name()))
+    async def _prepare(self, fleet: Any) -> None:
         self._hosts = sorted(await fleet.members())
         parcels = await asyncio.to_thread(self._source.pieces, len(self._hosts))
         task = Task(
@@ -273,8 +273,8 @@ class DilocoTraining(Training):
 
     # -- what replicas are made of --------------------------------------------------------------------------------
 
-    def _setup(self, number: int, description: dict[str, Any]) -> dict[str, Any]:
-        """Fields of a replica's `Setup`; called in other threads, raises what `Setups.setup` does."""
+    def _setup(self, number: int, description: dict[str, Any]) -> tuple[dict[str, Any], float]:
+        """What `Setups.setup` returns and raises; called in other threads."""
         options, metrics = self._options, [np.asarray(m) for m in self._initial_metrics]
         names = {"delta_codec": options.delta_codec, "merge_codec": options.merge_codec, "outer": self._replicas_outer}
         return self._setups.setup(number, description, len(self._hosts), self._host_state, metrics, names)

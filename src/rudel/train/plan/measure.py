@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from rudel.backend import keras_here
+from rudel.cluster.fleet import OperationError, installed
 from rudel.data.stream import Stream
 from rudel.errors import ClusterError, RudelError
 from rudel.train.diloco.codec import make_codec
@@ -25,7 +26,7 @@ from rudel.train.diloco.messages import Setup
 from rudel.train.diloco.options import Diloco
 from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.replica import Replica
-from rudel.train.diloco.service import ReplicaPlugin, Service
+from rudel.train.diloco.service import Service, replica_guest
 from rudel.train.diloco.training import DilocoTraining
 from rudel.train.display import choose_display
 from rudel.train.job import Job
@@ -170,14 +171,15 @@ class Rehearsal(DilocoTraining):
         about = asyncio.run(Service().describe())
         self._hosts = [str(number) for number in range(self._cluster.count)]
         try:
-            replica = Replica(Setup(**self._setup(0, {**about, "name": about["host"]})), lambda number, answer: None)
+            setup, _ = self._setup(0, {**about, "name": about["host"]})
+            replica = Replica(Setup(**setup), lambda number, answer: None)
             tried = replica.step_seconds, replica.exchange_seconds
             step = replica.rehearse(HERE_SECONDS)
             exchange, first = replica.rehearse_rounds(HERE_SECONDS, _steps_in(_ROUND_SECONDS, step), step)
         except RudelError:
             raise
         except Exception as error:
-            raise ClusterError(f"This computer cannot be measured: {_line_of(error)}.") from error
+            raise ClusterError(f"This computer cannot be measured: {_line_of(str(error))}.") from error
         message, memory, disk = replica.exchange_bytes, about["memory"], about["disk"]
         return Speed(about["host"], step, exchange, message, memory, first, tried, disk)
 
@@ -205,37 +207,30 @@ class Rehearsal(DilocoTraining):
             ClusterError: there are none, one has other versions than this computer, or cannot be measured.
             ModelError: the model is too large for all of them.
         """
-        return _to_the_end(self._cluster.background, self._measure())
+        with installed(self._cluster, replica_guest(purpose="a measurement")) as fleet:
+            return _to_the_end(self._cluster.background, self._measure(fleet))
 
-    async def _measure(self) -> Measured:
+    async def _measure(self, fleet: Any) -> Measured:
         began = time.perf_counter()
-        fleet = self._cluster.fleet
-        try:
-            await fleet.install(ReplicaPlugin())
-            members = await fleet.members()
-            if not members:
-                raise ClusterError("The cluster has no workers: start some, and look at the Dask scheduler's log.")
-            calls = [_Calls(fleet, name, members[name]) for name in sorted(members)]
-            described = await asyncio.gather(*(call("describe") for call in calls))
-            room = {call.name: (about["memory"], about["disk"]) for call, about in zip(calls, described, strict=True)}
-            self._hosts = fitting(self.work, room) or list(room)  # where none does, one is refused below
-            left_out = tuple(name for name in room if name not in self._hosts)
-            described = [about for call, about in zip(calls, described, strict=True) if call.name in self._hosts]
-            calls = [call for call in calls if call.name in self._hosts]
-            setups = [
-                await asyncio.to_thread(self._setup, number, {**about, "name": call.name})
-                for number, (call, about) in enumerate(zip(calls, described, strict=True))
-            ]
-            token = os.urandom(8).hex()
-            prepared = await asyncio.gather(
-                *(call("prepare", token=token, setup=setup) for call, setup in zip(calls, setups, strict=True))
-            )
-            found = await probe.links(calls)
-            steps, beside, quiet = await _rehearsed(calls, token, [made["exchange_bytes"] for made in prepared])
-            await asyncio.gather(*(call("end", token=token) for call in calls))
-        finally:
-            await fleet.uninstall(ReplicaPlugin.name)
-            await fleet.close()
+        members = await fleet.members()
+        if not members:
+            raise ClusterError("The cluster has no workers: start some, and look at the Dask scheduler's log.")
+        calls = [_Calls(fleet, name, members[name]) for name in sorted(members)]
+        described = await asyncio.gather(*(call("describe") for call in calls))
+        room = {call.name: (about["memory"], about["disk"]) for call, about in zip(calls, described, strict=True)}
+        self._hosts = fitting(self.work, room) or list(room)  # where none does, one is refused below
+        left_out = tuple(name for name in room if name not in self._hosts)
+        described = [about for call, about in zip(calls, described, strict=True) if call.name in self._hosts]
+        calls = [call for call in calls if call.name in self._hosts]
+        setups = [
+            (await asyncio.to_thread(self._setup, number, {**about, "name": call.name}))[0]
+            for number, (call, about) in enumerate(zip(calls, described, strict=True))
+        ]
+        prepared = await asyncio.gather(
+            *(call("prepare", setup=setup) for call, setup in zip(calls, setups, strict=True))
+        )
+        found = await probe.links(calls)
+        steps, beside, quiet = await _rehearsed(calls, [made["exchange_bytes"] for made in prepared])
         hosts = tuple(
             Host(
                 Speed(
@@ -284,25 +279,25 @@ def _to_the_end(background: Any, coroutine: Coroutine[Any, Any, Measured]) -> Me
 
 
 async def _rehearsed(
-    calls: "list[_Calls]", token: str, sizes: Sequence[int]
+    calls: "list[_Calls]", sizes: Sequence[int]
 ) -> tuple[list[float], list[tuple[float, float]], float]:
     """Seconds of a step of each host; what a round, and the first, takes beside; how much faster one is by itself."""
-    steps = await asyncio.gather(*(call("rehearse", token=token, seconds=REHEARSAL_SECONDS) for call in calls))
+    steps = await asyncio.gather(*(call("rehearse", seconds=REHEARSAL_SECONDS) for call in calls))
     beside = await asyncio.gather(
-        *(_rounds(call, token, step, size) for call, step, size in zip(calls, steps, sizes, strict=True))
+        *(_rounds(call, step, size) for call, step, size in zip(calls, steps, sizes, strict=True))
     )
     if len(calls) == 1 or min(steps) > REHEARSAL_SECONDS:  # once more such a step would take too long
         return steps, beside, 1.0
     fastest = min(range(len(calls)), key=lambda number: steps[number])
-    alone = await calls[fastest]("rehearse", token=token, seconds=REHEARSAL_SECONDS)
+    alone = await calls[fastest]("rehearse", seconds=REHEARSAL_SECONDS)
     quiet = alone / steps[fastest]
     return steps, beside, quiet if quiet < _SAME else 1.0
 
 
-async def _rounds(call: "_Calls", token: str, step: float, size: int) -> tuple[float, float]:
+async def _rounds(call: "_Calls", step: float, size: int) -> tuple[float, float]:
     """What a round, and the first one, takes beside its steps, while messages of that size come as they would then."""
     content, steps = os.urandom(size), _steps_in(_ROUND_SECONDS, step)
-    rounds = asyncio.ensure_future(call("rehearse", token=token, seconds=ROUNDS_SECONDS, steps=steps, step=step))
+    rounds = asyncio.ensure_future(call("rehearse", seconds=ROUNDS_SECONDS, steps=steps, step=step))
     try:
         while not (await asyncio.wait([rounds], timeout=max(_ROUND_SECONDS, steps * step)))[0]:
             await call("probe", content=content)
@@ -333,8 +328,6 @@ def rehearsal_of(job: Job, where: Any) -> Rehearsal:
 _LONG = ("prepare", "rehearse")
 """Handlers that compile or take steps."""
 
-_WITHOUT_ANSWER = ("end",)
-
 
 class _Calls:
     """Calls to a worker."""
@@ -350,22 +343,19 @@ class _Calls:
         """
         timeout = None if operation in _LONG else _ANSWER_SECONDS
         try:
-            answer = await self._fleet.call(self._address, f"rudel_{operation}", timeout=timeout, **message)
+            return await self._fleet.call(self._address, operation, timeout=timeout, **message)
         except RudelError:
             raise
         except TimeoutError as error:
             raise self._cannot("it did not answer in time: look after it, and try again") from error
         except OSError as error:
             raise self._cannot("its connection broke off: look after it, and try again") from error
-        except Exception as error:
-            raise self._cannot(_line_of(error)) from error
-        if answer is None and operation not in _WITHOUT_ANSWER:  # Dask says so where there is no such handler
-            raise self._cannot("another training has taken it over")
-        return answer
+        except OperationError as error:
+            raise self._cannot(_line_of(error.text)) from error
 
     def _cannot(self, reason: str) -> ClusterError:
         return ClusterError(f"{self.name} cannot be measured: {reason}.")
 
 
-def _line_of(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+def _line_of(text: str) -> str:
+    return " ".join(text.split())[:200] or "it does not say why"

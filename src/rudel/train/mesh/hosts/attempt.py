@@ -7,7 +7,9 @@ a checkpoint takes long is none that is silent.
 """
 
 import asyncio
+import contextlib
 import importlib.metadata
+import logging
 import platform
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from rudel.errors import ClusterError
+from rudel.cluster.fleet import TRANSPORT_ERRORS
+from rudel.errors import ClusterError, RudelError
 from rudel.train.checkpoint import Checkpoint
 from rudel.train.diloco.members import Piece
 from rudel.train.mesh.hosts.channel import Messages, framed, slices
@@ -30,9 +33,11 @@ SILENCE_SECONDS = 10.0
 _HEAR_SECONDS = 1.0
 _ASK_SECONDS = 60.0
 _STOP_SECONDS = 8.0
-_KNOCK_SECONDS = 2.0
+_KNOCK_SECONDS = 5.0
 _AFTERMATH_SECONDS = 1.0
 """Time for the others to say what they know when one is lost, so that the right one is blamed."""
+
+_log = logging.getLogger(__name__)
 
 _VALUED_CODE = b"cloudpickle"
 """What a parcel contains that brings code of the user's."""
@@ -121,18 +126,14 @@ class Attempt:
 
     async def say(self, message: Any) -> None:
         """Hands a message to member 0; if it cannot be reached, `run` notices."""
-        try:
+        with contextlib.suppress(EndError):
             async with self._saying:
                 await self._say(next(iter(self.hosts)), message)
-        except Exception:
-            return
 
     async def interrupt(self) -> None:
         """Asks member 0 to write a checkpoint and end, with all others."""
-        try:
+        with contextlib.suppress(EndError):
             await self._call(next(iter(self.hosts)), "interrupt", token=self._token)
-        except Exception:
-            return
 
     async def _bring(self, name: str) -> None:
         """Checks a host, and brings the pieces to it that it does not have."""
@@ -166,7 +167,7 @@ class Attempt:
         await self._follow(processes.number, name)
 
     async def _say(self, name: str, message: Any) -> None:
-        for content in slices(framed(message)):
+        for content in slices(await asyncio.to_thread(framed, message)):
             await self._call(name, "say", token=self._token, content=content)
 
     async def _follow(self, number: int, name: str) -> None:
@@ -174,7 +175,7 @@ class Attempt:
         while True:
             answer = await self._call(name, "hear", token=self._token, seconds=_HEAR_SECONDS, timeout=SILENCE_SECONDS)
             try:
-                taken = list(messages.take(answer["content"]))
+                taken = await asyncio.to_thread(list, messages.take(answer["content"]))
             except ValueError as error:
                 raise ClusterError(f"{name} says something that is not a message: {error}.") from error
             for message in taken:
@@ -191,7 +192,8 @@ class Attempt:
         """Ends a member; returns whether its host answered."""
         try:
             await self._call(name, "stop", token=self._token, timeout=_STOP_SECONDS)
-        except Exception:
+        except (EndError, RudelError) as error:
+            _log.info("the member on %s could not be stopped: %s", name, error)
             self.fleet.forget(self.hosts[name])
             return False
         return True
@@ -228,17 +230,18 @@ class Attempt:
             EndError: it does not answer.
         """
         try:
-            return await self.fleet.call(self.hosts[name], f"rudel_mesh_{operation}", timeout=timeout, **message)
+            return await self.fleet.call(self.hosts[name], operation, timeout=timeout, **message)
         except TimeoutError as error:
             raise EndError(name, f"{name} has not answered for {timeout:.0f} s", 3) from error
-        except (OSError, LookupError, ValueError) as error:
+        except TRANSPORT_ERRORS as error:
+            _log.info("the connection to %s broke off: %s", name, error)
             raise EndError(name, f"{name} was lost: its connection broke off", 3) from error
 
 
 async def answering(fleet: Any, doubted: Mapping[str, str]) -> dict[str, str]:
-    """Addresses of the workers that are there, by name; those that are doubted only if they answer.
+    """Addresses of the workers that are there and serve nobody else, by name; doubted ones only if they answer.
 
-    A worker that is silent stays in the scheduler's list for minutes.
+    A worker that is silent stays in the scheduler's list for minutes, and one that has come may be somebody else's.
 
     Args:
         fleet: the workers.
@@ -247,11 +250,12 @@ async def answering(fleet: Any, doubted: Mapping[str, str]) -> dict[str, str]:
     members = await fleet.members()
 
     async def is_there(name: str) -> bool:
-        if doubted.get(name) != members[name]:
+        if doubted.get(name) != members[name] and fleet.is_ready(members[name]):
             return True
         try:
-            await fleet.call(members[name], "rudel_mesh_describe", timeout=_KNOCK_SECONDS)
-        except Exception:
+            await fleet.call(members[name], "describe", timeout=_KNOCK_SECONDS)
+        except (*TRANSPORT_ERRORS, RudelError) as error:
+            _log.info("%s is left out: %s", name, error)
             fleet.forget(members[name])
             return False
         return True

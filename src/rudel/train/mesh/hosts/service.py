@@ -2,7 +2,7 @@
 
 The member is a process of its own, because JAX learns who trains together when it starts and never again. The worker
 hands bytes to and fro without looking into them. A member ends when its worker does, as it reads the end of its input,
-and when the computer that drives does: it is not heard of any more then.
+and when what the driver has installed on the worker is removed.
 """
 
 import asyncio
@@ -13,47 +13,29 @@ import shutil
 import socket
 import sys
 import tempfile
-import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from distributed.diagnostics.plugin import WorkerPlugin
-
+from rudel.cluster.guest import Gone, Guest
 from rudel.train.diloco import pieces
 from rudel.train.mesh.hosts.channel import SLICE
 
 VERSIONED = ("rudel", "jax", "jaxlib", "keras", "numpy", "distributed")
 """Packages that have to be alike on all hosts."""
 
-ABANDONED_SECONDS = 60.0
-"""After so long without a call, a member is ended: who drives it is gone, or far too late."""
-
-_NO_SUCH = "this worker has no member of that training"
 _END_SECONDS = 5.0
 _LAST_LINES = 40
 _MOST_HELD = 2**28
 """Bytes that a member may have said and nobody has heard: on a slow link, it waits before it says more."""
 
 
-class MembersPlugin(WorkerPlugin):
-    """Adds the handlers to a worker."""
-
-    name = "rudel-mesh"
-
-    def setup(self, worker: Any) -> None:
-        """Called by Dask on the worker."""
-        self._service = service = Service()
-        worker.handlers.update({f"rudel_mesh_{name}": getattr(service, name) for name in HANDLERS})
-
-    async def teardown(self, worker: Any) -> None:
-        """Called by Dask on the worker, when the plugin is taken away or replaced."""
-        for name in HANDLERS:
-            worker.handlers.pop(f"rudel_mesh_{name}", None)
-        await self._service.close()
+_OPERATIONS = ("describe", "missing", "piece", "port", "start", "hear", "say", "interrupt", "stop")
 
 
-HANDLERS = ("describe", "missing", "piece", "port", "start", "hear", "say", "interrupt", "stop")
+def members_guest(purpose: str = "a training") -> Guest:
+    """What is to be installed on workers; see `rudel.cluster.guest`."""
+    return Guest(Service, _OPERATIONS, purpose)
 
 
 class Service:
@@ -126,7 +108,7 @@ class Service:
 
     def _of(self, token: str) -> "Member":
         if self._member is None or self._member.token != token:
-            raise LookupError(_NO_SUCH)
+            raise Gone
         return self._member
 
 
@@ -145,8 +127,6 @@ class Member:
         self._words: deque[str] = deque(maxlen=_LAST_LINES)
         self._news = asyncio.Event()
         self._readers = [asyncio.create_task(self._read()), asyncio.create_task(self._read_words())]
-        self._called = time.monotonic()
-        self._watchdog = asyncio.create_task(self._watch())
 
     @classmethod
     async def start(cls, token: str) -> "Member":
@@ -159,7 +139,6 @@ class Member:
 
     async def say(self, content: bytes) -> None:
         """Hands it a slice of messages."""
-        self._called = time.monotonic()
         assert self.process.stdin
         with contextlib.suppress(ConnectionError):  # it has ended, which `hear` tells
             self.process.stdin.write(content)
@@ -167,7 +146,6 @@ class Member:
 
     async def hear(self, seconds: float) -> dict[str, Any]:
         """What it says next; see `Service.hear`."""
-        self._called = time.monotonic()
         if not self._said and not self._ended:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), seconds)
@@ -181,24 +159,14 @@ class Member:
 
     async def end(self) -> None:
         """Kills it."""
-        self._watchdog.cancel()
-        await self._kill()
-        for reader in self._readers:
-            reader.cancel()
-        await asyncio.gather(*self._readers, return_exceptions=True)
-
-    async def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.process.wait(), _END_SECONDS)
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
-
-    async def _watch(self) -> None:
-        """Ends it when nobody has called for long."""
-        while (left := self._called + ABANDONED_SECONDS - time.monotonic()) > 0:
-            await asyncio.sleep(left)
-        await self._kill()
+        for reader in self._readers:
+            reader.cancel()
+        await asyncio.gather(*self._readers, return_exceptions=True)
 
     @property
     def _ended(self) -> bool:

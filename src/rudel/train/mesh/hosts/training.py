@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from rudel.cluster.fleet import installed
 from rudel.errors import ClusterError, NonFiniteError, OptionError, error_named
 from rudel.report.rounds import by_number
 from rudel.train import best, log
@@ -31,7 +32,8 @@ from rudel.train.mesh.hosts import messages
 from rudel.train.mesh.hosts.attempt import Attempt, Broken, Heard, answering
 from rudel.train.mesh.hosts.choose import chosen_hosts, devices_each
 from rudel.train.mesh.hosts.parcel import pack
-from rudel.train.mesh.hosts.service import MembersPlugin
+from rudel.train.mesh.hosts.service import members_guest
+from rudel.train.on_hosts import purpose_of, unforeseen
 from rudel.train.run_directory import RunDirectory
 from rudel.train.single import Training
 from rudel.train.state import ModelState
@@ -51,6 +53,7 @@ _HOW = (
 """What a summary says of how it was trained, by any strategy."""
 
 _LOOK_SECONDS = 0.1
+_log = logging.getLogger(__name__)
 _INTERRUPT_SECONDS = 30.0
 
 
@@ -96,19 +99,15 @@ class HostsTraining(Training):
             return
         self._before = {}
         began = time.perf_counter()
-        background, self._fleet = self._cluster.background, self._cluster.fleet
         self._kept = self._saved or self._standing()
-        background.start(self._fleet.install(MembersPlugin())).result()
-        parcel, pieces = pack(self.job, replace(self._options, devices=None))
-        self.position.clock.setup += time.perf_counter() - began
-        try:
-            self._until_done(parcel, pieces)
-        except BaseException:
-            self._take_over(self._kept)
-            raise
-        finally:
-            background.start(self._fleet.close()).result()
-            background.start(self._fleet.uninstall(MembersPlugin.name)).result()
+        with installed(self._cluster, members_guest(purpose_of(self.run))) as self._fleet:
+            parcel, pieces = pack(self.job, replace(self._options, devices=None))
+            self.position.clock.setup += time.perf_counter() - began
+            try:
+                self._until_done(parcel, pieces)
+            except BaseException:
+                self._take_over(self._kept)
+                raise
 
     def _until_done(self, parcel: bytes, pieces: Any) -> None:
         tries, lost = 0, {}
@@ -191,6 +190,7 @@ class HostsTraining(Training):
         """Puts everything back to where the newest checkpoint was."""
         kept, position = self._kept, self.position
         self.display.note(f"{broken.reason}; going on from step {kept.step:,}")
+        _log.info("%s; lost: %s; going on from step %d", broken.reason, broken.lost, kept.step)
         self._restarts.append(
             {
                 "step": position.step,
@@ -236,7 +236,8 @@ class HostsTraining(Training):
                     self._interrupts.act(self._told())
                     return event
                 self._take(attempt, event)
-            running.result()
+            with unforeseen(self.run):
+                running.result()
         finally:
             concurrent.futures.wait([background.start(attempt.end())], timeout=_INTERRUPT_SECONDS)
             self._drop_events()
@@ -323,7 +324,8 @@ class HostsTraining(Training):
             if old.tobytes() != new.tobytes()
         }
         acted = messages.Acted(changes, bool(self._model.stop_training))
-        self._cluster.background.start(attempt.say(acted))
+        with unforeseen(self.run):
+            self._cluster.background.start(attempt.say(acted)).result()
 
     # -- what is kept ----------------------------------------------------------------------------------------------
 

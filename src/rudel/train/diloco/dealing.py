@@ -1,0 +1,133 @@
+"""Who trains on which examples, so that all are trained on about equally often, however fast hosts are.
+
+A replica takes steps in proportion to its speed, and gets pieces of the data set in proportion to its steps, as far as
+its host can hold them. The passes over each piece are counted. Where one has fallen behind, because a host has become
+slower or cannot keep up with even a single piece, the pieces are dealt again; a host of the latter kind gets the piece
+that is furthest ahead, each time anew. All others keep their pieces, so that little is sent.
+
+Guarantee: a piece falls behind the mean by at most half a pass, or a tenth of all passes, beside what is done until it
+has been moved. Limit: examples within a piece are counted as one.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from rudel.train.diloco.members import Member, Piece
+from rudel.train.diloco.plans import shared
+
+_BEHIND_PASSES, _BEHIND_SHARE = 0.5, 0.1
+"""A piece has fallen behind by that many passes, and by that share of the mean."""
+
+_TOO_SLOW = 0.75
+"""A host that takes fewer steps than are due to this share of a piece cannot keep up with one."""
+
+_SURPLUS = 1.2
+"""By how much more pieces than are due to it a host keeps."""
+
+
+class Dealing:
+    """Deals pieces and counts how often each was passed over.
+
+    Args:
+        pieces: all of the data set.
+    """
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        self.passes = dict.fromkeys(pieces, 0.0)
+        self._examples = sum(_length(piece) for piece in self.passes)
+        self._trained: dict[Member, int] = {}
+
+    def trained(self, member: Member, examples: int) -> None:
+        """A replica has trained on so many examples of its pieces."""
+        self._trained[member] = self._trained.get(member, 0) + examples
+
+    def count(self) -> None:
+        """Counts passes up to now; to be called before a member's pieces change."""
+        trained, self._trained = self._trained, {}
+        for member, examples in trained.items():
+            own = max(1, sum(map(_length, member.pieces)))
+            for piece in member.pieces:
+                self.passes[piece] += examples / own
+
+    @property
+    def mean(self) -> float:
+        """Passes over the data set."""
+        return sum(_length(piece) * passes for piece, passes in self.passes.items()) / max(1, self._examples)
+
+    def behind(self) -> set[Piece]:
+        """Pieces that have fallen behind."""
+        self.count()
+        mean = self.mean
+        least = mean - max(_BEHIND_PASSES, _BEHIND_SHARE * mean)
+        return {piece for piece, passes in self.passes.items() if passes < least}
+
+    def deal(self, members: Sequence[Member]) -> None:
+        """Deals all pieces to these members.
+
+        What a member takes examples from changes when it takes what was dealt, once it has been brought there.
+
+        >>> a, b = Member("a", "", 0, step_seconds=0.1), Member("b", "", 1, step_seconds=0.3)
+        >>> dealing = Dealing([Piece(str(i), (i, i + 1), bytes) for i in range(4)])
+        >>> dealing.deal([a, b]); len(a.dealt), len(b.dealt)
+        (3, 1)
+        >>> dealing.deal([b]); len(b.dealt)
+        4
+        """
+        speeds = [member.steady_speed for member in members]
+        due = quotas(len(self.passes), speeds, [int(member.room * len(self.passes)) for member in members])
+        exact = [len(self.passes) * speed / sum(speeds) for speed in speeds]
+        too_slow = {member for member, share in zip(members, exact, strict=True) if share < _TOO_SLOW}
+        behind, free, kept = self.behind(), dict(self.passes), {}
+        for member, most in zip(members, due, strict=True):
+            own = sorted((p for p in member.dealt if p in free), key=lambda p: (-self.passes[p], p.span))
+            if member in too_slow:
+                kept[member] = [piece for piece in own if piece not in behind][:most]
+            else:
+                kept[member] = own if len(own) <= max(most + 1, _SURPLUS * most) else own[:most]
+            for piece in kept[member]:
+                del free[piece]
+        for member, most in zip(members, due, strict=True):
+            if member in too_slow and len(kept[member]) < most:
+                self._give_ahead(member, kept, free, too_slow)
+        missing = {member: most - len(kept[member]) for member, most in zip(members, due, strict=True)}
+        for piece in sorted(free, key=lambda piece: piece.span):
+            neediest = max(missing, key=lambda member: (missing[member], -member.number))
+            kept[neediest].append(piece)
+            missing[neediest] -= 1
+        for member in members:
+            member.dealt = set(kept[member])
+
+    def _give_ahead(
+        self, slow: Member, kept: dict[Member, list[Piece]], free: dict[Piece, float], too_slow: set[Member]
+    ) -> None:
+        """Gives the piece that is furthest ahead to a member that will hardly train on it."""
+        holders = {piece: member for member, own in kept.items() if member not in too_slow for piece in own}
+        piece = max([*holders, *free], key=lambda piece: (self.passes[piece], piece.span))
+        if piece in holders:
+            kept[holders[piece]].remove(piece)
+        free.pop(piece, None)
+        kept[slow].append(piece)
+
+
+def quotas(count: int, speeds: Sequence[float], most: Sequence[int]) -> list[int]:
+    """How many of so many pieces each host gets: by its speed, at most what it can hold, and at least one.
+
+    Where all of them together cannot hold the data set, they get more than they can hold.
+
+    >>> quotas(48, [1.0, 1.0, 0.001], [48, 48, 48]), quotas(10, [9.0, 1.0], [5, 10]), quotas(4, [3.0, 1.0], [1, 1])
+    ([23, 24, 1], [5, 5], [3, 1])
+    """
+    given = [0] * len(speeds)
+    while (left := count - sum(given)) and (able := [i for i, number in enumerate(given) if number < most[i]]):
+        for i, number in zip(able, shared(left, [speeds[i] for i in able]), strict=True):
+            given[i] += min(number, most[i] - given[i])
+    for i, number in enumerate(shared(count - sum(given), speeds)):
+        given[i] += number
+    while count >= len(given) and 0 in given:
+        given[given.index(max(given))] -= 1
+        given[given.index(0)] += 1
+    return given
+
+
+def _length(piece: Piece) -> int:
+    first, last = piece.span
+    return last - first

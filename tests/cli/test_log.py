@@ -1,0 +1,57 @@
+"""What modules log, on the terminal and in a run directory."""
+
+import io
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rudel.cli.log import log_to_terminal
+from rudel.errors import ClusterError
+from rudel.train import run_directory
+
+log = logging.getLogger("rudel.train.example")
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    logger = logging.getLogger("rudel")
+    handlers, level = logger.handlers, logger.level
+    yield
+    logger.handlers, logger.level = handlers, level
+    logger.setLevel(level)
+
+
+def test_warnings_are_shown_and_all_of_it_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    log_to_terminal(verbose=False)
+    monkeypatch.setattr(sys, "stderr", shown)  # as a live display does after that
+    log.info("a detail")
+    log.warning("a warning")
+    assert shown.getvalue() == "a warning\n"
+    log_to_terminal(verbose=True)
+    log.info("a detail")
+    assert shown.getvalue().count("\n") == 2, "once, though this was called twice"
+    assert shown.getvalue().endswith(" rudel.train.example: a detail\n")
+
+
+def test_a_run_keeps_the_log_of_its_own_time_with_tracebacks(tmp_path: Path) -> None:
+    run = run_directory.create(tmp_path / "run", resume=False)
+    log.info("before")
+
+    def fail() -> None:
+        log.info("a detail")
+        raise ClusterError("No host can go on.") from KeyError("the cause")
+
+    with pytest.raises(ClusterError), run.keeping_log(), run.keeping_failure():
+        fail()
+    log.info("after")
+    run.release()
+    kept = (tmp_path / "run/log.txt").read_text()
+    assert "INFO    rudel.train.example: a detail" in kept
+    assert "KeyError: 'the cause'" in kept
+    assert "rudel.errors.ClusterError: No host can go on." in kept
+    assert "before" not in kept
+    assert "after" not in kept
