@@ -170,9 +170,9 @@ def binary(draw: Draw, kind: str) -> bytes:
     """ADD, SUB and MUL, also broadcast, also with a constant."""
     first = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
     second = tuple(size if draw(st.integers(0, 3)) else 1 for size in first)[draw(st.integers(0, len(first) - 1)) :]
-    scales = [_scale(draw, 0.005, 0.1) for _ in range(2)]
+    scales = [_scale(draw, 2.0**-12, 2.0**4) for _ in range(2)]
     largest = scales[0] * scales[1] * 120 if kind == "MUL" else max(scales)
-    output = float(np.float32(largest * draw(st.floats(0.5, 4.0))))
+    output = float(np.float32(largest * 2.0 ** draw(st.floats(-1, 2) | st.floats(-10, 10))))
     fixed = _data(draw).integers(-128, 128, second).astype(np.int8) if draw(st.integers(0, 3)) == 0 else None
     swapped = draw(st.booleans())
     inputs = [
@@ -187,8 +187,8 @@ def binary(draw: Draw, kind: str) -> bytes:
 
 def unary(draw: Draw, kind: str) -> bytes:
     """Operators of one number, over all of int8."""
-    scale, zero_point = _scale(draw, 0.002, 0.3), draw(_ZERO_POINTS)
-    output, output_zero = _scale(draw, 0.002, 0.3), draw(_ZERO_POINTS)
+    scale, zero_point = _scale(draw, 2.0**-14, 4.0), draw(_ZERO_POINTS)
+    output, output_zero = _scale(draw, 2.0**-14, 4.0), draw(_ZERO_POINTS)
     options: dict[str, Any] = {}
     if kind == "LOGISTIC":
         output, output_zero = 1 / 256, -128
@@ -359,10 +359,10 @@ def lstm(draw: Draw, kind: str) -> bytes:
     """UNIDIRECTIONAL_SEQUENCE_LSTM as Keras' layer becomes."""
     steps, length, cells = (draw(st.integers(1, 6)) for _ in range(3))
     data = _data(draw)
-    source, hidden = _scale(draw, 0.01, 0.05), draw(st.sampled_from([1 / 128, 0.006, 0.0079]))
-    hidden_zero = draw(st.integers(-10, 10))
+    source, hidden = _scale(draw, 0.002, 0.1), _scale(draw, 0.001, 1 / 64)
+    hidden_zero = draw(_ZERO_POINTS)
     tensors = [T((1, steps, length), scale=source, zero_point=draw(_ZERO_POINTS))]
-    scales = [_scale(draw, 0.002, 0.02) for _ in range(8)]
+    scales = [_scale(draw, 0.0005, 0.1) for _ in range(8)]
     for gate, scale in enumerate(scales):
         shape = (cells, length if gate < 4 else cells)
         tensors.append(T(shape, scale=scale, data=data.integers(-127, 128, shape).astype(np.int8)))
@@ -371,13 +371,13 @@ def lstm(draw: Draw, kind: str) -> bytes:
         tensors.append(T((cells,), "int32", scale=scales[gate] * source, data=bias))
     tensors += [
         T((1, cells), scale=hidden, zero_point=hidden_zero, variable=True),
-        T((1, cells), "int16", scale=2.0 ** -draw(st.integers(10, 13)), variable=True),
+        T((1, cells), "int16", scale=2.0 ** -draw(st.integers(9, 15)), variable=True),
         T((1, steps, cells), scale=hidden, zero_point=hidden_zero),
         *(T((0,), "int16", scale=2.0**-12) for _ in range(4)),
         T((0,), scale=hidden, zero_point=hidden_zero),
     ]
     inputs = (*range(9), -1, -1, -1, 9, 10, 11, 12, -1, -1, 13, 14, -1, -1, -1, -1)
-    options = {"activation": "TANH", "cell_clip": draw(st.sampled_from([0.0, 10.0, 1.0]))}
+    options = {"activation": "TANH", "cell_clip": draw(st.sampled_from([0.0, 10.0, 1.0, 0.01, 100.0]))}
     return build(tensors, [Op(kind, inputs, (15,), options, intermediates=(16, 17, 18, 19, 20))], [0], [15])
 
 

@@ -19,7 +19,7 @@ from rudel.micro.arithmetic import (
 from rudel.micro.emit import FORWARD, Constant, Context, Kernel, Step
 from rudel.micro.graph import Graph, Operator, Tensor
 from rudel.micro.operators.broadcast import BROADCAST, broadcast_fields, broadcast_loop
-from rudel.micro.operators.checks import arity, quantised_int8
+from rudel.micro.operators.checks import arity, quantised_int8, require
 from rudel.micro.operators.lookup import lookup_step
 from rudel.micro.operators.outputs import FORMS, TWICE, output_fields
 from rudel.micro.operators.scalings import output_limits
@@ -83,10 +83,9 @@ def _sum(operator: Operator, first: Tensor, second: Tensor, output: Tensor, limi
     line = _single_line(first, second, output, sign) if rounding == "xnnpack" else None
     if line is not None:
         p, q, offset, shift = line
-        table = (a * p + b * q + offset) >> shift
-        table = np.clip(table, *limits)
+        table = np.clip(((a * p + b * q + offset) >> shift) + output.zero_point, *limits)
         base = offset - p * first.zero_point - q * second.zero_point
-        return _line_kernel(p, q, base, shift, limits, table)
+        return _line_kernel(p, q, base, shift, output.zero_point, limits, table)
     twice = 2.0 * max(first.scale, second.scale)
     exact = Sum(
         quantise_multiplier(first.scale / twice),
@@ -94,28 +93,38 @@ def _sum(operator: Operator, first: Tensor, second: Tensor, output: Tensor, limi
         quantise_multiplier(twice / ((1 << 20) * output.scale)),
         sign,
     )
-    table = np.clip(exact.outputs(a, b) + output.zero_point, *limits)
+    table = exact.outputs(a, b) + output.zero_point
+    require(
+        rounding != "xnnpack" or (np.abs(table) < 1 << 15).all(),
+        operator,
+        "its inputs' scales are so much greater than its output's that LiteRT's result depends on the processor; "
+        "use another rounding",
+    )
+    table = np.clip(table, *limits)
     found = _fitting_line(first.scale / output.scale, sign * second.scale / output.scale, table, limits)
     if found is not None:
-        return _line_kernel(*found, limits, table)
+        return _line_kernel(*found, 0, limits, table)
     fields = ", ".join(str(value) for value in (*exact.first, *exact.second, *exact.result))
     fields += f", {first.zero_point}, {second.zero_point}, {output.zero_point}, {limits[0]}, {limits[1]}"
     kernel = _EXACT[sign]
     return kernel, {"fields": fields}, table
 
 
-def _line_kernel(p: int, q: int, offset: int, shift: int, limits: tuple[int, int], table: np.ndarray):
-    return _LINE, {"fields": f"{p}, {q}, {offset}, {shift}, {limits[0]}, {limits[1]}"}, table
+def _line_kernel(p: int, q: int, offset: int, shift: int, zero_point: int, limits: tuple[int, int], table: np.ndarray):
+    return _LINE, {"fields": f"{p}, {q}, {offset}, {shift}, {zero_point}, {limits[0]}, {limits[1]}"}, table
 
 
 def _single_line(first: Tensor, second: Tensor, output: Tensor, sign: int) -> tuple[int, int, int, int] | None:
-    """Returns XNNPACK's own line (for inputs without zero points), or None where it does not take the operator."""
+    """Returns XNNPACK's own line (for tensors without zero points), or None where it does not take the operator.
+
+    The zero point of the output is no part of the offset, which 32 bits could not hold then.
+    """
     ratios = [np.float32(tensor.scale) / np.float32(output.scale) for tensor in (first, second)]
     if not all(2.0**-10 <= ratio < 2.0**8 for ratio in ratios):
         return None
     shift = 20 - int(np.floor(np.log2(float(max(ratios)))))
     p, q = (int(np.rint(float(ratio) * 2.0**shift)) for ratio in ratios)
-    return p, sign * q, (1 << (shift - 1)) + (output.zero_point << shift), shift
+    return p, sign * q, 1 << (shift - 1), shift
 
 
 def _fitting_line(
@@ -162,7 +171,7 @@ _LINE = Kernel(
     """\
 typedef struct {
     rudel_broadcast shape;
-    int32_t p, q, offset, shift, low, high;
+    int32_t p, q, offset, shift, zero_point, low, high;
 } rudel_add_layer;
 
 """
@@ -170,7 +179,7 @@ typedef struct {
         "add",
         "int8_t",
         """\
-            int32_t value = (*a * p->p + *b * p->q + p->offset) >> p->shift;
+            int32_t value = ((*a * p->p + *b * p->q + p->offset) >> p->shift) + p->zero_point;
             value = value < p->low ? p->low : value;
             *out++ = (int8_t)(value > p->high ? p->high : value);
 """,

@@ -137,8 +137,7 @@ def _dense(operator: Operator, graph: Graph, context: Context) -> Convolution:
         f"output {list(output.shape)} does not fit weights {list(weights.shape)}",
     )
     scales = weight_scales(operator, kernel, depth, axis=0)
-    assert kernel.quantisation is not None
-    scaling = dense_scaling(context.rounding, source.scale, scales, output.scale, len(kernel.quantisation.scale) > 1)
+    scaling = dense_scaling(context.rounding, source.scale, scales, output.scale)
     window = Window(1, 1, 1, 1, 1, 1, 0, 0)
     shape = weights.reshape(depth, 1, 1, length)
     return _finished(operator, graph, (1, 1, batch, length), (1, 1, batch, depth), window, shape, 1, scaling)

@@ -311,6 +311,8 @@ def lower_lstm(operator: Operator, graph: Graph, context: Context) -> Step:
     require(cell.dtype == "int16" and cell.quantised, operator, f"its cell state is {cell.dtype}, not int16")
     power = math.log2(cell.scale)
     require(power == round(power) and -15 <= power <= -9, operator, f"its cell state's scale is {cell.scale:.6g}")
+    tflm = context.rounding == "tflm"
+    rounded = float if tflm else _single
     constants: dict[str, Constant] = {}
     scales = []
     for number, name in enumerate(_GATES):
@@ -330,8 +332,7 @@ def lower_lstm(operator: Operator, graph: Graph, context: Context) -> Step:
             require(int(reach.max()) < 1 << 31, operator, "its sums can exceed 32 bits")
             constants[f"{name}_{key}"] = Constant(weights)
             constants[f"{name}_{key}_bias"] = Constant(folded.astype(np.int32))
-            real = float(np.float32(tensor.scale) * np.float32(given.scale)) * 4096.0
-            row += quantise_multiplier(real)
+            row += quantise_multiplier(rounded(tensor.scale * given.scale) * 4096.0)
         scales.append("{" + ", ".join(map(str, row)) + "}")
     state = _hidden_quantisation(operator, graph, hidden)
     cell_scale = cell.scale
@@ -340,7 +341,7 @@ def lower_lstm(operator: Operator, graph: Graph, context: Context) -> Step:
     numbers = (
         quantised_clip,
         int(power),
-        *quantise_multiplier(2.0**-15 / state[0] * 2.0**-15),
+        *quantise_multiplier(rounded(2.0**-30 / state[0])),
         state[1],
         *quantise_multiplier(2.0**-15),
         *quantise_multiplier(2.0**-30 / cell_scale),
@@ -353,7 +354,6 @@ def lower_lstm(operator: Operator, graph: Graph, context: Context) -> Step:
         f"{', '.join(groups)}, {{{', '.join(scales)}}}, {sizes.batch}, {sizes.steps}, {sizes.length}, {sizes.cells}, "
         f"{sizes.strides}, {', '.join(map(str, numbers))}"
     )
-    tflm = context.rounding == "tflm"
     if tflm:
         constants["curve"] = Constant(_logistic_table())
     return Step(
@@ -365,6 +365,11 @@ def lower_lstm(operator: Operator, graph: Graph, context: Context) -> Step:
         scratch=8 * sizes.cells,
         macs=4 * sizes.batch * sizes.steps * sizes.cells * (sizes.length + sizes.cells),
     )
+
+
+def _single(value: float) -> float:
+    """Returns a number as float32 holds it: LiteRT keeps effective scales in single precision, TFLM in double."""
+    return float(np.float32(value))
 
 
 def _hidden_quantisation(operator: Operator, graph: Graph, hidden: Tensor) -> tuple[float, int]:

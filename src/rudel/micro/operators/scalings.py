@@ -45,19 +45,11 @@ def convolution_scaling(rounding: Rounding, source: float, weights: np.ndarray, 
     return scaling_twice(float(source) * weights.astype(np.float64) / float(output))
 
 
-def dense_scaling(rounding: Rounding, source: float, weights: np.ndarray, output: float, per_channel: bool) -> Scaling:
-    """Returns the scaling of FULLY_CONNECTED; the arguments are those of `convolution_scaling`.
-
-    TFLM multiplies the scales of input and weights in single precision when there is one scale for all channels.
-    """
-    if rounding == "xnnpack":
-        return scaling_to_even(_single(source, weights, output))
+def dense_scaling(rounding: Rounding, source: float, weights: np.ndarray, output: float) -> Scaling:
+    """Returns the scaling of FULLY_CONNECTED; the arguments are those of `convolution_scaling`."""
     if rounding == "litert":
         return scaling_once(float(source) * weights.astype(np.float64) / float(output))
-    if per_channel:
-        return scaling_twice(float(source) * weights.astype(np.float64) / float(output))
-    product = (np.float32(source) * weights.astype(np.float32)).astype(np.float64)
-    return scaling_twice(product / float(output))
+    return convolution_scaling(rounding, source, weights, output)
 
 
 def _single(source: float, weights: np.ndarray, output: float) -> np.ndarray:

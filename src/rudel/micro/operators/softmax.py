@@ -11,6 +11,7 @@ from rudel.micro.arithmetic import divide_by_power, multiply, quantise_multiplie
 from rudel.micro.emit import FORWARD, Constant, Context, Kernel, Step
 from rudel.micro.fixed_point import exp_of_negative
 from rudel.micro.graph import Graph, Operator
+from rudel.micro.libm import expf
 from rudel.micro.operators.checks import arity, quantised_int8, require, same_shape
 from rudel.micro.operators.floats import literal
 
@@ -98,13 +99,8 @@ def exponentials(scale: float, beta: float) -> np.ndarray:
 
 
 def single_exponentials(scale: float, beta: float) -> np.ndarray:
-    """Returns exp(-n * scale * beta) for n = 0, 1, ..., float32, as far as it is not 0; exponents are float32 too.
-
-    They are rounded to nearest. The interpreter's come from the C library of the computer that it runs on: of glibc's,
-    about one in 1,500 has another last bit.
-    """
-    exponents = -np.float32(scale) * np.float32(beta) * np.arange(256, dtype=np.float32)
-    table = np.exp(exponents.astype(np.float64)).astype(np.float32)
+    """Returns exp(-n * scale * beta) for n = 0, 1, ..., float32, as far as it is not 0; exponents are float32 too."""
+    table = expf(-np.float32(scale) * np.float32(beta) * np.arange(256, dtype=np.float32))
     return table[: int(np.count_nonzero(table))]
 
 

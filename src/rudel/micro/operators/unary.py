@@ -12,6 +12,7 @@ from rudel.micro import fixed_point
 from rudel.micro.arithmetic import Rounding, divide_by_power, half_away, multiply, quantise_multiplier
 from rudel.micro.emit import Context, Step
 from rudel.micro.graph import Graph, Operator, Tensor
+from rudel.micro.libm import expf, tanhf
 from rudel.micro.operators.checks import arity, quantised_int8, require, same_shape
 from rudel.micro.operators.lookup import lookup_step
 
@@ -40,7 +41,7 @@ def unary_table(operator: Operator, graph: Graph, rounding: Rounding) -> np.ndar
     elif kind == "LEAKY_RELU":
         values = _leaky_relu(source, output, float(operator.options["alpha"]), rounding)
     elif kind == "QUANTIZE":
-        values = _requantise(source, output, rounding)
+        values = _requantise(source, output, rounding, operator)
     elif kind == "HARD_SWISH":
         values = _hard_swish(source, output, operator)
     elif kind == "LOGISTIC":
@@ -98,26 +99,30 @@ def _leaky_relu(source: Tensor, output: Tensor, alpha: float, rounding: Rounding
     return values + output.zero_point
 
 
-def _requantise(source: Tensor, output: Tensor, rounding: Rounding) -> np.ndarray:
+def _requantise(source: Tensor, output: Tensor, rounding: Rounding, operator: Operator) -> np.ndarray:
     centred = _INPUTS - source.zero_point
     if rounding == "xnnpack":
         ratio = np.float32(source.scale) / np.float32(output.scale)
-        if 2.0**-8 <= ratio <= 2.0**7:
-            return ((centred * int(np.rint(256 * ratio)) + 128) >> 8) + output.zero_point
+        require(
+            2.0**-8 <= ratio <= 2.0**7,
+            operator,
+            f"its input's scale is {ratio:.3g} times its output's, for which LiteRT's result depends on the "
+            "processor; use another rounding",
+        )
+        return ((centred * int(np.rint(256 * ratio)) + 128) >> 8) + output.zero_point
     return _scaled(centred, source.scale / output.scale) + output.zero_point
 
 
 def _sigmoid(x: np.ndarray, rounding: Rounding) -> np.ndarray:
     """Returns the logistic function in single precision; float32 in and out."""
     if rounding == "xnnpack":
-        power = np.exp(x.astype(np.float64))
+        power = np.exp(np.clip(x.astype(np.float64), -100, 100))
         return (power / (1 + power)).astype(np.float32)
-    power = np.exp(-x.astype(np.float64)).astype(np.float32)
-    return np.float32(1) / (np.float32(1) + power)
+    return np.float32(1) / (np.float32(1) + expf(-x))
 
 
 def _tanh(x: np.ndarray, rounding: Rounding) -> np.ndarray:
-    return np.tanh(x.astype(np.float64)).astype(np.float32)
+    return tanhf(x)
 
 
 def _curve(
