@@ -236,6 +236,24 @@ def test_shapes_are_computed_when_compiling():
     assert compile_model(model).outputs[0].shape == (1, 12)
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_constants_are_packed_along_the_axis(axis):
+    parts = [np.arange(6, dtype=np.int32).reshape(2, 3), np.arange(6, 12, dtype=np.int32).reshape(2, 3)]
+    expected = np.stack(parts, axis)
+    tensors = [T((2, 3), "int32", data=part) for part in parts] + [T(expected.shape, "int32")]
+    operators = [Op("PACK", (0, 1), (2,), {"values_count": 2, "axis": axis})]
+    graph = fold_constants(read_model(build(tensors, operators, [0], [2])))
+    np.testing.assert_array_equal(graph[2].data, expected)
+
+
+@pytest.mark.parametrize(("second", "axis"), [((3, 2), 0), ((2, 3), 3), ((2, 3), -4)])
+def test_what_cannot_be_packed_is_not(second, axis):
+    tensors = [T(shape, "int32", data=np.arange(6, dtype=np.int32)) for shape in ((2, 3), second)]
+    operators = [Op("PACK", (0, 1), (2,), {"values_count": 2, "axis": axis})]
+    graph = fold_constants(read_model(build([*tensors, T((2, 2, 3), "int32")], operators, [0], [2])))
+    assert _kinds(graph) == ["PACK"]
+
+
 def test_what_nobody_reads_is_left_out():
     tensors = [T((1, 4), scale=0.1), T((1, 4), scale=0.1), T((1, 4), scale=0.1)]
     operators = [Op("RELU", (0,), (1,)), Op("TANH", (0,), (2,))]

@@ -84,6 +84,7 @@ OPTIONS: dict[str, dict[str, Field]] = {
     },
     "MEAN": {"keep_dims": Field(0, "?")},
     "MUL": _ACTIVATION,
+    "PACK": {"values_count": Field(0, "i"), "axis": Field(1, "i")},
     "RESHAPE": {"new_shape": Field(0, "integers")},
     "RESIZE_NEAREST_NEIGHBOR": {"align_corners": Field(0, "?"), "half_pixel_centers": Field(1, "?")},
     "SOFTMAX": {"beta": Field(0, "f")},

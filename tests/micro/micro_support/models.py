@@ -198,11 +198,7 @@ def _signature(b: flatbuffers.Builder, signature: Signature) -> int:
 def _options(b: flatbuffers.Builder, o: Op) -> int:
     forms = {"i": "Int32", "b": "Int8", "?": "Bool", "f": "Float32"}
     slots: dict[int, tuple[str, Any]] = {}
-    if o.kind == "PACK":
-        slots = {0: ("Int32", o.options["values_count"]), 1: ("Int32", o.options.get("axis", 0))}
     for name, value in o.options.items():
-        if o.kind == "PACK":
-            break
         option = OPTIONS[o.kind][name]
         if option.form == "padding":
             slots[option.slot] = ("Int8", PADDINGS.index(value))

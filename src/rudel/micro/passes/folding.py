@@ -51,7 +51,7 @@ def _value(operator: Operator, graph: Graph) -> np.ndarray | None:
     if kind == "DEQUANTIZE" and output.dtype == "float32":
         return _dequantised(first, source)
     if kind == "PACK":
-        return np.concatenate([np.ravel(value) for value in values if value is not None])
+        return _stacked([value for value in values if value is not None], int(operator.options["axis"]))
     if kind == "STRIDED_SLICE" and first.dtype in (np.int32, np.int64):
         starts, counts, steps = slice_of(operator, graph)
         places = [start + step * np.arange(count) for start, count, step in zip(starts, counts, steps, strict=True)]
@@ -59,6 +59,14 @@ def _value(operator: Operator, graph: Graph) -> np.ndarray | None:
     if kind == "TRANSPOSE" and values[1] is not None and sorted(values[1].ravel().tolist()) == list(range(first.ndim)):
         return first.transpose(values[1].ravel().tolist())
     return None
+
+
+def _stacked(values: list[np.ndarray], axis: int) -> np.ndarray | None:
+    """Returns arrays along a new axis, or None where they have different shapes or no such axis."""
+    rank = values[0].ndim + 1
+    if any(value.shape != values[0].shape for value in values) or not -rank <= axis < rank:
+        return None
+    return np.stack(values, axis)
 
 
 def _dequantised(data: np.ndarray, tensor: Tensor) -> np.ndarray | None:
