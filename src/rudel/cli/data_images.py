@@ -1,16 +1,15 @@
 """`rudel data images`: photographs become records."""
 
 import contextlib
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rudel.cli.output import interrupts_told, print_json, print_table
+from rudel.cli.output import count_display, interrupts_told, print_json, print_table
 from rudel.cli.use import JsonOption
 
 _NAMED = 5
@@ -50,7 +49,11 @@ def images(
     from rudel.data.images.convert import convert
 
     began = time.monotonic()
-    with interrupts_told(), _helpers(on, scheduler, ssh_config, min_hosts) as spread, _display() as progress:
+    with (
+        interrupts_told(),
+        _helpers(on, scheduler, ssh_config, min_hosts) as spread,
+        count_display("converting") as progress,
+    ):
         converted = convert(
             folder,
             out,
@@ -155,18 +158,3 @@ def _classes(names: list[str]) -> str:
     if len(names) == 1:
         return f"the class {listed}"
     return f"{len(names):,} classes: {listed}{', ...' if len(names) > _NAMED else ''}"
-
-
-@contextlib.contextmanager
-def _display() -> Iterator[Callable[[int, int], None]]:
-    """Yields a callback `progress(done, total)` that draws a bar on a terminal, and nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("converting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rudel.cli.output import print_json, print_table
+from rudel.cli.output import count_display, interrupts_told, print_json, print_table
 
 app = typer.Typer(
     no_args_is_help=True, help="Compile .tflite models to plain C, smaller and faster than an interpreter."
@@ -142,7 +142,10 @@ def check(
     model: ModelArgument,
     rounding: RoundingOption = _Rounding.LITERT,
     target: TargetOption = "generic",
-    count: Annotated[int, typer.Option("-n", min=0, help="How many random inputs to try.")] = 1000,
+    count: Annotated[
+        int | None,
+        typer.Option("-n", min=0, help="How many random inputs to try.", show_default="up to 1000, for 30 s"),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(metavar="FILE.npy|FILE.npz", help="Inputs of yours to try, too; floats are quantised."),
@@ -159,7 +162,8 @@ def check(
 
     compiled = compile_model(model, rounding=rounding.value, target=target)
     real = read_examples(data) if data is not None else ()
-    result = run_check(compiled, model.read_bytes(), count=count, real=real, seed=seed)
+    with interrupts_told(), count_display("comparing") as progress:
+        result = run_check(compiled, model.read_bytes(), count=count, real=real, seed=seed, progress=progress)
     if json:
         print_json({**asdict(result), "passed": result.passed})
     else:

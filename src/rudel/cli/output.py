@@ -40,6 +40,21 @@ def interrupts_told() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def count_display(doing: str) -> Iterator[Callable[[int, int], None]]:
+    """Yields a callback `progress(done, total)` in items that draws a bar on a terminal, and nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
 def download_display(doing: str = "fetching") -> Iterator[Callable[[int, int], None]]:
     """Yields a callback `progress(done, total)` in bytes that draws a bar on a terminal, and nothing elsewhere."""
     if not sys.stderr.isatty():

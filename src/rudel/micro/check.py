@@ -1,8 +1,10 @@
 """Whether compiled C gives the bits of the interpreter that it was compiled for, on this computer."""
 
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from rudel.errors import CompileError
 from rudel.micro.compiler import Compiled, Port
 from rudel.micro.host import HostModel
-from rudel.micro.interpreters import NAMES, reference_outputs
+from rudel.micro.interpreters import NAMES, Run, reference
 
 
 @dataclass(frozen=True)
@@ -43,66 +45,124 @@ class Check:
 
 _TOLERANCE = 1e-4
 
+MOST = 1000
+"""How many random inputs are tried where no number is given, if they take no longer than `SECONDS`."""
+
+SECONDS = 30.0
+
+_LEAST = 8
+"""How many are tried in any case: two of each kind."""
+
 
 def check(
-    compiled: Compiled, model: bytes, *, count: int = 1000, real: Sequence[np.ndarray] = (), seed: int = 0
+    compiled: Compiled,
+    model: bytes,
+    *,
+    count: int | None = None,
+    real: Sequence[np.ndarray] = (),
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Check:
     """Runs compiled C and an interpreter on the same inputs.
 
     Args:
         compiled: what to check.
         model: the bytes of the .tflite file that it was compiled from.
-        count: how many random inputs to try: half of them uniform, a quarter of extreme values, a quarter of one value.
+        count: how many random inputs to try (see `endless_inputs`); by default as many as take `SECONDS`, between 8 and
+            `MOST`.
         real: the user's inputs, one array for each of the model's, examples along axis 0; floats are quantised.
         seed: of the random inputs.
+        progress: called with the numbers of inputs that are done and of all of them.
 
     Raises:
         CompileError: there is no C compiler or no interpreter, or the user's inputs do not fit.
     """
-    random = random_inputs(compiled.inputs, count, seed)
     given = _examples(compiled.inputs, real)
-    runs = random + given
-    if not runs:
+    if count == 0 and not given:
         raise CompileError("There is nothing to check with: ask for at least one input.")
-    expected = reference_outputs(model, compiled.rounding, runs)
-    with tempfile.TemporaryDirectory() as folder:
+    random = endless_inputs(compiled.inputs, seed)
+    tally = _Tally()
+    with reference(model, compiled.rounding) as expected, tempfile.TemporaryDirectory() as folder:
         host = HostModel(compiled, Path(folder))
-        different = wrong = elements = 0
-        largest = 0.0
-        for inputs, outputs in zip(runs, expected, strict=True):
+        total, tried, seconds = MOST if count is None else count, 0, 0.0
+        while tried < total:
+            progress(tried, total + len(given))
+            runs = list(islice(random, min(_batch(tried, seconds), total - tried)))
+            begun = time.monotonic()
+            tally.add(host, runs, expected(runs))
+            # The first input waits for the interpreter to start.
+            seconds += time.monotonic() - begun if tried else 0.0
+            tried += len(runs)
+            if count is None and seconds:
+                total = min(max(int(SECONDS * (tried - 1) / seconds), _LEAST, tried), MOST)
+        for place in range(0, len(given), _LEAST):
+            progress(tried + place, tried + len(given))
+            tally.add(host, given[place : place + _LEAST], expected(given[place : place + _LEAST]))
+        progress(tried + len(given), tried + len(given))
+    exact = all(port.dtype != "float32" for port in compiled.outputs)
+    elements = (tally.wrong, tally.elements)
+    return Check(NAMES[compiled.rounding], tried, len(given), tally.different, elements, tally.largest, exact)
+
+
+def _batch(tried: int, seconds: float) -> int:
+    """Returns how many inputs to run before progress is shown again: about a second's, a few at first."""
+    return min(max(int((tried - 1) / seconds), 1), tried) if seconds else 1
+
+
+class _Tally:
+    """How many outputs differ so far; the attributes are those of `Check`."""
+
+    def __init__(self) -> None:
+        self.different = self.wrong = self.elements = 0
+        self.largest = 0.0
+
+    def add(self, host: HostModel, inputs: Sequence[Run], expected: Sequence[Run]) -> None:
+        """Runs the compiled model on inputs, and counts what is not as expected."""
+        for run, outputs in zip(inputs, expected, strict=True):
             unequal = 0
-            for ours, theirs in zip(host(*inputs), outputs, strict=True):
+            for ours, theirs in zip(host(*run), outputs, strict=True):
                 apart = np.abs(ours.astype(np.float64) - theirs.reshape(ours.shape).astype(np.float64))
                 allowed = 0.0 if ours.dtype != np.float32 else _TOLERANCE * max(1.0, float(np.abs(theirs).max()))
                 unequal += int((apart > allowed).sum())
-                elements += ours.size
-                largest = max(largest, float(apart.max()))
-            wrong += unequal
-            different += unequal > 0
-    exact = all(port.dtype != "float32" for port in compiled.outputs)
-    return Check(NAMES[compiled.rounding], len(random), len(given), different, (wrong, elements), largest, exact)
+                self.elements += ours.size
+                self.largest = max(self.largest, float(apart.max()))
+            self.wrong += unequal
+            self.different += unequal > 0
 
 
-def random_inputs(ports: Sequence[Port], count: int, seed: int) -> list[list[np.ndarray]]:
-    """Returns inputs that reach what uniform ones do not: also extremes, which make sums large, and single values."""
+def random_inputs(ports: Sequence[Port], count: int, seed: int) -> list[Run]:
+    """Returns the first of `endless_inputs`."""
+    return list(islice(endless_inputs(ports, seed), count))
+
+
+def endless_inputs(ports: Sequence[Port], seed: int) -> Iterator[Run]:
+    """Yields inputs without end: uniform ones, and in turn with them three kinds that reach what uniform ones do not.
+
+    Values close to each other leave sums small and far from saturation, extremes make them large, and with a single
+    value a model meets what it computes of a constant.
+    """
     generator = np.random.default_rng(seed)
-    runs = []
-    for number in range(count):
-        arrays = []
-        for port in ports:
-            if port.dtype == "float32":
-                arrays.append(generator.normal(size=port.shape).astype(np.float32))
-                continue
-            info = np.iinfo(np.dtype(port.dtype))
-            if number % 4 == 2:
-                values = generator.choice([info.min, info.max], port.shape)
-            elif number % 4 == 3:
-                values = np.full(port.shape, generator.integers(info.min, info.max + 1))
-            else:
-                values = generator.integers(info.min, info.max + 1, port.shape)
-            arrays.append(values.astype(port.dtype))
-        runs.append(arrays)
-    return runs
+    number = 0
+    while True:
+        yield [_random_array(generator, port, number % 4) for port in ports]
+        number += 1
+
+
+def _random_array(generator: np.random.Generator, port: Port, kind: int) -> np.ndarray:
+    if port.dtype == "float32":
+        return generator.normal(size=port.shape).astype(np.float32)
+    info = np.iinfo(np.dtype(port.dtype))
+    middle = generator.integers(info.min, info.max + 1)
+    if kind == 1:
+        spread = (info.max / 2) ** generator.random()
+        values = np.clip(np.rint(generator.normal(middle, spread, port.shape)), info.min, info.max)
+    elif kind == 2:
+        values = generator.choice([info.min, info.max], port.shape)
+    elif kind == 3:
+        values = np.full(port.shape, middle)
+    else:
+        values = generator.integers(info.min, info.max + 1, port.shape)
+    return values.astype(port.dtype)
 
 
 def _examples(ports: Sequence[Port], arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:

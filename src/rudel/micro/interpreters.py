@@ -8,8 +8,10 @@ import importlib.util
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -43,51 +45,95 @@ def check_interpreter(rounding: Rounding) -> None:
         )
 
 
-def reference_outputs(
-    model: bytes, rounding: Rounding, inputs: Sequence[Sequence[np.ndarray]]
-) -> list[list[np.ndarray]]:
-    """Returns what an interpreter computes.
+Run = list[np.ndarray]
+"""The inputs or the outputs of one inference, in their order."""
+
+
+@contextmanager
+def reference(model: bytes, rounding: Rounding) -> Iterator[Callable[[Sequence[Run]], list[Run]]]:
+    """Starts an interpreter, and yields a function from the inputs of some inferences to their outputs.
+
+    The interpreter remembers the variables of a model from one inference to the next, and from one call to the next.
 
     Args:
         model: the bytes of a .tflite file.
         rounding: which interpreter.
-        inputs: for each run, the model's inputs in their order.
 
     Raises:
-        CompileError: its package is not installed, or it refuses the model or crashes.
+        CompileError: its package is not installed, or (when called) it refuses the model or crashes.
     """
     check_interpreter(rounding)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "model.tflite").write_bytes(in_signature_order(with_valid_axes(model)))
-        stacked = {f"in{place}": np.stack([run[place] for run in inputs]) for place in range(len(inputs[0]))}
-        np.savez(folder / "inputs.npz", **stacked)  # type: ignore[arg-type]  # NumPy's stubs take names for its options
-        done = subprocess.run(
-            [sys.executable, "-m", "rudel.micro.interpreters", rounding, name],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            lines = [line for line in done.stderr.strip().splitlines() if line.strip() and not line.startswith("INFO")]
-            said = lines[-1][-300:] if lines else f"it ended with code {done.returncode}"
-            raise CompileError(f"{NAMES[rounding]}, cannot run this model: {said}")
-        with np.load(folder / "outputs.npz") as outputs:
-            arrays = [outputs[f"out{place}"] for place in range(len(outputs.files))]
-    return [[array[run] for array in arrays] for run in range(len(inputs))]
+        with (folder / "stderr").open("w+", encoding="utf-8", errors="replace") as stderr:
+            command = [sys.executable, "-m", "rudel.micro.interpreters", rounding, name]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True)
+
+            def outputs(inputs: Sequence[Run]) -> list[Run]:
+                _write(folder / "inputs.npz", inputs)
+                if not _answers(process):
+                    raise CompileError(f"{NAMES[rounding]}, cannot run this model: {_last_words(process, stderr)}")
+                return _read(folder / "outputs.npz")
+
+            try:
+                yield outputs
+            finally:
+                process.kill()
+                process.communicate()
 
 
-def _run(rounding: str, folder: Path) -> None:
-    """Runs all inputs of a folder; the process that `reference_outputs` starts."""
-    with np.load(folder / "inputs.npz") as stored:
-        inputs = [stored[f"in{place}"] for place in range(len(stored.files))]
+def reference_outputs(model: bytes, rounding: Rounding, inputs: Sequence[Run]) -> list[Run]:
+    """Returns what an interpreter computes of inputs; arguments and errors are those of `reference`."""
+    with reference(model, rounding) as outputs:
+        return outputs(inputs)
+
+
+def _answers(process: "subprocess.Popen[str]") -> bool:
+    """Asks the process to run the inputs that are in its folder; returns whether it has."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write("run\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        return False
+    return any(line.strip() == _DONE for line in process.stdout)
+
+
+def _last_words(process: "subprocess.Popen[str]", stderr: IO[str]) -> str:
+    """Returns what a process that has ended said last."""
+    code = process.wait()
+    stderr.seek(0)
+    lines = [line.strip() for line in stderr if line.strip() and not line.startswith("INFO")]
+    return lines[-1][-300:] if lines else f"it ended with code {code}"
+
+
+_DONE = "rudel: done"
+"""The line by which the process says that outputs are there; an interpreter may write others."""
+
+
+def _write(path: Path, runs: Sequence[Run]) -> None:
+    arrays = {str(place): np.stack(rows) for place, rows in enumerate(zip(*runs, strict=True))}
+    np.savez(path, **arrays)  # type: ignore[arg-type]  # NumPy's stubs take names for its options
+
+
+def _read(path: Path) -> list[Run]:
+    with np.load(path) as stored:
+        arrays = [stored[str(place)] for place in range(len(stored.files))]
+    return [list(run) for run in zip(*arrays, strict=True)]
+
+
+def _serve(rounding: str, folder: Path) -> None:
+    """Runs the inputs of a folder whenever a line says so; the process that `reference` starts."""
     model = (folder / "model.tflite").read_bytes()
-    runs = _tflm_runs(model, inputs) if rounding == "tflm" else _litert_runs(model, inputs, rounding)
-    arrays = {f"out{place}": np.stack(rows) for place, rows in enumerate(zip(*runs, strict=True))}
-    np.savez(folder / "outputs.npz", **arrays)  # type: ignore[arg-type]  # as above
+    invoke = _tflm(model) if rounding == "tflm" else _litert(model, rounding)
+    for _ in sys.stdin:
+        _write(folder / "outputs.npz", [invoke(run) for run in _read(folder / "inputs.npz")])
+        print(_DONE, flush=True)
 
 
-def _litert_runs(model: bytes, inputs: list[np.ndarray], rounding: str) -> list[list[np.ndarray]]:
+def _litert(model: bytes, rounding: str) -> Callable[[Run], Run]:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType  # type: ignore[import-untyped]
 
     kind = OpResolverType.BUILTIN_REF if rounding == "litert" else OpResolverType.AUTO
@@ -95,32 +141,33 @@ def _litert_runs(model: bytes, inputs: list[np.ndarray], rounding: str) -> list[
     interpreter.allocate_tensors()
     places = [detail["index"] for detail in interpreter.get_input_details()]
     results = [detail["index"] for detail in interpreter.get_output_details()]
-    outputs = []
-    for run in range(len(inputs[0])):
+
+    def invoke(inputs: Run) -> Run:
         for place, array in zip(places, inputs, strict=True):
-            interpreter.set_tensor(place, array[run])
+            interpreter.set_tensor(place, array)
         interpreter.invoke()
-        outputs.append([interpreter.get_tensor(place).copy() for place in results])
-    return outputs
+        return [interpreter.get_tensor(place).copy() for place in results]
+
+    return invoke
 
 
-def _tflm_runs(model: bytes, inputs: list[np.ndarray]) -> list[list[np.ndarray]]:
+def _tflm(model: bytes) -> Callable[[Run], Run]:
     from tflite_micro.python.tflite_micro import runtime  # type: ignore[import-untyped]
 
     from rudel.micro.reader import read_model
 
     graph = read_model(model)
-    count = len(graph.outputs)
     arena = (1 << 20) + 8 * sum(tensor.bytes for tensor in graph.tensors)
     interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena)
-    outputs = []
-    for run in range(len(inputs[0])):
+
+    def invoke(inputs: Run) -> Run:
         for place, array in enumerate(inputs):
-            interpreter.set_input(array[run], place)
+            interpreter.set_input(array, place)
         interpreter.invoke()
-        outputs.append([np.array(interpreter.get_output(place)) for place in range(count)])
-    return outputs
+        return [np.array(interpreter.get_output(place)) for place in range(len(graph.outputs))]
+
+    return invoke
 
 
 if __name__ == "__main__":
-    _run(sys.argv[1], Path(sys.argv[2]))
+    _serve(sys.argv[1], Path(sys.argv[2]))

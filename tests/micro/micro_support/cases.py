@@ -102,12 +102,34 @@ def convolution(draw: Draw, kind: str) -> bytes:
     return build(tensors, [Op(kind, (0, 1, 2), (3,), options)], [0], [3])
 
 
+def _at_thresholds(draw: Draw, shape: tuple[int, int], source: float) -> tuple[list[T], float]:
+    """Draws weights and biases whose sums lie where one output becomes the next, and the output's scale.
+
+    A sum is as large as it can be beside its factor, so that the last bits of multipliers count.
+    """
+    data = _data(draw)
+    weights = np.zeros(shape, np.int8)
+    weights[np.arange(shape[0]), data.integers(0, shape[1], shape[0])] = data.choice([-1, 1], shape[0])
+    scale = _scale(draw, 0.002, 0.02)
+    output = float(np.float32(source * scale * 2.0 ** draw(st.floats(17, 22))))
+    bias = np.rint((data.integers(-110, 110, shape[0]) + 0.5) * output / source / scale)
+    scales = np.full(draw(st.sampled_from([1, 1, shape[0]])), scale, np.float32)
+    tensors = [T(shape, scale=scales, data=weights)]
+    tensors.append(T((shape[0],), "int32", scale=scales * np.float32(source), data=bias.astype(np.int32)))
+    return tensors, output
+
+
 def dense(draw: Draw, kind: str) -> bytes:
     """FULLY_CONNECTED."""
-    batch, length, depth = draw(st.integers(1, 3)), draw(st.integers(1, 70)), draw(st.integers(1, 9))
+    batch, length, depth = draw(st.integers(1, 3)), draw(st.integers(1, 70)), draw(st.integers(1, 30))
     source = _scale(draw, 0.01, 0.05)
-    bias = draw(st.booleans())
-    parameters, scale = _weights(draw, (depth, length), depth, source, 0, bias)
+    bias = True
+    if draw(st.booleans()):
+        parameters, scale = _at_thresholds(draw, (depth, length), source)
+    else:
+        bias = draw(st.booleans())
+        parameters, scale = _weights(draw, (depth, length), depth, source, 0, bias)
+        scale = float(np.float32(scale * 2.0 ** draw(st.just(0.0) | st.floats(-12, 8))))
     tensors = [
         T((batch, length), scale=source, zero_point=draw(_ZERO_POINTS)),
         *parameters,
@@ -172,7 +194,7 @@ def binary(draw: Draw, kind: str) -> bytes:
     second = tuple(size if draw(st.integers(0, 3)) else 1 for size in first)[draw(st.integers(0, len(first) - 1)) :]
     scales = [_scale(draw, 2.0**-12, 2.0**4) for _ in range(2)]
     largest = scales[0] * scales[1] * 120 if kind == "MUL" else max(scales)
-    output = float(np.float32(largest * 2.0 ** draw(st.floats(-1, 2) | st.floats(-10, 10))))
+    output = float(np.float32(largest * 2.0 ** draw(st.floats(-1, 2) | st.floats(-6, 10))))
     fixed = _data(draw).integers(-128, 128, second).astype(np.int8) if draw(st.integers(0, 3)) == 0 else None
     swapped = draw(st.booleans())
     inputs = [
@@ -196,6 +218,8 @@ def unary(draw: Draw, kind: str) -> bytes:
         output, output_zero = 1 / 128, 0
     if kind == "HARD_SWISH":
         scale, output = _scale(draw, 0.01, 0.1), _scale(draw, 0.01, 0.1)
+    if kind == "QUANTIZE":
+        output = float(np.float32(scale * 2.0 ** draw(st.floats(-6.9, 7.9))))
     if kind == "LEAKY_RELU":
         options["alpha"] = float(np.float32(draw(st.floats(0.01, 1.2))))
     tensors = [T((1, 256), scale=scale, zero_point=zero_point), T((1, 256), scale=output, zero_point=output_zero)]
