@@ -95,7 +95,7 @@ def _sum(operator: Operator, first: Tensor, second: Tensor, output: Tensor, limi
     )
     table = exact.outputs(a, b) + output.zero_point
     require(
-        rounding != "xnnpack" or (np.abs(table) < 1 << 15).all(),
+        rounding != "xnnpack" or bool((np.abs(table) < 1 << 15).all()),
         operator,
         "its inputs' scales are so much greater than its output's that LiteRT's result depends on the processor; "
         "use another rounding",

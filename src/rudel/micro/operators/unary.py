@@ -104,7 +104,7 @@ def _requantise(source: Tensor, output: Tensor, rounding: Rounding, operator: Op
     if rounding == "xnnpack":
         ratio = np.float32(source.scale) / np.float32(output.scale)
         require(
-            2.0**-8 <= ratio <= 2.0**7,
+            bool(2.0**-8 <= ratio <= 2.0**7),
             operator,
             f"its input's scale is {ratio:.3g} times its output's, for which LiteRT's result depends on the "
             "processor; use another rounding",
