@@ -94,15 +94,10 @@ def without_tensorflow() -> Iterator[None]:
     Where TensorFlow is installed, Keras imports it even on JAX, to seed it or to look whether an object is one of its
     own: seconds and 300 MB for nothing.
     """
-    from keras.src.utils.module_utils import tensorflow as lazy
+    from rudel.internals.keras import forget_missing_tensorflow
 
-    was_unknown = getattr(lazy, "_available", True) is None
-    try:
-        with hidden(("tensorflow",)):
-            yield
-    finally:
-        if was_unknown and "tensorflow" not in sys.modules:
-            lazy._available = None
+    with forget_missing_tensorflow(), hidden(("tensorflow",)):
+        yield
 
 
 def _keep_compiled_programs() -> None:

@@ -17,7 +17,8 @@ A message is one sentence that says what is wrong, where, and what to do. The co
     ├── CompileError         a .tflite file that cannot be read, or cannot be compiled to C
     ├── ServeError           what cannot be served, an address that is taken, or a package that is missing
     ├── LabError             the pretend Wi-Fi cluster cannot be built, or has no such node
-    └── DoctorError          what a feature lacks on this computer
+    ├── DoctorError          what a feature lacks on this computer
+    └── UnsupportedError     a release of a library on whose private parts Rudel cannot rely
 """
 
 
@@ -83,6 +84,10 @@ class ServeError(RudelError):
 
 class DoctorError(RudelError):
     """What a feature lacks on this computer."""
+
+
+class UnsupportedError(RudelError):
+    """A release of a library on whose private parts Rudel cannot rely."""
 
 
 def error_named(name: str) -> type[RudelError]:

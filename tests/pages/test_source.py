@@ -26,7 +26,20 @@ def test_every_module_is_on_the_map() -> None:
 
 
 def test_imports_flow_from_left_to_right() -> None:
-    rooms = ["errors", "files", "limits", "cores", "lab", "cache", "backend", "data", "recipes", "report", "micro"]
+    rooms = [
+        "errors",
+        "internals",
+        "files",
+        "limits",
+        "cores",
+        "lab",
+        "cache",
+        "backend",
+        "data",
+        "recipes",
+        "report",
+        "micro",
+    ]
     rooms += ["cluster", "train", "play", "export", "serve", "watch", "doctor", "cli"]
     source = ROOT / "src/rudel"
     for path in source.rglob("*.py"):
@@ -72,3 +85,32 @@ def test_public_names_say_what_they_take_and_give(name: str) -> None:
     if inspect.isfunction(thing):
         assert "\nReturns:\n" in told
         assert "\nRaises:\n" in told
+
+
+def test_private_parts_of_other_libraries_are_used_in_one_place() -> None:
+    private = re.compile(r"(keras\.src|jax\._src|jaxlib\._|jax\.interpreters)(\.|$)")
+    for path in (ROOT / "src/rudel").rglob("*.py"):
+        if path.parent.name == "internals":
+            continue
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        imported = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+        imported += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        named = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        used = [name for name in imported + named if private.match(name) and not name.endswith(".")]
+        assert used == [], f"{path} uses private parts"
+        assert _private_attributes(nodes) == [], f"{path} uses private parts"
+
+
+def _private_attributes(nodes: list[ast.AST]) -> list[str]:
+    """Attributes with an underscore of something else than the module's own classes."""
+    own = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    own |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    own |= {node.target.id for node in nodes if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+    own |= {"_asdict", "_fields", "_replace", "_exit"}  # of named tuples and `os`, which document them
+    return [
+        ast.unparse(node)
+        for node in nodes
+        if isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr) and node.attr not in own
+        if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+        if not (isinstance(node.value, ast.Call) and ast.unparse(node.value) == "super()")
+    ]

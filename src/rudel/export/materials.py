@@ -48,7 +48,9 @@ class Materials:
     @property
     def half(self) -> str:
         """The floats of 16 bits that its layers compute in; "" for none."""
-        kinds = {layer.compute_dtype for layer in self.model._flatten_layers()}
+        from rudel.internals.keras import layers_of
+
+        kinds = {layer.compute_dtype for layer in layers_of(self.model)}
         return next((kind for kind in ("bfloat16", "float16") if kind in kinds), "")
 
     @property
@@ -67,7 +69,9 @@ class Materials:
     def modules(self) -> list[str]:
         """Modules that define layers and functions of the model, beside Keras and the recipe."""
         keras = keras_on_jax()
-        things = [*map(type, self.model._flatten_layers()), *keras.saving.get_custom_objects().values()]
+        from rudel.internals.keras import layers_of
+
+        things = [*map(type, layers_of(self.model)), *keras.saving.get_custom_objects().values()]
         names = {getattr(thing, "__module__", "") or "" for thing in things}
         known = ("keras", "builtins", "__main__", "rudel_recipe_")
         return sorted(name for name in names if name and not name.startswith(known))

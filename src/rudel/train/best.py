@@ -93,13 +93,15 @@ def make_watch(monitor: str | None, stop_early: int | None, metrics: Iterable[An
     Raises:
         OptionError: there is no such metric, or nobody knows which of its values are better.
     """
+    from rudel.internals.keras import metric_direction
+
     if monitor is None:
         return Watch(None)
     if monitor not in (known := sorted(names)):
         hint = " (there is no validation data)" if monitor.startswith("val_") and not _has_validation(known) else ""
         raise OptionError(f"This training has no metric `{monitor}` to monitor{hint}: it has {', '.join(known)}.")
     bare = monitor.removeprefix("val_")
-    directions = {getattr(m, "name", ""): getattr(m, "_direction", None) for m in metrics}
+    directions = {getattr(m, "name", ""): metric_direction(m) for m in metrics}
     sign = better(monitor) or {"up": 1, "down": -1}.get(directions.get(bare) or "", 0)
     if not sign:
         raise OptionError(

@@ -100,11 +100,13 @@ def snapshot(callbacks: Sequence[Any], at_begin: Sequence[Memory], arrays: dict[
 
 def restore(callbacks: Sequence[Any], packed: Sequence[Any], arrays: dict[str, np.ndarray]) -> None:
     """Gives callbacks of the same classes, in the same order, their memory back."""
+    from rudel.internals.keras import restore_direction
+
     arrays = _copied({name: array for name, array in arrays.items() if name.startswith("callback/")})
     for callback, (kind, attributes) in zip(callbacks, packed, strict=False):
         if kind == type(callback).__name__:
-            if "min_delta" in dict(attributes) and hasattr(callback, "_set_monitor_op"):
-                callback._set_monitor_op()  # Keras negates min_delta when it first needs to know what is better
+            if "min_delta" in dict(attributes):
+                restore_direction(callback)
             for name, value in attributes:
                 setattr(callback, name, checkpoint.unpack(value, arrays))
 

@@ -36,8 +36,10 @@ def as_probabilities(model: Any, outputs: np.ndarray) -> np.ndarray | None:
 
 def gives_logits(model: Any) -> bool:
     """Whether the outputs of a classifier still have to go through a softmax, or a sigmoid where there is one."""
+    from rudel.internals.keras import loss_arguments
+
     loss = model.loss
-    return bool(getattr(loss, "from_logits", False) or getattr(loss, "_fn_kwargs", {}).get("from_logits"))
+    return bool(getattr(loss, "from_logits", False) or loss_arguments(loss).get("from_logits"))
 
 
 def _loss_name(model: Any) -> str:

@@ -61,8 +61,10 @@ def _fingerprint_of_model(model: Any) -> str:
     Names that Keras numbers (`dense_1`) do not count, nor does a learning-rate schedule, which may depend on how long
     the training is to be.
     """
+    from rudel.internals.keras import layers_of
+
     lines = [type(model).__name__]
-    for layer in model._flatten_layers() if hasattr(model, "_flatten_layers") else model.layers:
+    for layer in layers_of(model):
         settings = {name: value for name, value in _config_of(layer).items() if not isinstance(value, dict | list)}
         lines += [f"{type(layer).__name__} {settings} {[tuple(w.shape) for w in getattr(layer, 'weights', [])]}"]
     compiled = model.get_compile_config() or {}

@@ -143,12 +143,10 @@ def _learning_rate(model: Any, rate: jax.Array | None) -> Iterator[None]:
     if rate is None:
         yield
         return
-    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    optimizer._get_current_learning_rate = lambda: rate
-    try:
+    from rudel.internals.keras import learning_rate_given
+
+    with learning_rate_given(model.optimizer, rate):
         yield
-    finally:
-        del optimizer._get_current_learning_rate
 
 
 def compile_evaluation(

@@ -101,7 +101,7 @@ def prepare(asked: Asked) -> Prepared:
     finally:
         keras.config.set_dtype_policy(previous_policy)
     if rate is not None and "learning_rate" not in found.options:
-        _set_learning_rate(keras, model, rate, found)
+        _set_learning_rate(model, rate, found)
     about = {
         "recipe": asked.recipe if asked.recipe == found.name else str(found.path.resolve()),
         "options": {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()},
@@ -124,11 +124,12 @@ def _plan(defaults: dict[str, Any], epochs: int | None, steps: int | None, batch
     }
 
 
-def _set_learning_rate(keras: Any, model: Any, learning_rate: float, recipe: Recipe) -> None:
-    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    if isinstance(optimizer._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+def _set_learning_rate(model: Any, learning_rate: float, recipe: Recipe) -> None:
+    from rudel.internals.keras import inner_optimizer, schedule_of
+
+    if schedule_of(model.optimizer) is not None:
         raise OptionError(
             f"The recipe `{recipe.name}` uses a learning-rate schedule, which --learning-rate cannot replace: "
             "give its `model` an argument `learning_rate`."
         )
-    optimizer.learning_rate = learning_rate
+    inner_optimizer(model.optimizer).learning_rate = learning_rate

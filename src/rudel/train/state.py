@@ -44,8 +44,10 @@ def build(model: Any, batch: tuple[Any, ...]) -> None:
         ModelError: the model is not compiled, is to run eagerly, or cannot take these shapes.
     """
     check_compiled(model)
+    from rudel.internals.keras import build_symbolically
+
     try:
-        model._symbolic_build(data_batch=batch)
+        build_symbolically(model, batch)
         model.optimizer.build(model.trainable_variables)
     except Exception as error:
         told, traced = first_line(error), "traced array" in str(error)

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from rudel.errors import ExportError, RecipeError
+from rudel.internals.keras import layers_of
 
 
 def load(job: dict[str, Any]) -> keras.Model:
@@ -34,7 +35,7 @@ def load(job: dict[str, Any]) -> keras.Model:
             "own have to compute with keras.ops, not with jax.numpy, and to be registered by "
             "@keras.saving.register_keras_serializable() in the recipe or in a module of their own."
         ) from error
-    for layer in model._flatten_layers():
+    for layer in layers_of(model):
         if layer.compute_dtype != "float32" and layer.compute_dtype.endswith("float16"):
             layer.dtype_policy = "float32"
     return model

@@ -7,13 +7,14 @@ converter puts it in where it finds a function that says it implements one; othe
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from rudel.errors import ExportError
+from rudel.internals.keras import layers_of, recurrence, replaced_inner_loop
 
 
 @contextlib.contextmanager
@@ -23,27 +24,26 @@ def fuse_lstms() -> Iterator[None]:
     That operator has the activations tanh and sigmoid, and no mask. Which arguments, results and attributes the
     function must have is set by the pass `prepare-composite-functions-tf` of the converter.
     """
-    original = keras.layers.LSTM.inner_loop
     numbers = itertools.count()
 
-    def inner_loop(self: Any, sequences: Any, initial_state: Any, mask: Any, training: bool = False) -> Any:
-        if mask is not None or not _is_standard(self.cell):
-            return original(self, sequences, initial_state, mask, training)
-        function = _marked(next(numbers), self.go_backwards)
-        weights = [tf.convert_to_tensor(w) for w in (self.cell.kernel, self.cell.recurrent_kernel, self.cell.bias)]
-        last, outputs, hidden, carry, _ = function(sequences, *initial_state, *weights)
-        return last, outputs, [hidden, carry]
+    def marked(original: Callable[..., Any]) -> Callable[..., Any]:
+        def inner_loop(self: Any, sequences: Any, initial_state: Any, mask: Any, training: bool = False) -> Any:
+            if mask is not None or not _is_standard(self.cell):
+                return original(self, sequences, initial_state, mask, training)
+            function = _marked(next(numbers), self.go_backwards)
+            weights = [tf.convert_to_tensor(w) for w in (self.cell.kernel, self.cell.recurrent_kernel, self.cell.bias)]
+            last, outputs, hidden, carry, _ = function(sequences, *initial_state, *weights)
+            return last, outputs, [hidden, carry]
 
-    keras.layers.LSTM.inner_loop = inner_loop
-    try:
+        return inner_loop
+
+    with replaced_inner_loop(marked):
         yield
-    finally:
-        keras.layers.LSTM.inner_loop = original
 
 
 def unroll(model: keras.Model) -> None:
     """Makes every step of the recurrent layers a part of the graph."""
-    for layer in model._flatten_layers():
+    for layer in layers_of(model):
         if isinstance(layer, keras.layers.RNN):
             layer.unroll = True
 
@@ -54,7 +54,7 @@ def refuse_memory(model: keras.Model) -> None:
     Raises:
         ExportError: names the layer.
     """
-    for layer in model._flatten_layers():
+    for layer in layers_of(model):
         if getattr(layer, "stateful", False) is True and isinstance(layer, keras.layers.RNN):
             raise ExportError(
                 f"The layer `{layer.name}` keeps its state from call to call (stateful=True), which an exported model "
@@ -70,7 +70,6 @@ def _is_standard(cell: Any) -> bool:
 
 def _marked(number: int, backwards: bool) -> Any:
     """An LSTM as a function of (inputs, hidden, carry, kernel, recurrent kernel, bias)."""
-    from keras.src.backend import rnn as recurrence
 
     def lstm(inputs: Any, hidden: Any, carry: Any, kernel: Any, recurrent: Any, bias: Any) -> Any:
         def step(x: Any, states: Any) -> Any:

@@ -121,8 +121,10 @@ def own_objects(model: Any, config: str) -> dict[str, Any]:
 
 def _objects_of(model: Any) -> Iterator[Any]:
     """Classes and functions of the user's that a model, its layers and its compilation are made of."""
+    from rudel.internals.keras import compile_config
+
     seen: set[int] = set()
-    waiting: list[Any] = [model, getattr(model, "_compile_config", None)]
+    waiting: list[Any] = [model, compile_config(model)]
     while waiting:
         value = waiting.pop()
         if id(value) in seen:

@@ -75,8 +75,10 @@ def pack_steps(model: Any, form: Any, first: Any, augment: Any) -> RoundProgram:
 
 def _check_metrics(model: Any) -> None:
     """Refuses a model with metrics that its compilation does not name: Keras does not take them away."""
+    from rudel.internals.keras import compiled_metrics
+
     named = model.get_compile_config() or {}
-    if getattr(model, "_compile_metrics", None) and not (named.get("metrics") or named.get("weighted_metrics")):
+    if compiled_metrics(model) and not (named.get("metrics") or named.get("weighted_metrics")):
         raise ModelError(
             f"The model `{model.name}` was compiled again without metrics, and has those of the first time: name them "
             "again, or make the model anew."
@@ -104,11 +106,12 @@ class OwnSteps:
                 f"{backend}: start that worker anew."
             )
         keras = keras_here(light=True)
+        from rudel.internals.keras import give_learning_rate
+
         self._model, more = unpack(code)
         self._places, self._augment = more["places"], more["augment"]
         self._rate = keras.Variable(0.0, trainable=False, dtype="float32", name="rate")
-        optimizer = getattr(self._model.optimizer, "inner_optimizer", self._model.optimizer)
-        optimizer._get_current_learning_rate = lambda: self._rate
+        give_learning_rate(self._model.optimizer, lambda: self._rate)
         model_state.build(self._model, self._batch(rows))
         self._model.reset_metrics()
         made = model_state.variables(self._model)

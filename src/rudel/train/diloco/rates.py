@@ -20,11 +20,11 @@ class Rates:
     """
 
     def __init__(self, optimizer: Any, steps: int) -> None:
-        from keras.optimizers.schedules import LearningRateSchedule
+        from rudel.internals.keras import schedule_of
 
-        rate = optimizer._learning_rate
+        schedule = schedule_of(optimizer)
         self._optimizer = optimizer
-        self._table = rate_table(rate, steps) if isinstance(rate, LearningRateSchedule) else None
+        self._table = None if schedule is None else rate_table(schedule, steps)
         self.scheduled, self.plain = self._table is not None, 0.0
 
     def read(self) -> None:

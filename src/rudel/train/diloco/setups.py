@@ -127,5 +127,7 @@ def _frozen(model: Any) -> set[int]:
     """Places, among a model's non-trainable variables, of weights that would be trainable were their layer not
     frozen.
     """
-    made_trainable = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
+    from rudel.internals.keras import frozen_or_trainable, layers_of
+
+    made_trainable = {id(v) for layer in layers_of(model) for v in frozen_or_trainable(layer)}
     return {i for i, variable in enumerate(model.non_trainable_variables) if id(variable) in made_trainable}

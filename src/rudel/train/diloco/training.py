@@ -284,7 +284,9 @@ class DilocoTraining(Training):
 
     @property
     def _optimizer(self) -> Any:
-        return getattr(self._model.optimizer, "inner_optimizer", self._model.optimizer)
+        from rudel.internals.keras import inner_optimizer
+
+        return inner_optimizer(self._model.optimizer)
 
     # -- what the coordinator tells -------------------------------------------------------------------------------
 

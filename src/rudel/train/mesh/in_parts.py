@@ -89,10 +89,12 @@ def train_step(
     Returns:
         What `train_step` does: logs, and the new state.
     """
-    from keras.src.trainers.data_adapters import data_adapter_utils
+    import keras
+
+    from rudel.internals.keras_jax import update_metrics
 
     trainable, _, optimizer, _ = state
-    x = data_adapter_utils.unpack_x_y_sample_weight(batch)[0]
+    x = keras.utils.unpack_x_y_sample_weight(batch)[0]
 
     def local(state: tuple[Any, ...], batch: Batch) -> Any:
         return _local(model, Parts(parts, mesh.size), state, batch)
@@ -100,10 +102,10 @@ def train_step(
     whole, cut = PartitionSpec(), PartitionSpec(DATA)
     region = jax.shard_map(local, mesh=mesh, in_specs=(whole, cut), out_specs=whole, check_vma=False)
     gradients, (loss, non_trainable, metrics, (y_pred, y, weight)) = region(
-        state, data_adapter_utils.unpack_x_y_sample_weight(batch)
+        state, keras.utils.unpack_x_y_sample_weight(batch)
     )
     trainable, optimizer = model.optimizer.stateless_apply(optimizer, gradients, trainable)
-    logs, metrics = model._update_metrics_variables(metrics, loss, x, y, y_pred, weight)
+    logs, metrics = update_metrics(model, metrics, loss, x, y, y_pred, weight)
     return logs, (trainable, non_trainable, optimizer, metrics)
 
 
@@ -241,7 +243,9 @@ def _strange(model: Any) -> str | None:
     """What of a model may not treat each example by itself."""
     import keras
 
-    for layer in model._flatten_layers():
+    from rudel.internals.keras import layers_of
+
+    for layer in layers_of(model):
         if isinstance(layer, keras.Model):
             if not type(layer).__module__.startswith("keras."):
                 return f"the model `{layer.name}`, whose class is not Keras' own,"

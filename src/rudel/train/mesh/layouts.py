@@ -159,8 +159,9 @@ def _by_kind(model: Any, parts: int) -> Layouts:
 
 def _cut_heads(layer: Any, parts: int, cut: Any) -> bool:
     """Cuts attention by heads, if there are as many, or a multiple."""
-    inner: list[Any] = [getattr(layer, f"_{name}_dense", None) for name in ("query", "key", "value")]
-    outer: Any = getattr(layer, "_output_dense", None)
+    from rudel.internals.keras import attention_projections
+
+    *inner, outer = attention_projections(layer)
     kernels: list[Any] = [getattr(dense, "kernel", None) for dense in (*inner, outer)]
     if any(kernel is None or len(kernel.shape) != 3 for kernel in kernels):
         return False
@@ -175,7 +176,9 @@ def _cut_heads(layer: Any, parts: int, cut: Any) -> bool:
 
 def _layers(model: Any) -> Iterator[Any]:
     """The layers of a model, those inside of others after them, in the order in which they were made."""
-    for layer in model._flatten_layers(include_self=False, recursive=False):
+    from rudel.internals.keras import layers_of
+
+    for layer in layers_of(model, include_self=False, recursive=False):
         yield layer
         yield from _layers(layer)
 

@@ -6,7 +6,7 @@ numbers: as easy as 1, 2, 3*, 2011), so some rows can be drawn without the rest.
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -25,22 +25,20 @@ def masks_of_parts(rows: int, number: jax.Array) -> Iterator[None]:
         rows: examples in a part.
         number: of the part, int32.
     """
-    from keras.src.backend.jax import random
+    from rudel.internals.keras_jax import draw_seed, noise_shape_of, replaced_dropout
 
-    plain = random.dropout
+    def of_part(plain: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+        def dropout(inputs: jax.Array, rate: float, noise_shape: Any = None, seed: Any = None) -> jax.Array:
+            shape = noise_shape_of(inputs, noise_shape)
+            if rate in (0.0, 1.0) or shape[0] != rows:
+                return plain(inputs, rate, noise_shape, seed)
+            mask = bernoulli(jnp.asarray(draw_seed(seed)), 1.0 - rate, shape, number)
+            return lax.select(jnp.broadcast_to(mask, inputs.shape), inputs / (1.0 - rate), jnp.zeros_like(inputs))
 
-    def dropout(inputs: jax.Array, rate: float, noise_shape: Any = None, seed: Any = None) -> jax.Array:
-        shape = tuple(random._get_concrete_noise_shape(inputs, noise_shape))
-        if rate in (0.0, 1.0) or shape[0] != rows:
-            return plain(inputs, rate, noise_shape, seed)
-        mask = bernoulli(jnp.asarray(random.jax_draw_seed(seed)), 1.0 - rate, shape, number)
-        return lax.select(jnp.broadcast_to(mask, inputs.shape), inputs / (1.0 - rate), jnp.zeros_like(inputs))
+        return dropout
 
-    random.dropout = dropout
-    try:
+    with replaced_dropout(of_part):
         yield
-    finally:
-        random.dropout = plain
 
 
 def bernoulli(key: jax.Array, p: float, shape: tuple[int, ...], number: jax.Array | int) -> jax.Array:

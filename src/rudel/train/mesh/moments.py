@@ -27,14 +27,10 @@ def moments_in_parts(parts: int, whole: jax.sharding.NamedSharding) -> Iterator[
     if parts == 1:
         yield
         return
-    from keras.src.backend.jax import nn
+    from rudel.internals.keras_jax import replaced_moments
 
-    plain = nn.moments
-    nn.moments = functools.partial(moments, plain, parts, whole)
-    try:
+    with replaced_moments(lambda plain: functools.partial(moments, plain, parts, whole)):
         yield
-    finally:
-        nn.moments = plain
 
 
 def moments(
@@ -65,27 +61,25 @@ def moments_of_parts(everywhere: Callable[[jax.Array], jax.Array]) -> Iterator[N
     Args:
         everywhere: gives what all parts have, (parts, ...).
     """
-    from keras.src.backend.jax import nn
+    from rudel.internals.keras_jax import replaced_moments
 
-    plain = nn.moments
+    def of_parts(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def moments(x: jax.Array, axes: Sequence[int], keepdims: bool = False, synchronized: bool = False) -> Any:
+            over = [axis % x.ndim for axis in axes]
+            if synchronized or 0 not in over:
+                return plain(x, axes, keepdims=keepdims, synchronized=synchronized)
+            exact = x.astype(jnp.float32)
+            own = jnp.stack([jnp.mean(exact, over, keepdims=True), jnp.var(exact, over, keepdims=True)])
+            mean, variance = _of_all(everywhere, own)
+            if x.dtype != jnp.float32:  # as Keras limits them
+                least, greatest = jnp.finfo(jnp.float16).min, jnp.finfo(jnp.float16).max
+                mean, variance = (jnp.clip(value, least, greatest).astype(x.dtype) for value in (mean, variance))
+            return (mean, variance) if keepdims else (jnp.squeeze(mean, over), jnp.squeeze(variance, over))
 
-    def moments(x: jax.Array, axes: Sequence[int], keepdims: bool = False, synchronized: bool = False) -> Any:
-        over = [axis % x.ndim for axis in axes]
-        if synchronized or 0 not in over:
-            return plain(x, axes, keepdims=keepdims, synchronized=synchronized)
-        exact = x.astype(jnp.float32)
-        own = jnp.stack([jnp.mean(exact, over, keepdims=True), jnp.var(exact, over, keepdims=True)])
-        mean, variance = _of_all(everywhere, own)
-        if x.dtype != jnp.float32:  # as Keras limits them
-            least, greatest = jnp.finfo(jnp.float16).min, jnp.finfo(jnp.float16).max
-            mean, variance = (jnp.clip(value, least, greatest).astype(x.dtype) for value in (mean, variance))
-        return (mean, variance) if keepdims else (jnp.squeeze(mean, over), jnp.squeeze(variance, over))
+        return moments
 
-    nn.moments = moments
-    try:
+    with replaced_moments(of_parts):
         yield
-    finally:
-        nn.moments = plain
 
 
 def pairwise(values: jax.Array) -> jax.Array:

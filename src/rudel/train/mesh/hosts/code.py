@@ -79,13 +79,13 @@ def _parts(model: Any) -> Iterator[Any]:
     """The model, its layers, what they hold, and what it was compiled with."""
     import jax
 
-    layers = model._flatten_layers() if hasattr(model, "_flatten_layers") else model.layers
-    for layer in [model, *layers]:
+    from rudel.internals.keras import compile_config, inner_optimizer, layers_of
+
+    for layer in layers_of(model):
         yield layer
         yield from vars(layer).values()
-    compiled = getattr(getattr(model, "_compile_config", None), "config", {})
-    yield from jax.tree.leaves(compiled, is_leaf=lambda value: not isinstance(value, dict | list | tuple))
-    yield from (model.optimizer, getattr(model.optimizer, "inner_optimizer", None))
+    yield from jax.tree.leaves(compile_config(model), is_leaf=lambda value: not isinstance(value, dict | list | tuple))
+    yield from (model.optimizer, inner_optimizer(model.optimizer))
 
 
 def _code_of(part: Any) -> Any:

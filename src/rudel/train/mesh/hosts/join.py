@@ -7,8 +7,6 @@ docs/mesh.md for what is open to whom.
 
 import atexit
 import contextlib
-import functools
-import importlib
 import importlib.util
 import os
 import platform
@@ -18,9 +16,9 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rudel.errors import ClusterError, OptionError
+from rudel.internals.jax import backend_has_started, let_gloo_listen
 from rudel.train.mesh.hosts.environment import coordinator_of, processes_of
 from rudel.train.mesh.hosts.processes import Processes
 
@@ -94,7 +92,7 @@ def connect(processes: Processes, seconds: int = CONNECT_SECONDS, heartbeat: int
     assert processes.coordinator
     own, is_certain = _own_address(processes)
     _keep_standard_output()
-    _let_gloo_listen(own)
+    let_gloo_listen(own)
     port = processes.coordinator.rpartition(":")[2]
     try:
         jax.distributed.initialize(
@@ -120,8 +118,7 @@ def connect(processes: Processes, seconds: int = CONNECT_SECONDS, heartbeat: int
 
 def has_begun() -> bool:
     """Whether JAX's backend has been started in this process."""
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    return bridge is not None and bridge.backends_are_initialized()
+    return backend_has_started()
 
 
 def check_devices() -> None:
@@ -249,17 +246,6 @@ def _source_towards(host: str) -> str | None:
             probe.connect(address)
             return str(probe.getsockname()[0])
     return None
-
-
-def _let_gloo_listen(address: str) -> None:
-    """Lets the collectives of CPUs listen at this address.
-
-    JAX takes what the host's name means, which on Debian is 127.0.1.1, where nobody else can connect.
-    """
-    library: Any = importlib.import_module("jaxlib._jax")
-    made = getattr(library, "make_gloo_tcp_collectives", None)
-    if made is not None:
-        library.make_gloo_tcp_collectives = functools.partial(made, hostname=address)
 
 
 def _keep_standard_output() -> None:

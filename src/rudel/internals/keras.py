@@ -1,0 +1,157 @@
+"""What Rudel uses of Keras that Keras does not document.
+
+Keras has no public way to list nested layers, to build a compiled model without a batch of values, to train with a
+learning rate from outside, or to say what a model was compiled with. All backends have these parts; those of JAX alone
+are in `rudel.internals.keras_jax`.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+from keras.src.backend import rnn
+from keras.src.utils.module_utils import tensorflow as _lazy_tensorflow
+
+from rudel.internals import require
+
+recurrence = rnn
+"""Keras' loop over time: `(step, inputs, states, go_backwards=...) -> (last output, outputs, states)`."""
+
+
+def layers_of(model: Any, *, include_self: bool = True, recursive: bool = True) -> list[Any]:
+    """A model's layers.
+
+    Args:
+        model: a Keras model, or a layer that holds others.
+        include_self: whether the model itself is the first of them.
+        recursive: whether layers inside layers are listed, too.
+    """
+    return model._flatten_layers(include_self=include_self, recursive=recursive)
+
+
+def frozen_or_trainable(layer: Any) -> list[Any]:
+    """The variables of a layer itself that are trainable, or would be if the layer were not frozen."""
+    return layer._trainable_variables
+
+
+def build_symbolically(model: Any, batch: tuple[Any, ...]) -> None:
+    """Makes the variables of a compiled model, its metrics and its loss from the shapes and dtypes of a batch."""
+    model._symbolic_build(data_batch=batch)
+
+
+def compile_config(model: Any) -> dict[str, Any]:
+    """The arguments of `model.compile` as they were given, without serialising them; {} where there are none."""
+    return dict(getattr(getattr(model, "_compile_config", None), "config", None) or {})
+
+
+def compiled_metrics(model: Any) -> Any:
+    """The metrics that `model.compile` made, or None."""
+    return getattr(model, "_compile_metrics", None)
+
+
+def loss_arguments(loss: Any) -> dict[str, Any]:
+    """The arguments that a loss object of Keras passes to its function, such as `from_logits`."""
+    return getattr(loss, "_fn_kwargs", {})
+
+
+def metric_direction(metric: Any) -> str | None:
+    """ "up" or "down", in which direction a metric improves; None where it does not say."""
+    return getattr(metric, "_direction", None)
+
+
+def restore_direction(callback: Any) -> None:
+    """Lets a callback that monitors a metric decide what is better, which it otherwise does at its first epoch.
+
+    It negates `min_delta` then, so this comes before attributes are restored.
+    """
+    if hasattr(callback, "_set_monitor_op"):
+        callback._set_monitor_op()
+
+
+def attention_projections(layer: Any) -> list[Any]:
+    """The dense layers of a multi-head attention: query, key, value and output; None for one that is not there."""
+    return [getattr(layer, f"_{name}_dense", None) for name in ("query", "key", "value", "output")]
+
+
+def inner_optimizer(optimizer: Any) -> Any:
+    """The optimizer that moves the weights, inside one that scales the loss."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def schedule_of(optimizer: Any) -> Any:
+    """The `LearningRateSchedule` of an optimizer, or None where its rate is a number."""
+    rate = inner_optimizer(optimizer)._learning_rate
+    return rate if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule) else None
+
+
+def give_learning_rate(optimizer: Any, rate: Callable[[], Any]) -> None:
+    """From now on, an optimizer asks `rate` for its learning rate at every step, whatever it was made with."""
+    inner_optimizer(optimizer)._get_current_learning_rate = rate
+
+
+@contextlib.contextmanager
+def learning_rate_given(optimizer: Any, rate: Any) -> Iterator[None]:
+    """Inside the block, an optimizer uses this learning rate, whatever it was made with."""
+    give_learning_rate(optimizer, lambda: rate)
+    try:
+        yield
+    finally:
+        del inner_optimizer(optimizer)._get_current_learning_rate
+
+
+@contextlib.contextmanager
+def forget_missing_tensorflow() -> Iterator[None]:
+    """Lets Keras look for TensorFlow again after the block, if it first looked for it inside."""
+    unknown = _lazy_tensorflow._available is None
+    try:
+        yield
+    finally:
+        if unknown and _lazy_tensorflow.module is None:
+            _lazy_tensorflow._available = None
+
+
+@contextlib.contextmanager
+def replaced_inner_loop(inner_loop: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    """Inside the block, LSTM layers compute their sequences by another function.
+
+    Args:
+        inner_loop: makes the other method of the layer's own.
+    """
+    original = keras.layers.LSTM.inner_loop
+    keras.layers.LSTM.inner_loop = inner_loop(original)
+    try:
+        yield
+    finally:
+        keras.layers.LSTM.inner_loop = original
+
+
+def _calls(function: Any, *names: str) -> bool:
+    """Whether a function or property mentions all of these attributes."""
+    code = getattr(getattr(function, "fget", function), "__code__", None)
+    return code is not None and set(names) <= set(code.co_names)
+
+
+_optimizer = keras.optimizers.Optimizer
+_layer, _model = keras.layers.Layer(name="checked"), keras.Sequential(name="checked")
+require(
+    "keras",
+    {
+        "Layer._flatten_layers": hasattr(_layer, "_flatten_layers") and _layer._flatten_layers() == [_layer],
+        "Layer._trainable_variables": getattr(_layer, "_trainable_variables", None) == [],
+        "Model._symbolic_build": hasattr(_model, "_symbolic_build"),
+        "Model._compile_config": _calls(_model.get_compile_config, "_compile_config"),
+        "Model._compile_metrics": hasattr(_model, "_compile_metrics"),
+        "Optimizer._get_current_learning_rate": _calls(_optimizer.learning_rate, "_get_current_learning_rate")
+        and _calls(getattr(_optimizer, "_get_current_learning_rate", None), "_learning_rate")
+        and _calls(getattr(_optimizer, "_backend_apply_gradients", None), "learning_rate"),
+        "Loss._fn_kwargs": "_fn_kwargs" in vars(keras.losses.MeanSquaredError()),
+        "Metric._direction": _calls(keras.metrics.Accuracy.__init__, "_direction"),
+        "MonitorCallback._set_monitor_op": hasattr(keras.callbacks.EarlyStopping, "_set_monitor_op"),
+        "MultiHeadAttention._query_dense": _calls(
+            keras.layers.MultiHeadAttention.build, *(f"_{name}_dense" for name in ("query", "key", "value", "output"))
+        ),
+        "LSTM.inner_loop": hasattr(keras.layers.LSTM, "inner_loop"),
+        "tensorflow._available": {"_available", "module"} <= set(vars(_lazy_tensorflow)),
+    },
+)

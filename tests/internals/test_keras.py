@@ -1,0 +1,86 @@
+"""Private parts of Keras: what Rudel expects of them holds, and what is missing stops it with a sentence."""
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rudel.backend import keras_on_jax
+from rudel.errors import UnsupportedError
+
+keras = keras_on_jax()
+
+from rudel.internals import keras as internals  # noqa: E402
+from rudel.internals import keras_jax  # noqa: E402
+
+
+def _model() -> Any:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")])
+    model.compile("sgd", "mse", metrics=["mae"])
+    return model
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_given_learning_rate_is_the_one_that_steps_use(scaled: bool) -> None:
+    optimizer: Any = keras.optimizers.SGD(0.5)
+    optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=1.0) if scaled else optimizer
+    ones = np.ones(1, "float32")
+    optimizer.build([keras.Variable(ones)])
+    state = [np.asarray(variable) for variable in optimizer.variables]
+    with internals.learning_rate_given(optimizer, 0.25):
+        (moved,), _ = optimizer.stateless_apply(state, [ones], [ones])
+    assert np.asarray(moved).tolist() == [0.75]
+    (moved,), _ = optimizer.stateless_apply(state, [ones], [ones])
+    assert np.asarray(moved).tolist() == [0.5]
+
+
+def test_a_schedule_is_found_in_an_optimizer_that_scales_the_loss() -> None:
+    schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
+    assert internals.schedule_of(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(schedule))) is schedule
+    assert internals.schedule_of(keras.optimizers.SGD(0.1)) is None
+
+
+def test_what_a_model_was_compiled_with() -> None:
+    model = _model()
+    assert internals.compile_config(model)["loss"] == "mse"
+    assert internals.compiled_metrics(model) is not None
+    assert internals.compile_config(keras.Sequential()) == {}
+
+
+def test_layers_inside_layers_are_listed() -> None:
+    inner = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, name="deep")], name="inner")
+    model = keras.Sequential([keras.Input((2,)), inner])
+    assert {"inner", "deep"} <= {layer.name for layer in internals.layers_of(model, include_self=False)}
+    names = [layer.name for layer in internals.layers_of(model, include_self=False, recursive=False)]
+    assert "inner" in names
+    assert "deep" not in names
+
+
+def test_moments_and_dropout_are_replaced_only_inside_the_block() -> None:
+    x = np.ones((4, 2), "float32")
+    with (
+        keras_jax.replaced_moments(lambda plain: lambda *given, **options: ("replaced", plain)),
+        keras_jax.replaced_dropout(lambda plain: lambda *given, **options: "replaced"),
+    ):
+        assert keras.ops.moments(x, (0,))[0] == "replaced"
+        assert keras.random.dropout(x, 0.5) == "replaced"
+    assert np.asarray(keras.ops.moments(x, (0,))[0]).tolist() == [1.0, 1.0]
+    assert keras.random.dropout(x, 0.5) != "replaced"
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (keras.optimizers.Optimizer, "_get_current_learning_rate"),
+        (keras.Model, "_symbolic_build"),
+        (keras.layers.Layer, "_flatten_layers"),
+    ],
+)
+def test_a_keras_that_lacks_a_private_part_is_refused(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    defined_by = next(kind for kind in owner.__mro__ if name in vars(kind))
+    with monkeypatch.context() as lacking:
+        lacking.delattr(defined_by, name)
+        with pytest.raises(UnsupportedError, match=rf"keras \S+ is not supported: .*{name}"):
+            importlib.reload(internals)
+    importlib.reload(internals)
