@@ -32,6 +32,7 @@ def test_same_bits_as_the_interpreter(shared_data, name, rounding):
     assert result.passed
     assert result.elements[0] == 0
     assert result.random == _COUNTS[name]
+    assert result.corrected == (name == "person_detect")
 
 
 @pytest.mark.usefixtures("gcc", "interpreters")

@@ -54,6 +54,13 @@ def test_dense_outputs_begin_at_the_same_sums(rounding, target, per_channel, tmp
         _same(source_bytes, rounding, [inputs], folder, target)
 
 
+def _lstm_operator(*, time_major: bool) -> Op:
+    """Returns an LSTM of tensors in the order input, weights, biases, states, output, intermediates."""
+    inputs = (*range(9), -1, -1, -1, 9, 10, 11, 12, -1, -1, 13, 14, -1, -1, -1, -1)
+    options = {"activation": "TANH", "cell_clip": 10.0, "time_major": time_major}
+    return Op("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, (15,), options, intermediates=(16, 17, 18, 19, 20))
+
+
 def _lstm(seed: int) -> bytes:
     """Returns an LSTM of 20 cells over 28 steps of a batch of 3, whose gates are seldom saturated."""
     data = np.random.default_rng(seed)
@@ -79,10 +86,7 @@ def _lstm(seed: int) -> bytes:
         *(T((0,), "int16", scale=2.0**-12) for _ in range(4)),
         T((0,), scale=hidden, zero_point=zero_point),
     ]
-    inputs = (*range(9), -1, -1, -1, 9, 10, 11, 12, -1, -1, 13, 14, -1, -1, -1, -1)
-    options = {"activation": "TANH", "cell_clip": 10.0, "time_major": True}
-    operator = Op("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, (15,), options, intermediates=(16, 17, 18, 19, 20))
-    return build(tensors, [operator], [0], [15])
+    return build(tensors, [_lstm_operator(time_major=True)], [0], [15])
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
@@ -94,6 +98,43 @@ def test_cells_of_an_lstm_are_the_same_after_hundreds_of_steps(rounding, tmp_pat
         data = np.random.default_rng(seed)
         runs = [data.integers(-128, 128, (28, 3, 28)).astype(np.int8) for _ in range(25)]
         _same(_lstm(seed), rounding, runs, folder)
+
+
+def _gate_at_thresholds(seed: int) -> bytes:
+    """Returns an LSTM of one step that shows its cell gate: the forget gate is 0, input and output gate are 1.
+
+    The gate's sums are of some hundred millions, next to where one number of 16 bits becomes the next.
+    """
+    data, cells = np.random.default_rng(seed), 200
+    source, saturated, weight = (float(np.float32(2.0 ** data.uniform(low, low + 1))) for low in (-13, -12, -24))
+    scales = [saturated, saturated, weight, saturated] * 2
+    tensors = [T((1, 1, 1), scale=source)]
+    for gate, scale in enumerate(scales):
+        shape = (cells, 1 if gate < 4 else cells)
+        values = data.choice([-1, 1], shape) if gate == 2 else np.zeros(shape)
+        tensors.append(T(shape, scale=scale, data=values.astype(np.int8)))
+    biases = [np.full(cells, sign * (1 << 30)) for sign in (1, -1, 1, 1)]
+    biases[2] = np.rint((data.integers(-60, 60, cells) + 0.5) / (weight * source * 4096))
+    for scale, bias in zip(scales, biases, strict=False):
+        tensors.append(T((cells,), "int32", scale=scale * source, data=bias.astype(np.int32)))
+    tensors += [
+        T((1, cells), scale=2.0**-13, variable=True),
+        T((1, cells), "int16", scale=2.0**-15, variable=True),
+        T((1, 1, cells), scale=2.0**-13),
+        *(T((0,), "int16", scale=2.0**-12) for _ in range(4)),
+        T((0,), scale=2.0**-13),
+    ]
+    return build(tensors, [_lstm_operator(time_major=False)], [0], [15])
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_gates_of_an_lstm_begin_at_the_same_sums(rounding, tmp_path):
+    """TFLM multiplies the scales of input and weights in double precision, LiteRT in single precision."""
+    for seed in range(3):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        runs = [np.full((1, 1, 1), value, np.int8) for value in range(-128, 128, 3)]
+        _same(_gate_at_thresholds(seed), rounding, runs, folder)
 
 
 def _curve(kind: str, scale: float, zero_point: int) -> bytes:

@@ -174,6 +174,12 @@ def check(
         wrong, elements = result.elements
         told = same if result.passed else f"{wrong:,} of {elements:,} outputs differ, by up to {result.largest:g}"
         typer.echo(f"{result.interpreter}: {told} on {tried}")
+        if result.corrected:
+            typer.echo(
+                "The interpreter was given the file with the axis of its biases' scales corrected: "
+                "old converters wrote one that biases do not have, and LiteRT refuses such files.",
+                err=True,
+            )
     if not result.passed:
         raise typer.Exit(1)
 

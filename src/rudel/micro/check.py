@@ -13,6 +13,7 @@ from rudel.errors import CompileError
 from rudel.micro.compiler import Compiled, Port
 from rudel.micro.host import HostModel
 from rudel.micro.interpreters import NAMES, Run, reference
+from rudel.micro.reader import with_valid_axes
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Check:
         elements: how many elements of outputs differ, of how many.
         largest: the largest difference of an element.
         exact: whether equality is asked for: all outputs are integers.
+        corrected: whether the interpreter was given the file with corrected axes (see `with_valid_axes`).
     """
 
     interpreter: str
@@ -36,6 +38,7 @@ class Check:
     elements: tuple[int, int]
     largest: float
     exact: bool
+    corrected: bool
 
     @property
     def passed(self) -> bool:
@@ -101,7 +104,9 @@ def check(
         progress(tried + len(given), tried + len(given))
     exact = all(port.dtype != "float32" for port in compiled.outputs)
     elements = (tally.wrong, tally.elements)
-    return Check(NAMES[compiled.rounding], tried, len(given), tally.different, elements, tally.largest, exact)
+    corrected = with_valid_axes(model) != model
+    name = NAMES[compiled.rounding]
+    return Check(name, tried, len(given), tally.different, elements, tally.largest, exact, corrected)
 
 
 def _batch(tried: int, seconds: float) -> int:
