@@ -9,6 +9,7 @@ import pytest
 
 from rudel.cluster import ssh
 from rudel.cluster.hosts import Host, parse_hosts
+from rudel.cluster.ssh_config import read_settings
 from rudel.errors import HostError
 from rudel.lab import Lab
 
@@ -159,6 +160,61 @@ def test_hashed_and_unreadable_lines_are_as_for_openssh(lab: Lab, configured: Co
 def test_the_file_of_known_hosts_may_be_made_of_tokens(lab: Lab, configured: Configured, known: Path) -> None:
     (known.parent / lab.hosts[0]).write_text(f"{lab.hosts[0]} {keys_of(lab)[lab.hosts[0]]}\n")
     assert hostname(lab.hosts[0], configured(UserKnownHostsFile=f"{known.parent}/%k")) == lab.hosts[0]
+
+
+TOKENS = """\
+Match exec "echo %n.%h.%p.%k.%r | grep -qx plain.plain.2222.plain.pi"
+  HostName by-%h.local
+Host raspi?
+  HostName %h.local
+Host percent
+  HostName a%%b
+Host alias
+  HostName %h.local
+  HostKeyAlias key-of-it
+Host *
+  User pi
+  Port 2222
+  IdentityAgent ~/agents/%C-%d-%h-%i-%k-%L-%l-%n-%p-%r-%u-%%
+  UserKnownHostsFile ~/.ssh/%r@%h:%p ${RUDEL_TEST_KEYS}/%k-%n-%C /keys/%i-%L-%l-%u-%%
+"""
+
+
+@pytest.mark.parametrize("host", ["raspi1", "percent", "alias", "plain"])
+def test_tokens_are_expanded_as_by_openssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    monkeypatch.setenv("RUDEL_TEST_KEYS", "/kept")
+    config = tmp_path / "config"
+    config.write_text(f"Host plain\n  Port 2222\n  User pi\n{TOKENS}")
+    said = subprocess.run(["ssh", "-G", "-F", config, host], check=True, capture_output=True, text=True).stdout
+    openssh = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    settings = read_settings(Host(host), config)
+    assert (settings.address, settings.user, str(settings.port)) == tuple(
+        openssh[k] for k in ("hostname", "user", "port")
+    )
+    assert [str(path) for path in settings.known_hosts] == [
+        os.path.normpath(path) for path in openssh["userknownhostsfile"].replace("//", "/").split()
+    ]
+    assert str(Path(str(settings.options.config.get("IdentityAgent"))).expanduser()) == openssh[
+        "identityagent"
+    ].replace("//", "/")
+
+
+def test_a_key_and_a_jump_may_be_made_of_tokens(lab: Lab, configured: Configured, tmp_path: Path) -> None:
+    first, second = lab.hosts
+    (tmp_path / f"key-of-{first}").write_bytes(lab.key.read_bytes())
+    (tmp_path / f"key-of-{first}").chmod(0o600)
+    config = configured(ProxyJump="gate-to-%n", IdentityFile=f"{tmp_path}/key-of-%k")
+    gate = next(node for node in lab.settings.nodes if node.name == second)
+    config.write_text(
+        f"Host gate-to-{first}\n  HostName {gate.address}\n  User pi\n  IdentityFile {lab.key}\n"
+        f"  UserKnownHostsFile {lab.known_hosts}\n  HostKeyAlias {second}\n{config.read_text()}"
+    )
+
+    async def ask() -> str:
+        async with ssh.connected(Host(first), config, 5.0) as connection:
+            return (await ssh.run(connection, "hostname; echo $SSH_CLIENT")).stdout.decode()
+
+    assert asyncio.run(ask()).split()[:2] == [first, gate.address]
 
 
 def test_a_jump_goes_through_another_host_and_checks_its_key(lab: Lab, configured: Configured, known: Path) -> None:

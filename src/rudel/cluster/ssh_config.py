@@ -3,11 +3,12 @@
 import getpass
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from asyncssh import SSHClientConnectionOptions
 from asyncssh.config import ConfigParseError, SSHClientConfig
 
 from rudel.cluster.hosts import Host
@@ -22,7 +23,7 @@ class Settings:
     """How a host is reached.
 
     Args:
-        files: configuration files that were read.
+        options: all that it says, for AsyncSSH.
         address: the name or address that is connected to.
         user: who logs in.
         port: of the SSH server.
@@ -34,7 +35,7 @@ class Settings:
         jump: hosts to go through, as in `ProxyJump`, or None.
     """
 
-    files: tuple[str, ...]
+    options: SSHClientConnectionOptions
     address: str
     user: str
     port: int
@@ -52,26 +53,21 @@ def read_settings(host: Host, ssh_config: Path | None = None) -> Settings:
     Raises:
         HostError: the configuration cannot be read or understood.
     """
-    files = _files(ssh_config)
-    get = _load(host, files)
-    user = str(host.user or get("User") or getpass.getuser())
-    port = int(host.port or get("Port") or 22)
+    config = _load(host, _files(ssh_config))
+    get: Any = config.get
     address = str(get("Hostname") or host.name)
-    alias = str(get("HostKeyAlias") or address)
-    tokens = {"%": "%", "d": str(Path.home()), "h": address, "k": alias, "n": host.name, "p": str(port), "r": user}
-    tokens["u"] = getpass.getuser()
     identities = [Path(path).expanduser() for path in get("IdentityFile") or ()]
     own, shared = get("UserKnownHostsFile"), get("GlobalKnownHostsFile")
     only_public = get("IdentitiesOnly")
     return Settings(
-        files=files,
+        options=_options(config),
         address=address,
-        user=user,
-        port=port,
-        alias=alias,
+        user=str(host.user or get("User") or getpass.getuser()),
+        port=int(host.port or get("Port") or 22),
+        alias=str(get("HostKeyAlias") or address),
         identities=tuple(p for p in identities if p.exists() and (only_public or p.suffix != ".pub")),
-        known_hosts=_paths(_KNOWN_HOSTS if own is None else own, tokens),
-        shared_known_hosts=_paths(_SHARED_KNOWN_HOSTS if shared is None else shared, tokens),
+        known_hosts=_paths(_KNOWN_HOSTS if own is None else own),
+        shared_known_hosts=_paths(_SHARED_KNOWN_HOSTS if shared is None else shared),
         key_algorithms=bool(get("HostKeyAlgorithms")),
         jump=get("ProxyJump") or None,
     )
@@ -88,24 +84,51 @@ def _files(ssh_config: Path | None) -> tuple[str, ...]:
     return (str(ssh_config.expanduser()),)
 
 
-def _load(host: Host, files: tuple[str, ...]) -> Callable[[str], Any]:
+class _Config(SSHClientConfig):
+    """The configuration with every token that OpenSSH expands; AsyncSSH leaves out those below."""
+
+    _percent_expand = SSHClientConfig._percent_expand | {"ProxyJump", "UserKnownHostsFile"}
+
+    def _set_tokens(self) -> None:
+        super()._set_tokens()
+        self._tokens["k"] = str(self.get("HostKeyAlias") or self._orig_host)
+        self._tokens["j"] = str(self.get("ProxyJump") or "")
+
+    def _match(self, option: str, args: list[str]) -> None:
+        self._set_tokens()
+        for place, word in enumerate(args[:-1]):
+            if word.lower().lstrip("!") == "exec":
+                args[place + 1] = re.sub("%(.)", self._expand_token, args[place + 1])
+        super()._match(option, args)
+
+    _handlers = SSHClientConfig._handlers | {"match": ("Match", _match)}
+
+    def get_options(self, reload: bool) -> dict[str, object]:
+        """What has been read, also where AsyncSSH, which has no files to read it from again, starts over."""
+        return super().get_options(reload=False)
+
+
+def _options(config: SSHClientConfig) -> SSHClientConnectionOptions:
+    options = SSHClientConnectionOptions(config=None, client_keys=None)
+    options.config = config
+    return options
+
+
+def _load(host: Host, files: tuple[str, ...]) -> SSHClientConfig:
     def load(final: bool) -> SSHClientConfig:
         target = (getpass.getuser(), host.user or (), host.name, host.port or ())
-        config = SSHClientConfig.load(None, list(files), False, False, final, *target)
+        config = _Config.load(None, list(files), False, False, final, *target)
         assert isinstance(config, SSHClientConfig)
         return config
 
     try:
         config = load(final=False)
-        if config.has_match_final():
-            config = load(final=True)
+        return load(final=True) if config.has_match_final() else config
     except ConfigParseError as error:
         raise HostError(f"The SSH configuration cannot be understood: {error}.") from error
     except (OSError, UnicodeDecodeError) as error:
         raise HostError(f"The SSH configuration `{files[0]}` cannot be read ({error}).") from error
-    return config.get
 
 
-def _paths(names: Iterable[str], tokens: dict[str, str]) -> tuple[Path, ...]:
-    expanded = (re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), name) for name in names)
-    return tuple(Path(name).expanduser() for name in expanded)
+def _paths(names: Iterable[str]) -> tuple[Path, ...]:
+    return tuple(Path(name).expanduser() for name in names)
