@@ -1,4 +1,5 @@
 import os
+import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -7,6 +8,12 @@ import parallel
 import pytest
 from browser import COMMAND, Browser, find, started
 from missing import skip_or_fail
+
+
+def pytest_configure() -> None:
+    """Lets Ctrl-C reach the tests and what they start, also where SIGINT is ignored, as by a shell's `&` or `nohup`."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

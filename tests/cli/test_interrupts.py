@@ -1,9 +1,13 @@
 """Ctrl-C, wherever the main thread happens to be."""
 
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
+from processes import LONG, started
 
 LOST = {
     "collector": "gc.callbacks.append(lambda phase, info: interrupt()); gc.collect()",
@@ -33,6 +37,55 @@ except KeyboardInterrupt:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert (done.stdout.split(), done.stderr, done.returncode) == (["lost", "caught"], "", 0)
+
+
+def ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def test_tests_of_interrupts_do_not_hang_where_they_are_ignored() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", __file__, "-k", "comes_again"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, preexec_fn=ignore_interrupts)
+    assert done.returncode == 0, done.stdout
+
+
+TRAIN = [sys.executable, "-c", "from rudel.cli.main import run; run()", "train", "digits", "--epochs", "1000000"]
+
+
+def until_measured(run: Path, more: int) -> int:
+    """Waits until a training has written so many lines of metrics; how many there are."""
+    deadline, lines = time.monotonic() + LONG, 0
+    while lines < more:
+        assert time.monotonic() < deadline, "the training does not go on"
+        time.sleep(0.02)
+        lines = (run / "metrics.jsonl").read_text().count("\n") if (run / "metrics.jsonl").exists() else 0
+    return lines
+
+
+def test_sigterm_ends_a_training_with_a_word_though_interrupts_are_ignored(tmp_path: Path) -> None:
+    how = {"stderr": subprocess.PIPE, "preexec_fn": ignore_interrupts}
+    with started([*TRAIN, "--run", tmp_path / "run"], **how) as process:
+        lines = until_measured(tmp_path / "run", 1)
+        process.send_signal(signal.SIGINT)
+        until_measured(tmp_path / "run", lines + 2)
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=LONG)[1]
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "Interrupted after" in told
+    assert "--resume" in told
+    assert list((tmp_path / "run" / "checkpoints").iterdir())
+
+
+def test_sigterm_ends_what_waits_for_hosts_with_a_word(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(f"Host slow\n  ProxyCommand sh -c 'touch {tmp_path}/begun; exec sleep 1000'\n")
+    command = [sys.executable, "-c", "from rudel.cli.main import run; run()", "hosts", "setup", "slow"]
+    with started([*command, "--ssh-config", tmp_path / "config"], stderr=subprocess.PIPE) as process:
+        while not (tmp_path / "begun").exists() and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=LONG)[1]
+    assert process.returncode == 128 + signal.SIGTERM
+    assert told.splitlines()[-1] == "Ended by SIGTERM."
 
 
 def test_what_else_is_lost_is_told_as_usual() -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C that is not lost.
+"""Ctrl-C that is not lost, and SIGTERM that ends a command as Ctrl-C does.
 
 Python raises KeyboardInterrupt wherever the main thread happens to be. Where that is a callback of the garbage
 collector (JAX has one), or the end of an object, nobody can catch it: Python reports it and goes on.
@@ -8,10 +8,39 @@ import contextlib
 import signal
 import sys
 import threading
+from types import FrameType
 from typing import Any
 
 _SOON = 0.02
 """Seconds until a lost interrupt comes again; one that is lost once more comes once more."""
+
+TERMINATED = 128 + signal.SIGTERM
+"""The exit code that shells expect of what SIGTERM has ended."""
+
+_terminations: list[int] = []
+
+
+def end_on_sigterm() -> None:
+    """From now on, SIGTERM does what Ctrl-C does, so that what was begun is ended as well; see `terminated`.
+
+    A signal that is ignored when the command starts stays ignored, SIGINT too, as is the custom for what a shell starts
+    with `nohup`, or with `&` in a script; SIGTERM is what ends such a command.
+    """
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, _terminate)
+
+
+def terminated() -> bool:
+    """Whether it was SIGTERM that interrupted."""
+    return bool(_terminations)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    _terminations.append(number)
+    interrupt = signal.getsignal(signal.SIGINT)  # of an event loop, which ends its tasks first
+    if not callable(interrupt):
+        interrupt = signal.default_int_handler
+    interrupt(signal.SIGINT, frame)
 
 
 def insist_on_interrupts() -> None:

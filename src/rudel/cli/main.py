@@ -7,7 +7,7 @@ import typer
 
 from rudel import __version__
 from rudel.cli import cache, data, doctor, export, hosts, lab, micro, plan, play, recipes, serve, train, use, watch
-from rudel.cli.interrupts import insist_on_interrupts
+from rudel.cli.interrupts import TERMINATED, end_on_sigterm, insist_on_interrupts, terminated
 from rudel.cli.log import log_to_terminal
 from rudel.errors import RudelError
 
@@ -59,6 +59,7 @@ def rudel(
 def run() -> None:
     """Entry point: a problem that the user can mend is one sentence on standard error and exit code 2."""
     insist_on_interrupts()
+    end_on_sigterm()
     os.environ.pop("MPLBACKEND", None)  # a notebook's, which need not be installed where its commands are
     try:
         app()
@@ -67,3 +68,7 @@ def run() -> None:
             raise
         typer.echo(f"Error: {error}", err=True)
         sys.exit(2)
+    except SystemExit as end:
+        if terminated() and end.code == 1:  # of a command that says nothing of interrupts itself
+            sys.exit(TERMINATED)
+        raise

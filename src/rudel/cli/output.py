@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from rudel.cli.interrupts import TERMINATED, terminated
+
 
 def print_json(document: Any) -> None:
     """Prints one JSON document on standard output; NaN becomes null."""
@@ -31,12 +33,12 @@ def print_table(headings: list[str], rows: list[list[str]], right: tuple[int, ..
 
 @contextlib.contextmanager
 def interrupts_told() -> Iterator[None]:
-    """Makes one line and exit code 130 of a Ctrl-C."""
+    """Makes one line and exit code 130 of a Ctrl-C, and 143 of SIGTERM."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        typer.echo(str(interrupt) or "Interrupted.", err=True)
-        raise typer.Exit(130) from interrupt
+        typer.echo(str(interrupt) or ("Ended by SIGTERM." if terminated() else "Interrupted."), err=True)
+        raise typer.Exit(TERMINATED if terminated() else 130) from interrupt
 
 
 @contextlib.contextmanager

@@ -136,12 +136,13 @@ async def _tick(models: Any, web: Any) -> None:
 @contextlib.contextmanager
 def _signals(web: Any) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    heeded = [n for n in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(n) is not signal.SIG_IGN]
+    for number in heeded:
         loop.add_signal_handler(number, web.stop)
     try:
         yield
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in heeded:
             loop.remove_signal_handler(number)
 
 

@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM, held back until the training is at a point from which it can be resumed exactly."""
 
 import signal
+import sys
 import threading
 from types import FrameType, TracebackType
 from typing import Any
@@ -41,11 +42,12 @@ class Interrupts:
 
         Raises:
             KeyboardInterrupt: for SIGINT.
-            SystemExit: for SIGTERM, with the exit code that shells expect.
+            SystemExit: for SIGTERM, with the exit code that shells expect; the message is on standard error.
         """
         if self._received == signal.SIGINT:
             raise KeyboardInterrupt(told)
         if self._received is not None:
+            print(told, file=sys.stderr, flush=True)
             raise SystemExit(128 + self._received)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
