@@ -43,6 +43,11 @@ def test_a_file_has_comments_empty_lines_and_pythons(tmp_path: Path) -> None:
     )
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_bytes(b"\xef\xbb\xbfraspi1\r\nraspi2\r\n")
+    assert parse_hosts(str(tmp_path / "hosts")) == (Host("raspi1"), Host("raspi2"))
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [

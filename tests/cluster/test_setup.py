@@ -16,6 +16,7 @@ from processes import LONG
 
 import rudel
 from rudel.cluster import ssh
+from rudel.cluster.check import check_hosts
 from rudel.cluster.hosts import REMOTE_PYTHON, Host
 from rudel.cluster.installation import Stage
 from rudel.cluster.setup import Outcome, set_up_hosts
@@ -29,7 +30,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
     """Two small packages in the place of JAX and the others, and a cache for all tests of this module."""
     monkeypatch.setenv("RUDEL_CACHE", str(tmp_path_factory.getbasetemp() / "cache-of-wheels"))
     monkeypatch.setattr("rudel.cluster.pins.WORKER_PACKAGES", ("toolz", "packaging"))
-    monkeypatch.setattr("rudel.cluster.setup._MODULES_OF_WORKER", ("toolz", "packaging", "rudel"))
+    monkeypatch.setattr("rudel.cluster.probe.WORKER_MODULES", ("toolz", "packaging", "rudel"))
 
 
 def set_up(lab: Lab, *, offline: bool = True) -> Outcome:
@@ -74,6 +75,65 @@ def test_only_what_differs_is_sent(lab: Lab, homes: dict[str, Path], ready: None
     outcome = set_up(lab)
     assert (outcome.problem, outcome.packages) == (None, 2)
     assert asked(lab, "import toolz; print('there')") == "there"
+
+
+@pytest.mark.parametrize(
+    ("damage", "faults"),
+    [
+        (
+            "rm -r toolz rudel/data; mv packaging-*.dist-info packaging-0.1.dist-info",
+            ["toolz is damaged", "packaging is 0.1 and not ", "rudel is damaged"],
+        ),
+        (
+            "rm -r toolz*; for f in packaging/*.py; do tr 'a' '(' <$f >kept; cat kept >$f; done; rm kept",
+            ["toolz is missing"],
+        ),
+        (
+            "for f in toolz/*.py; do tr 'a' '(' <$f >kept; cat kept >$f; done; rm kept",
+            ["a worker cannot import what it needs ("],
+        ),
+    ],
+)
+def test_a_damaged_environment_is_named_and_mended(
+    lab: Lab, homes: dict[str, Path], ready: None, damage: str, faults: list[str]
+) -> None:
+    host = lab.hosts[0]
+    assert lab.run(host, "sh", "-c", f"cd .rudel/env/lib/python*/site-packages && {damage}").returncode == 0
+    (before,) = asyncio.run(check_hosts(host, lab.ssh_config))
+    assert before.incomplete
+    assert f"Rudel on `{host}` is incomplete: " in str(before.problem)
+    assert [fault for fault in faults if fault not in str(before.problem)] == []
+    assert f"run `rudel hosts setup {host}`" in str(before.problem)
+    mended = set_up(lab)
+    assert (mended.problem, mended.how) == (None, "with wheels from here")
+    assert asked(lab, "import toolz, packaging, rudel.data; print('there')") == "there"
+    assert set_up(lab).how == "nothing to do"
+    (after,) = asyncio.run(check_hosts(host, lab.ssh_config))
+    assert not after.incomplete
+
+
+def test_two_at_once_wait_for_each_other(lab: Lab, homes: dict[str, Path]) -> None:
+    """The second begins while the first holds the host, and finds that all is done."""
+    stages: list[list[str]] = [[], []]
+
+    async def both() -> list[Outcome]:
+        begun = asyncio.Event()
+
+        def first(host: Host, stage: Stage) -> None:
+            stages[0].append(stage.text)
+            if stage.text == "making the environment":
+                begun.set()
+
+        set_up_host = partial(set_up_hosts, lab.hosts[0], lab.ssh_config, offline=True, minimal=True)
+        one = asyncio.create_task(set_up_host(told=first))
+        await asyncio.wait_for(begun.wait(), LONG)
+        two = set_up_host(told=lambda host, stage: stages[1].append(stage.text))
+        return [outcome for (outcome,) in await asyncio.gather(one, two)]
+
+    outcomes = asyncio.run(both())
+    assert [outcome.problem for outcome in outcomes] == [None, None]
+    assert "waiting for another set-up" in stages[1]
+    assert outcomes[1].how == "nothing to do"
 
 
 def test_another_source_of_the_same_version_is_installed(lab: Lab, homes: dict[str, Path], ready: None) -> None:

@@ -12,10 +12,11 @@ from typing import NoReturn
 import pytest
 
 from rudel.cluster.check import check_hosts
+from rudel.cluster.engine import Cluster
 from rudel.cluster.foreground import wait_for
 from rudel.cluster.hosts import REMOTE_PYTHON
 from rudel.cluster.setup import set_up_hosts
-from rudel.errors import LabError
+from rudel.errors import HostError, LabError
 from rudel.lab import Lab
 from rudel.lab.requirements import check_machine
 
@@ -47,3 +48,16 @@ def test_a_host_without_an_index_is_set_up_once(lab: Lab) -> None:
     (second,) = wait_for(set_up_hosts(lab.hosts, lab.ssh_config, minimal=True))
     assert (second.problem, second.how, second.sent) == (None, "nothing to do", 0)
     assert time.monotonic() - began < seconds / 2
+
+    host = lab.hosts[0]
+    assert lab.run(host, "sh", "-c", "rm -r .rudel/env/lib/python*/site-packages/numpy").returncode == 0
+    with pytest.raises(HostError, match=rf"incomplete one \(No module named 'numpy'\): run `rudel hosts setup {host}`"):
+        Cluster(host, ssh_config=lab.ssh_config).start()
+    (report,) = wait_for(check_hosts(host, lab.ssh_config))
+    assert report.problem == f"Rudel on `{host}` is incomplete: numpy is damaged: run `rudel hosts setup {host}`."
+    (mended,) = wait_for(set_up_hosts(host, lab.ssh_config, offline=True, minimal=True))
+    assert (mended.problem, mended.packages) == (None, 2)
+    (report,) = wait_for(check_hosts(host, lab.ssh_config))
+    assert (report.problem, report.notes) == (None, ())
+    with Cluster(host, ssh_config=lab.ssh_config) as cluster:
+        assert cluster.client.submit(sum, [1, 2]).result() == 3

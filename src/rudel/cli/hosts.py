@@ -175,7 +175,8 @@ def _how(outcome: Any) -> str:
 def _as_row(report: Any) -> list[str]:
     facts, link = report.facts, report.link
     state = "ready" if report.rudel else "not set up"
-    state = ("cannot be used" if report.reachable else "unreachable") if report.problem else state
+    if report.problem:
+        state = "incomplete" if report.incomplete else "cannot be used" if report.reachable else "unreachable"
     key = report.host_key.split()[0].removeprefix("ssh-") if report.host_key else "-"
     row = [str(report.host), state, key]
     if not facts:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import asyncssh
@@ -10,6 +10,7 @@ import asyncssh
 from rudel.cluster import ssh
 from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.link import Link, measure_link
+from rudel.cluster.pins import Target, faults, worker_pins
 from rudel.cluster.probe import Facts, probe
 from rudel.cluster.suitability import SPACE_FOR_MINIMAL, best_python, lacks_space, problem
 from rudel.cluster.together import for_each
@@ -25,6 +26,7 @@ class HostReport:
     Args:
         host: that was checked.
         problem: why it cannot be used, with what to do, in one sentence; None where it can.
+        incomplete: whether an environment is there that lacks something, as the problem says.
         notes: what else to know, one sentence each.
         host_key: kind and fingerprint of its key; None where it was not accepted.
         facts: what the host says about itself; None where it could not be asked.
@@ -33,6 +35,7 @@ class HostReport:
 
     host: Host
     problem: str | None = None
+    incomplete: bool = False
     notes: tuple[str, ...] = ()
     host_key: str | None = None
     facts: Facts | None = None
@@ -89,7 +92,20 @@ async def check_hosts(
     async def one(host: Host) -> HostReport:
         return await _check(host, ssh_config, accept_new, timeout, one_at_a_time)
 
-    return await for_each(parse_hosts(hosts), one)
+    return _with_twins(await for_each(parse_hosts(hosts), one))
+
+
+def _with_twins(reports: tuple[HostReport, ...]) -> tuple[HostReport, ...]:
+    """Adds to each report of a computer that is given under several names that it is."""
+    first: dict[str, Host] = {}
+    found = []
+    for report in reports:
+        computer = report.facts.computer if report.facts else ""
+        if computer and first.setdefault(computer, report.host) != report.host:
+            sentence = f"`{report.host}` is the same computer as `{first[computer]}`: give each computer once."
+            report = replace(report, notes=(*report.notes, sentence))
+        found.append(report)
+    return tuple(found)
 
 
 async def _check(
@@ -115,11 +131,28 @@ async def _check(
     found = problem(host, facts)
     if not found and not facts.record and not host.python:
         found = lacks_space(host, facts.disk, SPACE_FOR_MINIMAL)
-    return HostReport(host, found, tuple(notes), key, facts, link)
+    lacking = None if found else await asyncio.to_thread(_lacking, host, facts)
+    return HostReport(host, found or lacking, lacking is not None, tuple(notes), key, facts, link)
 
 
 def _described(key: asyncssh.SSHKey | None) -> str:
     return f"{key.get_algorithm()} {key.get_fingerprint()}" if key else "certificate"
+
+
+def _lacking(host: Host, facts: Facts) -> str | None:
+    """What keeps the Rudel that is there from working, with what to do, in one sentence; None where nothing does."""
+    from rudel import __version__
+
+    if facts.installed.get("rudel") != __version__ or facts.environment is None:
+        return None  # that is in the notes
+    found = {} if host.python else faults(facts, worker_pins(Target.of(facts, facts.environment)))
+    told = [f"{name} {what}" for name, what in found.items()]
+    if facts.trouble and not told:
+        told = [f"a worker cannot import what it needs ({facts.trouble})"]
+    if not told:
+        return None
+    mend = f"mend that in `{host.python}` there" if host.python else f"run `rudel hosts setup {host}`"
+    return f"Rudel on `{host}` is incomplete: {', '.join(told)}: {mend}."
 
 
 def _notes(host: Host, facts: Facts) -> list[str]:

@@ -14,6 +14,9 @@ REMOTE_FOLDER = ".rudel"
 REMOTE_PYTHON = f"{REMOTE_FOLDER}/env/bin/python"
 """The Python of the environment that `rudel hosts setup` makes, relative to the home folder of the host."""
 
+COMPUTER = """echo $(cat /proc/sys/kernel/random/boot_id && readlink /proc/self/ns/net && readlink /proc/self/ns/uts)"""
+"""Prints, in a shell on a host, what tells a computer or container from all others, by whatever name it is reached."""
+
 _FORM = re.compile(
     r"(?:(?P<user>[^\s,\[\]]+)@)?(?:\[(?P<address>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<name>[^\s,:@\[\]]+))(?::(?P<port>\d+))?"
 )
@@ -99,7 +102,7 @@ def _is_file(given: str) -> bool:
 
 def _read(path: Path) -> list[Host]:
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise HostError(f"The hosts file `{path}` cannot be read ({error}).") from error
     hosts = []

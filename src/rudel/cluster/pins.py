@@ -6,6 +6,7 @@ from importlib import metadata
 
 from packaging.requirements import Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.version import InvalidVersion, Version
 
 from rudel.cluster.probe import Facts, Interpreter, normalised
 
@@ -108,6 +109,39 @@ def find_pins(target: Target, minimal: bool, look_up: Callable[[Requirement], tu
         waiting += [(normalised(r.name), r) for r in _required(requires, frozenset(requirement.extras), target)]
     versions.pop("rudel", None)
     return dict(sorted(versions.items()))
+
+
+def worker_pins(target: Target) -> dict[str, str]:
+    """Versions here of what a worker needs there; what it needs there alone is left out."""
+    pins = find_pins(target, True, lambda requirement: ("", []))
+    return {name: version for name, version in pins.items() if version}
+
+
+def faults(facts: Facts, pins: dict[str, str]) -> dict[str, str]:
+    """What is wrong with packages of the environment of a host, in words that follow the name of each.
+
+    Args:
+        facts: of the host.
+        pins: versions that it is to have; of Rudel itself, only the files are looked at.
+    """
+    found = {}
+    for name, version in pins.items():
+        there = facts.installed.get(name)
+        if there is None:
+            found[name] = "is missing"
+        elif not same_version(there, version):
+            found[name] = f"is {there} and not {version}"
+    return {name: "is damaged" for name in facts.damaged if name in pins or name == "rudel"} | found
+
+
+def same_version(one: str | None, other: str) -> bool:
+    """Whether two versions are equal, however they are written; None is none."""
+    if one is None:
+        return False
+    try:
+        return Version(one) == Version(other)
+    except InvalidVersion:
+        return one == other
 
 
 def _required(texts: Iterable[str], extras: frozenset[str], target: Target) -> list[Requirement]:

@@ -12,7 +12,7 @@ from typing import Any
 import asyncssh
 
 from rudel.cluster import ssh
-from rudel.cluster.hosts import REMOTE_FOLDER, REMOTE_PYTHON, Host
+from rudel.cluster.hosts import COMPUTER, REMOTE_FOLDER, REMOTE_PYTHON, Host
 from rudel.errors import HostError
 
 RECORD = f"{REMOTE_FOLDER}/env/rudel.json"
@@ -21,7 +21,10 @@ RECORD = f"{REMOTE_FOLDER}/env/rudel.json"
 UNFINISHED = f"{REMOTE_FOLDER}/unfinished"
 """There while something is being installed, and after that was broken off."""
 
-_SECONDS = 60.0
+WORKER_MODULES = ("rudel.cluster.worker", "rudel.cluster.quiet", "rudel.train.diloco.service")
+"""What a worker imports before it is ready."""
+
+_SECONDS = 120.0
 
 _ABOUT_PYTHON = """
 import platform, struct, sys
@@ -36,15 +39,43 @@ print("rudel:%s=%s" % (sys.argv[1], "|".join([
 """
 
 _INSTALLED = """
-import os, sys
+import csv, importlib, os, sys
+def look(folder, name):
+    record = os.path.join(folder, name, "RECORD")
+    if not os.path.isfile(record):
+        print("rudel:unfinished=yes")
+        return
+    try:
+        with open(record, newline="") as lines:
+            whole = all(not size or os.path.getsize(os.path.join(folder, file)) == int(size)
+                        for file, _, size in csv.reader(lines))
+    except (OSError, ValueError):
+        whole = False
+    if not whole:
+        print("rudel:damaged=" + name[:-10])
+found = set()
 for folder in sys.path:
     if folder and os.path.isdir(folder):
         for name in os.listdir(folder):
             if name.endswith(".dist-info"):
                 print("rudel:installed=" + name[:-10])
+                found.add(name.partition("-")[0])
+                if sys.argv[1] == "ours":
+                    look(folder, name)
+if "rudel" in found:
+    sys.stdout.flush()
+    try:
+        for name in sys.argv[2:]:
+            importlib.import_module(name)
+    except BaseException as error:
+        print("rudel:trouble=" + " ".join((str(error) or type(error).__name__).split()))
+    else:
+        print("rudel:tried=yes")
 """
 
-_SCRIPT = f"""
+
+def _script() -> str:
+    return f"""
 LC_ALL=C; export LC_ALL
 say() {{ printf 'rudel:%s=%s\\n' "$1" "$2"; }}
 say system "$(uname -s)"
@@ -56,6 +87,7 @@ say cores "$(nproc 2>/dev/null || grep -c '^processor' /proc/cpuinfo)"
 say memory "$(grep MemTotal /proc/meminfo 2>/dev/null)"
 say disk "$(df -Pk . 2>/dev/null | {{ read -r _; read -r _ _ _ free _; printf %s "$free"; }})"
 grep -q -w avx /proc/cpuinfo 2>/dev/null && say avx yes
+say computer "$({COMPUTER} 2>/dev/null)"
 say record "$(cat {RECORD} 2>/dev/null)"
 [ -e {UNFINISHED} ] && say unfinished yes
 about() {{ "$1" -c {shlex.quote(_ABOUT_PYTHON)} "$2" 2>/dev/null </dev/null; }}
@@ -71,7 +103,8 @@ do
 done
 if [ -n "$1" ] && command -v "$1" >/dev/null 2>&1; then
     about "$1" environment
-    "$1" -c {shlex.quote(_INSTALLED)} 2>/dev/null </dev/null
+    ours=theirs; [ "$1" = {REMOTE_PYTHON} ] && ours=ours
+    "$1" -c {shlex.quote(_INSTALLED)} $ours {" ".join(WORKER_MODULES)} 2>/dev/null </dev/null
 fi
 say end yes
 """
@@ -117,9 +150,12 @@ class Facts:
         avx: whether an x86 processor has AVX.
         pythons: interpreters that were found.
         environment: the interpreter that workers are started with, if it is there.
+        computer: the same for all names of one computer, and for no other; empty where it cannot say.
         installed: packages in that environment, by their normalised names, with their versions.
+        damaged: packages of Rudel's own environment of which files are missing, or not as large as they were.
+        trouble: why a worker could not import what it needs; empty where it could, or where there is no Rudel.
         record: what the last set-up wrote down; empty where none came to its end.
-        unfinished: whether a set-up was broken off while it installed.
+        unfinished: whether a set-up was broken off while it installed, or a package has lost the list of its files.
     """
 
     system: str
@@ -133,7 +169,10 @@ class Facts:
     avx: bool
     pythons: tuple[Interpreter, ...]
     environment: Interpreter | None
+    computer: str = ""
     installed: dict[str, str] = field(default_factory=dict)
+    damaged: tuple[str, ...] = ()
+    trouble: str = ""
     record: dict[str, Any] = field(default_factory=dict)
     unfinished: bool = False
 
@@ -145,7 +184,7 @@ async def probe(connection: asyncssh.SSHClientConnection, host: Host) -> Facts:
         HostError: it did not answer, or has no shell.
     """
     python = (host.python or REMOTE_PYTHON).removeprefix("~/")
-    done = await ssh.run(connection, f"sh -s -- {shlex.quote(python)}", input=_SCRIPT.encode(), timeout=_SECONDS)
+    done = await ssh.run(connection, f"sh -s -- {shlex.quote(python)}", input=_script().encode(), timeout=_SECONDS)
     text = done.stdout.decode(errors="replace")
     if "rudel:end=yes" not in text:
         said = done.stderr.decode(errors="replace").strip().partition("\n")[0] or f"exit status {done.exit_status}"
@@ -164,6 +203,8 @@ def parse(text: str) -> Facts:
     def first(key: str) -> str:
         return answers.get(key, [""])[0]
 
+    installed = dict(_name_and_version(value) for value in answers.get("installed", []))
+    trouble = "" if "rudel" not in installed or first("tried") else first("trouble") or "Python crashed"
     environment = [_interpreter(value) for value in answers.get("environment", [])]
     return Facts(
         system=first("system"),
@@ -177,7 +218,10 @@ def parse(text: str) -> Facts:
         avx=first("avx") == "yes",
         pythons=tuple(_interpreter(value) for value in answers.get("python", [])),
         environment=environment[0] if environment else None,
-        installed=dict(_name_and_version(value) for value in answers.get("installed", [])),
+        computer=first("computer"),
+        installed=installed,
+        damaged=tuple(_name_and_version(value)[0] for value in answers.get("damaged", [])),
+        trouble=trouble,
         record=_record(first("record")),
         unfinished=first("unfinished") == "yes",
     )

@@ -12,23 +12,22 @@ from importlib import metadata
 from pathlib import Path
 
 import asyncssh
-from packaging.version import InvalidVersion, Version
 
 from rudel.cluster import ssh
 from rudel.cluster.commands import Line
 from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.installation import Installation, Stage
-from rudel.cluster.pins import Target
-from rudel.cluster.probe import Facts, probe
+from rudel.cluster.pins import Target, faults, same_version
+from rudel.cluster.probe import Facts, Interpreter, probe
 from rudel.cluster.suitability import SPACE_FOR_ALL, SPACE_FOR_MINIMAL, best_python, lacks_space, problem
 from rudel.cluster.supplies import Supplies
 from rudel.cluster.system_update import update_system
 from rudel.cluster.together import for_each
+from rudel.cluster.turn import turn
 from rudel.cluster.wheels import Wheel
 from rudel.errors import HostError
 
 _SPACE_TO_SPARE = 50_000_000
-_MODULES_OF_WORKER = ("jax", "distributed", "cryptography", "rudel")
 
 Told = Callable[[Host, Stage], None]
 
@@ -119,22 +118,42 @@ class _SetUp:
             return
         python = best_python(facts)
         assert python
+        async with turn(
+            connection, self.host, python, lambda: self.told(Stage("waiting for another set-up"))
+        ) as waited:
+            if waited:
+                self.told(Stage("looking"))
+                facts = await probe(connection, self.host)
+            await self._update(connection, facts, python)
+
+    async def _update(self, connection: asyncssh.SSHClientConnection, facts: Facts, python: Interpreter) -> None:
+        """Installs what is missing, damaged or of another version, and Rudel."""
         target = Target.of(facts, python)
         fingerprint = await self.supplies.fingerprint(target)
-        anew = not _is_whole(facts) or facts.environment is None or facts.environment.minor != python.minor
-        if not anew and facts.record.get("fingerprint") == fingerprint:
-            return
-        installed = {} if anew else facts.installed
         pins = await self.supplies.pins(target)
-        missing = {name: version for name, version in pins.items() if not _same(installed.get(name), version)}
-        work = Installation(self.host, connection, python, await self.supplies.pip(), anew, self.told)
-        try:
-            await self._install(work, facts, target, missing)
-            record = {"fingerprint": fingerprint, "rudel": (await self.supplies.own()).version, "python": python.minor}
-            await work.finish(_MODULES_OF_WORKER if missing else ("rudel",), json.dumps(record))
-        finally:
-            self.sent = work.sent
-        self.packages = len(missing) + 1
+        lacking = faults(facts, pins)
+        kept = _is_whole(facts) and facts.environment is not None and facts.environment.minor == python.minor
+        if kept and not lacking and facts.record.get("fingerprint") == fingerprint:
+            if not facts.trouble:
+                return
+            kept = False  # what is damaged cannot be seen from outside
+        record = {"fingerprint": fingerprint, "rudel": (await self.supplies.own()).version, "python": python.minor}
+        found: list[str] = []
+        for anew in (False, True) if kept else (True,):
+            missing = pins if anew else {name: version for name, version in pins.items() if name in lacking}
+            work = Installation(self.host, connection, python, await self.supplies.pip(), anew, self.told)
+            try:
+                await self._install(work, facts, target, missing)
+            finally:
+                self.sent += work.sent
+            self.packages = len(missing) + 1
+            self.told(Stage("trying it"))
+            facts = await probe(connection, self.host)
+            found = [f"{name} {what}" for name, what in faults(facts, pins).items()] or [facts.trouble]
+            if found == [""]:
+                await work.finish(json.dumps(record))
+                return
+        raise HostError(f"On `{self.host}` what was installed cannot be used ({', '.join(found)}).")
 
     async def _install(self, work: Installation, facts: Facts, target: Target, missing: dict[str, str]) -> None:
         """Installs what is missing, and Rudel; wheels are fetched before anything on the host is given up."""
@@ -171,22 +190,18 @@ def _compare(host: Host, facts: Facts) -> None:
     """Refuses a Python of the user's own that has not the versions of this computer."""
     for name in ("rudel", "jax", "jaxlib", "distributed"):
         here, there = metadata.version(name), facts.installed.get(name)
-        if not _same(there, here):
+        if not same_version(there, here):
             raise HostError(
                 f"`{host.python}` on `{host}` has {f'{name} {there}' if there else f'no {name}'}, and this computer "
                 f"has {here}: install that version there, or leave `python=` out of the hosts file."
             )
+    if facts.trouble:
+        raise HostError(
+            f"`{host.python}` on `{host}` cannot import what a worker needs ({facts.trouble}): mend that there, or "
+            "leave `python=` out of the hosts file."
+        )
 
 
 def _is_whole(facts: Facts) -> bool:
     """Whether packages can be put into the environment as it is."""
-    return not facts.unfinished and "pip" in facts.installed
-
-
-def _same(one: str | None, other: str) -> bool:
-    if one is None:
-        return False
-    try:
-        return Version(one) == Version(other)
-    except InvalidVersion:
-        return one == other
+    return not facts.unfinished and "pip" in facts.installed and "pip" not in facts.damaged
