@@ -36,17 +36,18 @@ PYTHON = sys.executable
 
 @dataclass(frozen=True)
 class Computer:
-    """This one, as reached by SSH under the names one, two and stranger (whose key is not known).
+    """This one, as reached by SSH under the names one, two, which has a host name of its own as containers have,
+    again, which is one once more, stranger (whose key is not known) and changed (for whom another key is known).
 
     Args:
         folder: home folder of who logs in.
         ssh_config: knows the names.
-        server: the SSH server.
+        servers: the SSH servers.
     """
 
     folder: Path
     ssh_config: Path
-    server: "subprocess.Popen[bytes]"
+    servers: "tuple[subprocess.Popen[bytes], ...]"
 
     def cluster(self, *names: str, **options: Any) -> Cluster:
         hosts = [Host(name, python=PYTHON) for name in names or ("one", "two")]
@@ -71,33 +72,45 @@ def computer(tmp_path_factory: pytest.TempPathFactory, lacking: Callable[[str], 
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
     folder = tmp_path_factory.mktemp("computer")
-    for name in ("host_key", "key"):
+    for name in ("host_key", "key", "other_key"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
     shutil.copy(folder / "key.pub", folder / "authorized_keys")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    ports = [free_port(), free_port()]
     settings = {
-        "Port": port, "ListenAddress": "127.0.0.1", "HostKey": folder / "host_key", "PidFile": "none", "UsePAM": "no",
+        "ListenAddress": "127.0.0.1", "HostKey": folder / "host_key", "PidFile": "none", "UsePAM": "no",
         "AuthorizedKeysFile": folder / "authorized_keys", "StrictModes": "no", "PasswordAuthentication": "no",
         "SetEnv": f"HOME={folder} RUDEL_CACHE={folder}/cache", "PermitRootLogin": "yes",
     }  # fmt: skip
     (folder / "sshd_config").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
     key = (folder / "host_key.pub").read_text()
-    (folder / "known_hosts").write_text(f"one,two {key}")
-    common = f"  HostName 127.0.0.1\n  Port {port}\n  IdentityFile {folder}/key\n"
-    common += f"  UserKnownHostsFile {folder}/known_hosts\n"
-    names = ("one", "two", "stranger")
-    (folder / "ssh_config").write_text("".join(f"Host {name}\n  HostKeyAlias {name}\n{common}" for name in names))
+    other = (folder / "other_key.pub").read_text()
+    (folder / "known_hosts").write_text(f"one,two,again {key}[changed]:{ports[0]} {other}")
+    common = f"  HostName 127.0.0.1\n  IdentityFile {folder}/key\n  UserKnownHostsFile {folder}/known_hosts\n"
+    names = ("one", "two", "again", "stranger", "changed")
+    (folder / "ssh_config").write_text(
+        "".join(f"Host {name}\n  HostKeyAlias {name}\n  Port {ports[name == 'two']}\n{common}" for name in names)
+    )
+    apart = ["unshare", "--uts"] if os.geteuid() == 0 else ["unshare", "--map-current-user", "--uts"]
     with (folder / "log").open("wb") as log:
-        server = subprocess.Popen([program, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=log)
+        servers = tuple(
+            subprocess.Popen([*how, program, "-D", "-e", "-p", str(port), "-f", folder / "sshd_config"], stderr=log)
+            for how, port in zip(([], apart), ports, strict=True)
+        )
     try:
-        until(lambda: answers(port) or server.poll() is not None)
-        assert server.poll() is None, (folder / "log").read_text()
-        yield Computer(folder, folder / "ssh_config", server)
+        for server, port in zip(servers, ports, strict=True):
+            until(lambda server=server, port=port: answers(port) or server.poll() is not None)
+            assert server.poll() is None, (folder / "log").read_text()
+        yield Computer(folder, folder / "ssh_config", servers)
     finally:
-        server.kill()
-        server.wait()
+        for server in servers:
+            server.kill()
+            server.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def answers(port: int) -> bool:
@@ -243,7 +256,7 @@ def test_strangers_are_refused_and_the_training_is_undisturbed(
         until(lambda: rounds.exists() and rounds.read_text().count("\n") > 5)
         workers = [worker.rpartition(":")[2] for worker in running.client.scheduler_info(n_workers=-1)["workers"]]
         foreign = Authority().issue("driver")
-        with caplog.at_level(logging.WARNING):
+        with caplog.at_level(logging.INFO):
             for port in (running._scheduler.port, *map(int, workers)):
                 for _ in range(5):
                     assert not welcome(port, ssl.CERT_NONE)
@@ -292,11 +305,30 @@ def test_a_worker_that_is_killed_is_started_again(computer: Computer) -> None:
         assert cluster.client.submit(sum, [1, 2]).result() == 3
 
 
+def test_a_loss_brings_no_lines_of_dask_to_the_terminal(computer: Computer, tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text(f"one python={PYTHON}\ntwo python={PYTHON}\n")
+    command = [PYTHON, "-c", "from rudel.cli.main import run; run()", "train", "digits", "--epochs", "100000"]
+    command += ["--on", tmp_path / "hosts", "--ssh-config", computer.ssh_config, "--run", tmp_path / "run"]
+    before, rounds = computer.workers(), tmp_path / "run" / "rounds.jsonl"
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        until(lambda: process.poll() is not None or (rounds.exists() and rounds.read_text().count("\n") > 5))
+        os.kill(min(computer.workers() - before), signal.SIGKILL)
+        until(lambda: process.poll() is not None or '"joined"' in rounds.read_text())
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=LONG)[1]
+    assert '"lost"' in rounds.read_text()
+    lines = told.splitlines()
+    assert [line for line in lines if not line.startswith("Interrupted after")] == []
+    assert len(lines) == 1
+    assert process.returncode == 128 + signal.SIGTERM
+
+
 def test_a_worker_whose_connection_breaks_ends_and_is_started_again(computer: Computer) -> None:
     with computer.cluster() as cluster:
         pids = by_name(cluster)
         connections = {process.pid for pid in pids.values() for process in psutil.Process(pid).parents()}
-        sessions = [p for p in psutil.Process(computer.server.pid).children() if p.pid in connections]
+        children = [p for server in computer.servers for p in psutil.Process(server.pid).children()]
+        sessions = [p for p in children if p.pid in connections]
         assert sessions
         for session in sessions:
             session.kill()
@@ -369,8 +401,39 @@ def test_a_host_without_rudel_is_told_with_what_mends_it(computer: Computer, tmp
 def test_all_that_is_wrong_is_told_at_once(computer: Computer) -> None:
     hosts = [Host("one", python="no/such/python"), Host("stranger", python=PYTHON), Host("two", python=PYTHON)]
     told = refused(Cluster(hosts, ssh_config=computer.ssh_config))
-    assert told.startswith("2 of 3 hosts cannot be used. `one` has no Rudel")
-    assert "`stranger`" in told
+    lines = told.splitlines()
+    assert lines[0] == "2 of 3 hosts cannot be used:"
+    assert lines[1].startswith("  `one` has no Rudel")
+    assert lines[2].startswith("  The key of `stranger` (`127.0.0.1`) is not known")
+
+
+def test_a_computer_that_is_given_under_two_names_has_one_worker(
+    computer: Computer, caplog: pytest.LogCaptureFixture
+) -> None:
+    sentence = "`again` is the same computer as `one`: give each computer once."
+    assert refused(computer.cluster("one", "two", "again")) == sentence
+    with computer.cluster("one", "two", "again", min_hosts=2) as cluster:
+        assert set(by_name(cluster)) == {"one", "two"}
+        assert cluster.absent == {"again": sentence}
+    assert f"again does not take part: {sentence}" in caplog.text
+
+
+def test_a_host_left_out_is_named_with_its_reason_on_the_terminal_and_in_the_report(
+    computer: Computer, tmp_path: Path
+) -> None:
+    (tmp_path / "hosts").write_text(f"one python={PYTHON}\nchanged python={PYTHON}\n")
+    command = [PYTHON, "-c", "from rudel.cli.main import run; run()", "train", "digits", "--epochs", "1"]
+    command += ["--on", str(tmp_path / "hosts"), "--ssh-config", str(computer.ssh_config), "--min-hosts", "1"]
+    done = subprocess.run(
+        [*command, "--run", str(tmp_path / "run")], capture_output=True, text=True, timeout=LONG, check=True
+    )
+    reason = "The key of `changed` (`127.0.0.1`) has CHANGED"
+    assert done.stderr.count(f"changed does not take part: {reason}") == 1
+    assert f"absent   changed: {reason}" in done.stdout
+    (absent,) = json.loads((tmp_path / "run" / "summary.json").read_text())["absent"]
+    assert absent["host"] == "changed"
+    assert absent["reason"].startswith(reason)
+    assert "The key of `changed`" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_begins_with_as_many_hosts_as_are_asked_for(computer: Computer) -> None:

@@ -206,3 +206,13 @@ def test_ticks_are_few_and_within(last):
     assert ticks[0] == 0
     assert ticks[-1] <= last
     assert 2 <= len(ticks) <= 8
+
+
+def test_hosts_that_took_no_part_are_named_with_the_reason_also_where_there_are_no_rounds(run):
+    absent = [{"host": "raspi9", "reason": "The key of `raspi9` has CHANGED: do not go on."}]
+    page = run.config(absent=absent).epochs().report()
+    assert "raspi9 The key of `raspi9` has CHANGED: do not go on." in words(section(page)).replace(
+        "raspi9The", "raspi9 The"
+    )
+    page = run.config().epochs().summary(strategy="mesh", absent=absent).report()
+    assert "has CHANGED" in words(section(page))

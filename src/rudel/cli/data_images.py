@@ -129,16 +129,16 @@ def _tell_left_out(converted: Any) -> None:
 
 
 def _tell_shards(converted: Any, seconds: float) -> None:
-    from rudel.report.words import plural
+    from rudel.report.words import duration, plural
 
     kept = len(converted.shards) - converted.made
     pictures = converted.records + sum(len(shard.left_out) for shard in converted.shards)
     if converted.made == 0:
         typer.echo("time      nothing to do: all is converted already")
     elif kept:
-        typer.echo(f"time      {seconds:.2g} s for {plural(converted.made, 'shard')}; {kept:,} were there already")
+        typer.echo(f"time      {duration(seconds)} for {plural(converted.made, 'shard')}; {kept:,} were there already")
     else:
-        typer.echo(f"time      {seconds:.2g} s, {pictures / max(seconds, 1e-9):,.0f} pictures/s")
+        typer.echo(f"time      {duration(seconds)}, {pictures / max(seconds, 1e-9):,.0f} pictures/s")
 
 
 def _notes(converted: Any) -> Iterator[str]:

@@ -151,6 +151,7 @@ def key_and_value(text: str) -> tuple[str, str]:
 
 def _tell(trained: Any) -> None:
     from rudel.report.rounds import read_rounds
+    from rudel.report.words import duration
     from rudel.train.display import described
 
     summary = trained.summary
@@ -168,11 +169,13 @@ def _tell(trained: Any) -> None:
         for restart in summary.get("restarts", ()):
             typer.echo(f"lost     {restart['reason']}; went on from step {restart['from_step']:,}")
     typer.echo(f"speed    {steps / seconds:,.0f} steps/s, {samples / seconds:,.0f} samples/s")
-    typer.echo(f"time     {steps:,} steps in {seconds:.2g} s, compiled in {summary['compile_seconds']:.2g} s")
+    typer.echo(f"time     {steps:,} steps in {duration(seconds)}, compiled in {duration(summary['compile_seconds'])}")
     if summary["backend"] != "jax":
         typer.echo(f"backend  every step by Keras on {summary['backend']}, slower than Rudel's loop on JAX")
     if rounds:
         _tell_hosts(rounds, summary)
+    for absent in summary.get("absent", ()):
+        typer.echo(f"absent   {absent['host']}: {absent['reason']}")
     _tell_fit(trained.path / "predictions.npz")
     _tell_forecast(trained.path, seconds)
     typer.echo(f"run      {trained.path}")

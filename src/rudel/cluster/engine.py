@@ -17,11 +17,8 @@ from typing import Any
 
 from rudel.cluster.dashboard import check_dashboard
 from rudel.cluster.hosts import Host, parse_hosts
+from rudel.cluster.probe import WORKER_MODULES
 from rudel.errors import ClusterError, OptionError, RudelError
-
-MODULES = ("rudel.train.diloco.service",)
-"""What a worker imports before it is ready, so that it need not later."""
-
 
 _ANSWER_SECONDS = 10
 
@@ -112,6 +109,11 @@ class Cluster:
         """How many workers were lost so far."""
         return sum(launch.lost for launch in self._launches)
 
+    @property
+    def absent(self) -> dict[str, str]:
+        """Why hosts do not take part at the moment, in a sentence each, by their names."""
+        return {str(launch.host): launch.trouble for launch in self._launches if launch.trouble}
+
     def start(self) -> None:
         """Starts scheduler and workers; see the class for what it raises."""
         from rudel.cluster.background import Background
@@ -148,29 +150,57 @@ class Cluster:
         self._launches: list[Launch] = []
         self._keepers: list[asyncio.Task[None]] = []
         self._scheduler = await scheduler_with(self._security, self._dashboard)
-        order = {"cluster": secrets.token_hex(8), "modules": list(MODULES)}
+        order = {"cluster": secrets.token_hex(8), "modules": list(WORKER_MODULES)}
         self._launches = [
-            Launch(host, authority.issue(str(host)), order, self._scheduler.port, self._ssh_config, lambda: None)
+            Launch(host, authority.issue(str(host)), order, self._scheduler.port, self._ssh_config, self._twin)
             for host in self.hosts
         ]
         results = await asyncio.gather(*(launch.started() for launch in self._launches), return_exceptions=True)
-        self._raise_if_too_few(results)
+        self._leave_out(await self._unusable(results))
         self._keepers = [asyncio.create_task(launch.keep()) for launch in self._launches]
         self._client = await Client(
             f"tls://127.0.0.1:{self._scheduler.port}", security=self._security, asynchronous=True, set_as_default=False
         )
 
-    def _raise_if_too_few(self, results: Sequence[BaseException | None]) -> None:
-        errors = [result for result in results if result is not None]
-        for error in errors:
-            if not isinstance(error, RudelError):
+    async def _unusable(self, results: Sequence[BaseException | None]) -> dict[Any, RudelError]:
+        """The launches that failed, and those of a computer that has a worker by another name, each with its reason."""
+        found: dict[Any, RudelError] = {}
+        for launch, error in zip(self._launches, results, strict=True):
+            if isinstance(error, RudelError):
+                found[launch] = error
+            elif error is not None:
                 raise error
-        if len(results) - len(errors) >= self._least:
+        for launch in reversed(self._launches):  # of two names, the first is kept
+            if twin := self._twin(launch):
+                found[launch] = await launch.refuse(twin)
+        return found
+
+    def _twin(self, launch: Any) -> Host | None:
+        """The host with a worker that is the same computer as this one."""
+        return next(
+            (
+                other.host
+                for other in self._launches
+                if other is not launch and other.address and launch.address and other.computer == launch.computer != ""
+            ),
+            None,
+        )
+
+    def _leave_out(self, unusable: dict[Any, RudelError]) -> None:
+        """Says of each host that does not take part why.
+
+        Raises:
+            HostError, ClusterError: too few are left.
+        """
+        if len(self._launches) - len(unusable) >= self._least:
+            for launch, error in unusable.items():
+                launch.absent(error)
             return
+        errors = [unusable[launch] for launch in self._launches if launch in unusable]
         if len(errors) == 1:
             raise errors[0]
-        told = " ".join(str(error) for error in errors)
-        raise type(errors[0])(f"{len(errors)} of {len(results)} hosts cannot be used. {told}")
+        told = "".join(f"\n  {error}" for error in errors)
+        raise type(errors[0])(f"{len(errors)} of {len(self._launches)} hosts cannot be used:{told}")
 
     async def _close(self) -> None:
         for keeper in self._keepers:

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
+import shlex
 import time
 from collections import deque
 from collections.abc import Callable
@@ -14,9 +16,9 @@ from typing import Any
 import asyncssh
 
 from rudel.cluster.certificates import Identity
-from rudel.cluster.hosts import Host, remote_python
+from rudel.cluster.hosts import COMPUTER, Host, remote_python
 from rudel.cluster.ssh import connect
-from rudel.errors import ClusterError, HostError
+from rudel.errors import ClusterError, HostError, RudelError
 
 START_SECONDS = 120.0
 """Time for a worker to start: a Raspberry Pi reads a good hundred megabytes from its card."""
@@ -30,13 +32,13 @@ _PAUSES = (1.0, 2.0, 4.0, 8.0)
 
 _log = logging.getLogger("rudel.cluster")
 
-_NO_MODULE = "No module named"
+_CANNOT_IMPORT = re.compile(r"^(?:ModuleNotFoundError|ImportError): (.+)", re.MULTILINE)
 
 _ALLOCATOR = "MALLOC_TRIM_THRESHOLD_=100000000 MALLOC_MMAP_THRESHOLD_=30000000"
 """Lets glibc keep what is freed round by round: encoding a delta otherwise meets hundreds of page faults."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Launch:
     """Keeps a worker running on a host.
 
@@ -46,7 +48,7 @@ class Launch:
         order: the rest of what `rudel.cluster.worker` reads.
         port: of the scheduler.
         ssh_config: in the place of `~/.ssh/config`.
-        changed: called when the worker came or went.
+        twin: another host of the cluster that is the same computer as this one, or None.
     """
 
     host: Host
@@ -54,9 +56,11 @@ class Launch:
     order: dict[str, Any]
     port: int
     ssh_config: Path | None
-    changed: Callable[[], None]
+    twin: Callable[["Launch"], Host | None]
     address: str | None = None
+    computer: str = ""
     lost: int = 0
+    refused: bool = False
     trouble: str = ""
     _output: deque[str] = field(default_factory=lambda: deque(maxlen=40))
     _ready: asyncio.Event = field(default_factory=asyncio.Event)
@@ -83,16 +87,15 @@ class Launch:
             raise
 
     async def keep(self) -> None:
-        """Waits until the worker ends, starts it again, and so on, for ever."""
+        """Waits until the worker ends, starts it again, and so on, for ever; says once why it cannot be started."""
         failures = 0
-        while True:
+        while not self.refused:
             if self.address is not None:
                 began = time.monotonic()
                 with contextlib.suppress(asyncssh.Error, OSError):  # the connection broke off
                     await self._until_ended()
                 self.address, self.lost = None, self.lost + 1
                 self._connection.abort()
-                self.changed()
                 if time.monotonic() - began > 60:
                     failures = 0
             await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
@@ -100,13 +103,29 @@ class Launch:
             try:
                 await self.started()
             except (HostError, ClusterError) as error:
-                self.trouble = str(error)
+                self.absent(error)
+                continue
+            if twin := self.twin(self):
+                self.absent(await self.refuse(twin))
+
+    def absent(self, error: RudelError) -> None:
+        """Remembers why the host does not take part, and logs it unless that is known already."""
+        if self.trouble != str(error):
+            self.trouble = str(error)
+            _log.warning("%s does not take part: %s", self.host, error)
+
+    async def refuse(self, twin: Host) -> HostError:
+        """Ends the worker for good, as the computer has one by another name; returns what to say."""
+        self.refused = True
+        await self.stop()
+        return HostError(f"`{self.host}` is the same computer as `{twin}`: give each computer once.")
 
     async def stop(self) -> None:
         """Ends the worker."""
         connection = getattr(self, "_connection", None)
         if connection is None:
             return
+        self.address = None
         process = getattr(self, "_process", None)
         if process is not None and process.exit_status is None and not connection.is_closed():
             process.stdin.write_eof()
@@ -126,7 +145,8 @@ class Launch:
             "name": str(self.host),
         }
         python = remote_python(self.host)
-        command = f"exec env {_ALLOCATOR} {python} -m rudel.cluster.worker"
+        tell = f'printf \'{{"computer": "%s"}}\\n\' "$({COMPUTER} 2>/dev/null)"'
+        command = f"exec sh -c {shlex.quote(f'{tell}; exec env {_ALLOCATOR} {python} -m rudel.cluster.worker')}"
         process = await connection.create_process(command, encoding=None)
         process.stdin.write(json.dumps(order).encode() + b"\n")
         return process
@@ -149,20 +169,32 @@ class Launch:
 
     async def _read_until_ready(self) -> None:
         async for line in self._process.stdout:
-            try:
-                told = json.loads(line)
-            except ValueError:
-                self._output.append(line.decode(errors="replace").rstrip())
-                continue
-            if isinstance(told, dict) and told.get("event") == "ready":
+            told = self._told(line)
+            if "computer" in told:
+                self.computer = told["computer"]
+            if told.get("event") == "ready":
                 self.address, self.trouble = told["address"], ""
-                self.changed()
                 return
 
     async def _until_ended(self) -> None:
-        async for _ in self._process.stdout:
-            pass
+        async for line in self._process.stdout:
+            self._told(line)
         await self._process.wait_closed()
+
+    def _told(self, line: bytes) -> dict[str, Any]:
+        """What a line of the worker says; lines of its log are kept, and any other text."""
+        text = line.decode(errors="replace").rstrip()
+        try:
+            told = json.loads(text)
+        except ValueError:
+            told = None
+        if not isinstance(told, dict):
+            self._output.append(text)
+            return {}
+        if told.get("event") == "log":
+            self._output.append(told["text"])
+            _log.info("%s: %s", self.host, told["text"])
+        return told
 
     async def _collect_errors(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
         with contextlib.suppress(asyncssh.Error, OSError):  # the connection broke off
@@ -173,10 +205,12 @@ class Launch:
                     _log.warning("%s: %s", self.host, text)
 
     def _failed(self) -> ClusterError | HostError:
-        told = "\n".join(self._output)
-        if self._process.exit_status == 127 or _NO_MODULE in told:
+        said = "\n".join(self._output)
+        failed = _CANNOT_IMPORT.findall(said)
+        if self._process.exit_status == 127 or failed or "No module named" in said:
+            why = f" ({failed[-1].rstrip('.')})" if failed else ""
             return HostError(
-                f"`{self.host}` has no Rudel, or an incomplete one: run `rudel hosts setup {self.host}` first."
+                f"`{self.host}` has no Rudel, or an incomplete one{why}: run `rudel hosts setup {self.host}` first."
             )
         last = next((line for line in reversed(self._output) if line.strip()), "it said nothing")
         return ClusterError(f"The worker on `{self.host}` ended at once: {last.strip()}")

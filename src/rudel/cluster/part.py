@@ -39,6 +39,11 @@ class Part:
         return None if least is None else min(least, len(self._names))
 
     @property
+    def absent(self) -> dict[str, str]:
+        """Why hosts of the whole cluster do not take part, by their names."""
+        return getattr(self._cluster, "absent", {})
+
+    @property
     def fleet(self) -> Any:
         """The workers that take part."""
         return _Some(self._cluster.fleet, self._names)

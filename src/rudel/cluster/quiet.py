@@ -20,6 +20,17 @@ logging.getLogger("distributed.worker").addFilter(lambda record: "Mismatched ver
 
 DASHBOARD_PORT = 8787
 
+_LOGGERS = ("distributed", "distributed.client", "tornado", "tornado.application")
+_log = logging.getLogger(__name__)
+
+
+class _Aside(logging.Handler):
+    """Passes what Dask logs on to Rudel's log, as information: which hosts are lost, Rudel reports itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _log.info("%s: %s", record.name, record.getMessage(), exc_info=record.exc_info)
+
+
 _ROUTES = dask.config.get("distributed.scheduler.http.routes")
 
 dask.config.set(
@@ -63,6 +74,9 @@ class QuietScheduler(Scheduler):
 
 def scheduler_with(security: Any, dashboard: bool) -> Scheduler:
     """A scheduler that listens on all networks, and has the dashboard on this computer alone, or not at all."""
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        logger.handlers[:], logger.propagate = [_Aside()], False
     listening = {"host": "tls://0.0.0.0", "port": 0, "security": security}
     if not dashboard:
         return QuietScheduler(**listening, dashboard=False, dashboard_address=None)

@@ -38,8 +38,11 @@ async def _work(order: dict[str, Any], mark: Path) -> None:
     """Works until the driver or the scheduler is gone, and ends the process then."""
     from rudel.cluster.quiet import QuietWorker
 
-    for handler in logging.getLogger("distributed").handlers:
-        handler.setFormatter(_OneLine())
+    log = _Told()
+    log.setFormatter(_OneLine())
+    for name in ("distributed", "tornado.application"):
+        logger = logging.getLogger(name)
+        logger.handlers[:], logger.propagate = [log], False
     for module in order["modules"]:
         importlib.import_module(module)
     gc.freeze()  # what has been imported stays: it need not be looked through again and again
@@ -71,6 +74,13 @@ class _OneLine(logging.Formatter):
         error = record.exc_info[1] if record.exc_info else None
         what = " ".join(record.getMessage().split())
         return f"{what} ({type(error).__name__}: {error})" if error else what
+
+
+class _Told(logging.Handler):
+    """Tells the driver what Dask logs, apart from what else is written on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _tell({"event": "log", "text": self.format(record)})
 
 
 def _tell(document: dict[str, Any]) -> None:

@@ -13,10 +13,10 @@ _MOST_CHANGES = 20
 
 
 def hosts(run: Run) -> Html | None:
-    """The section; None for a run that has no rounds."""
+    """The section; None for a run that has no rounds, and of whose hosts none was left out."""
     rounds = run.rounds
     if rounds is None:
-        return None
+        return _absent(run)
     return join(
         [
             element("p", f"{_work(rounds)} {_shared(rounds)}"),
@@ -27,8 +27,17 @@ def hosts(run: Run) -> Html | None:
             plots(rounds),
             _figures(rounds),
             _happenings(rounds),
+            _absent(run),
         ]
     )
+
+
+def _absent(run: Run) -> Html | None:
+    absent = (run.config if run.summary is None else run.summary).get("absent")
+    if not isinstance(absent, list) or not absent:
+        return None
+    rows = [[str(one["host"]), str(one["reason"])] for one in absent]
+    return table("Hosts that took no part", ["host", "why"], rows, words=(0, 1), class_="happenings")
 
 
 def _work(rounds: Rounds) -> str:

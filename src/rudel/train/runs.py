@@ -113,12 +113,13 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
             training = _training(request, arguments)
             if run:
                 about = {"strategy_options": training.about.get("strategy_options")} if request.strategy else {}
+                about |= _absent(request)
                 run.write_config(_config(request, identity, config.get("started")) | about)
                 if request.forecast:
                     run.write_plan(request.forecast)
             with _kept(run):
                 history = training()
-                summary = summary_of(training, dataset, name_of(model, request.about))
+                summary = summary_of(training, dataset, name_of(model, request.about)) | _absent(request)
                 if run:
                     keep_results(run, dataset, summary, training)
             return Outcome(history, summary, run.path if run else None)
@@ -210,6 +211,12 @@ def _training(request: Request, arguments: tuple[Any, ...]) -> Training:
     if request.strategy is None:
         return Training(*arguments)
     return request.strategy.training(*arguments, cluster=request.cluster)
+
+
+def _absent(request: Request) -> dict[str, Any]:
+    """Hosts that were asked for and take no part at the moment, with the reason of each."""
+    absent = getattr(request.cluster, "absent", {})
+    return {"absent": [{"host": host, "reason": reason} for host, reason in absent.items()]} if absent else {}
 
 
 def _begun(

@@ -467,6 +467,24 @@ def test_an_interrupted_driver_leaves_a_checkpoint_and_can_go_on(crew: Any, tmp_
     assert json.loads(done.stdout)["samples"] == steps * 32
 
 
+def test_a_loss_brings_no_lines_of_dask_to_the_terminal(crew: Any, tmp_path: Path, read_log: Any) -> None:
+    command = [sys.executable, "-c", "from rudel.cli.main import run; run()", "train", "digits", "--epochs", "100000"]
+    command += ["--scheduler", crew.address, "--run", str(tmp_path), "--resume", "--round-steps", "16"]
+    with started(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        wait_for_rounds(process, tmp_path, 5, read_log)
+        crew.kill("a")
+        while not (log := (tmp_path / "rounds.jsonl").read_text()).count('"lost"') and process.poll() is None:
+            pass
+        crew.start("a", wait=False)
+        while not (log := (tmp_path / "rounds.jsonl").read_text()).count('"joined"') and process.poll() is None:
+            pass
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=LONG)[1]
+    assert '"lost"' in log
+    assert [line for line in told.splitlines() if not line.startswith("Interrupted after")] == []
+    assert process.returncode == 128 + signal.SIGTERM
+
+
 def test_a_finished_run_is_told_again_as_it_was(crew: Any, tmp_path: Path) -> None:
     summaries = []
     for _ in range(2):
