@@ -24,6 +24,7 @@ from rudel.errors import ClusterError, LabError
 from rudel.lab import Lab
 from rudel.lab.requirements import check_machine
 from rudel.train.diloco.options import Diloco
+from rudel.train.display import Display
 
 pytestmark = pytest.mark.filterwarnings("ignore:(?s).*Mismatched versions")  # of Python, by its last number
 keras = keras_on_jax()
@@ -169,6 +170,36 @@ def test_hosts_that_are_killed_crash_or_fall_silent_are_not_waited_for_and_come_
     history = training.end()
     assert history.history["accuracy"][-1] > 0.9
     assert [line["round"] for line in training.rounds] == list(range(1, len(training.rounds) + 1))
+
+
+class Shown(Display):
+    """A live display that remembers how much had arrived."""
+
+    live = True
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, int]] = []
+
+    def sending(self, done: int, total: int) -> None:
+        self.sent.append((done, total))
+
+
+def test_what_hosts_are_sent_before_the_first_step_is_shown_on_its_way(
+    lab: Lab, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = Shown()
+    monkeypatch.setattr("rudel.train.runs.choose_display", lambda verbose: shown)
+    model = keras.Sequential([keras.Input((200,)), keras.layers.Dense(2000), keras.layers.Dense(2)])  # 1.6 MB
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    lab.set_rate(5)
+    try:
+        rudel.fit(model, X[:600], Y[:600], steps=10, cluster=cluster)
+    finally:
+        lab.set_rate(100)
+    weights = 4 * model.count_params() * len(lab.hosts)
+    on_the_way = {done for done, total in shown.sent if total > weights and done < 0.9 * total}
+    assert len(on_the_way) >= 5
+    assert [done for done, _ in shown.sent] == sorted(done for done, _ in shown.sent)
 
 
 def test_a_wifi_that_is_gone_for_good_ends_the_training_at_a_checkpoint(

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rudel.cluster.guest import RENEW_SECONDS, Gone, Guest
+from rudel.cluster.link import acknowledged
 from rudel.errors import ClusterError, error_named
 
 TRANSPORT_ERRORS = (OSError,)
@@ -115,6 +116,13 @@ class Fleet:
     def is_ready(self, address: str) -> bool:
         """Whether the guest is on a worker, as far as is known."""
         return address in self._ready
+
+    def delivered(self) -> int | None:
+        """Bytes that workers have received over the open connections, TLS included; None where no kernel says so."""
+        comms = [comm for caller in list(self._callers.values()) for comm in list(caller.comms)]
+        sockets = [getattr(getattr(comm, "stream", None), "socket", None) for comm in comms]  # none once it is closed
+        known = [count for socket in sockets if socket and (count := acknowledged(socket)) is not None]
+        return sum(known) if known else None
 
     def forget(self, address: str) -> None:
         """Drops the connections to a worker that was lost; the next call makes new ones."""

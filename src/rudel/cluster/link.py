@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import socket
+import struct
 import time
 from dataclasses import dataclass
 
@@ -14,6 +16,8 @@ from rudel.errors import HostError
 _FIRST_BYTES, _MOST_BYTES = 1 << 15, 1 << 23
 _LONG_ENOUGH = 0.12
 _SECONDS = 20.0
+_BYTES_ACKED = 120
+"""Where the kernel's description of a connection has how many bytes were acknowledged."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,20 @@ async def measure_link(connection: asyncssh.SSHClientConnection, host: Host) -> 
     except (asyncssh.Error, OSError, ValueError) as error:
         raise lost(connection, "while the link was measured", error) from error
     return Link(sorted(round_trips)[len(round_trips) // 2], speed, min(clocks)[1])
+
+
+def acknowledged(connection: socket.socket) -> int | None:
+    """Bytes that the other end of a TCP connection has acknowledged so far; None where the kernel does not say.
+
+    Source: `tcpi_bytes_acked` of `struct tcp_info` in linux/tcp.h, since Linux 4.1; other systems have none.
+    """
+    if not hasattr(socket, "TCP_INFO"):
+        return None
+    try:
+        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED + 8)
+        return struct.unpack_from("=Q", told, _BYTES_ACKED)[0]
+    except (OSError, struct.error):
+        return None
 
 
 async def _round_trip(shell: asyncssh.SSHClientProcess) -> float:

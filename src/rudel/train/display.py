@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.report.read import NOT_METRICS
-from rudel.report.words import duration
+from rudel.report.words import duration, number, size
 from rudel.train.hosts_display import HostLines
 from rudel.train.schedule import Schedule
 
@@ -30,6 +30,9 @@ class Display:
 
     def note(self, text: str) -> None:
         """Something to know of the training, a sentence."""
+
+    def sending(self, done: int, total: int) -> None:
+        """Before the first step, so many of so many bytes have arrived at the hosts."""
 
     def advance(self, step: int, logs: dict[str, float], seconds: float) -> None:
         """A block has ended after `step` steps and `seconds` of training, with the metrics of the epoch so far."""
@@ -95,6 +98,10 @@ class RichDisplay(Display):
         """Prints the sentence above the bar."""
         self._console.print(text, highlight=False, markup=False)
 
+    def sending(self, done: int, total: int) -> None:
+        """Says how much has arrived, in the place of the metrics that are not there yet."""
+        self._progress.update(self._task, metrics=f"{size(done)} of {size(total)} at the hosts")
+
     def advance(self, step: int, logs: dict[str, float], seconds: float) -> None:
         """Moves the bar."""
         began, first = self._began
@@ -143,10 +150,10 @@ def described(metrics: dict[str, Any]) -> str:
     """Metrics in one line.
 
     >>> described({"loss": 0.51234, "accuracy": 0.98761, "mae": 12345.6})
-    'loss 0.5123  accuracy 0.9876  mae 1.235e+04'
+    'loss 0.5123  accuracy 0.9876  mae 12,346'
     """
     return "  ".join(
-        f"{name} {value:.4f}" if 1e-3 <= abs(value) < 1e3 or value == 0 else f"{name} {value:.4g}"
+        f"{name} {value:.4f}" if 1e-3 <= abs(value) < 1e3 or value == 0 else f"{name} {number(value)}"
         for name, value in metrics.items()
         if isinstance(value, float)
     )

@@ -86,6 +86,12 @@ class Leader(ABC):
         self._link_rate = math.inf  # bytes a second to all at the same time
         self._link_seconds = 0.0  # in which all exchange what a round has to, all at once
 
+    @property
+    def delivered(self) -> int | None:
+        """Bytes of all that was sent that have arrived; None where that is not known. Can be read in any thread."""
+        delivered = self._fleet.delivered()
+        return None if delivered is None else min(delivered, self.sent)
+
     def stop(self) -> None:
         """Ends the training soon; can be called from any thread."""
         self._stopping = True

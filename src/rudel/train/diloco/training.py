@@ -242,11 +242,18 @@ class DilocoTraining(Training):
     def _wait_for(self, future: "concurrent.futures.Future[None]") -> None:
         while not future.done():
             concurrent.futures.wait([future], timeout=0.2)
+            self._show_delivered()
             if self._interrupts.received:
                 future.cancel()
                 self._interrupts.act(self._told())
         with unforeseen(self.run):
             future.result()
+
+    def _show_delivered(self) -> None:
+        """Shows how much of the program, the examples and the weights has arrived at the hosts."""
+        coordinator = getattr(self, "_coordinator", None)
+        if self.display.live and coordinator and (delivered := coordinator.delivered) is not None:
+            self.display.sending(delivered, coordinator.sent)
 
     def _agree(self, speeds: Speeds) -> Agreed:
         agreed = self._given.agree(self._options, len(self._hosts), speeds)
