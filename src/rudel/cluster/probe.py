@@ -24,7 +24,8 @@ UNFINISHED = f"{REMOTE_FOLDER}/unfinished"
 WORKER_MODULES = ("rudel.cluster.worker", "rudel.cluster.quiet", "rudel.train.diloco.service")
 """What a worker imports before it is ready."""
 
-_SECONDS = 120.0
+_SECONDS = 600.0
+"""Time for the answer: the first import after a set-up compiles every module, which takes a small computer minutes."""
 
 _ABOUT_PYTHON = """
 import platform, struct, sys
