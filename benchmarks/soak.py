@@ -144,9 +144,8 @@ async def _ask(port: int, chance: random.Random, tally: Tally) -> None:
 async def _exchange(port: int, body: bytes, kind: str) -> tuple[int, Any]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        head = (
-            f"POST {PATH} HTTP/1.1\r\nHost: soak\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-        )
+        lines = [f"POST {PATH} HTTP/1.1", "Host: localhost", "Connection: close", f"Content-Length: {len(body)}"]
+        head = "\r\n".join([*lines, "", ""]).encode()
         writer.write(head + body[: len(body) // 2])
         if kind == "slow":
             await writer.drain()
@@ -191,11 +190,11 @@ async def _capacity(port: int, seconds: float) -> float:
 
 async def _memory(port: int) -> int:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"GET /metrics HTTP/1.1\r\nHost: soak\r\nConnection: close\r\n\r\n")
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     text = (await reader.read()).decode()
     writer.close()
     found = [line for line in text.splitlines() if line.startswith("process_resident_memory_bytes ")]
-    return int(found[0].split()[1]) if found else 0
+    return int(float(found[0].split()[1])) if found else 0
 
 
 if __name__ == "__main__":

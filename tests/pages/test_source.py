@@ -35,6 +35,7 @@ def test_imports_flow_from_left_to_right() -> None:
         "lab",
         "cache",
         "backend",
+        "own_names",
         "data",
         "recipes",
         "report",

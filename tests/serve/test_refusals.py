@@ -70,6 +70,7 @@ def tensor(**changes: Any) -> dict[str, Any]:
         (INFER, tensor(shape=[4, 1]), 400, "shape (1,)"),
         (INFER, tensor(shape=[0, 4], data=[]), 400, "no examples"),
         (INFER, tensor(shape=[-1, 4]), 400, "list of sizes"),
+        (INFER, tensor(shape=[1, 0, 2**39, 2**39], data=[]), 400, "larger than any array"),
         (INFER, tensor(shape=[1] * 40 + [4]), 400, "more than 32"),
         (INFER, tensor(data=[[1, 2], [3]]), 400, "no list of FP32"),
         (INFER, tensor(parameters={"binary_data_size": 16}), 400, "binary_data_size"),
@@ -93,6 +94,7 @@ def binary(head: Any, rest: bytes, length: int | str | None = None) -> tuple[byt
     return body + rest, {"inference-header-content-length": told}
 
 
+EMPTY: dict[str, Any] = {"name": "x", "shape": [1, 0, 2**39, 2**39], "datatype": "FP32"}
 BINARY: dict[str, Any] = {"parameters": {"binary_data_size": 16}}
 
 
@@ -109,6 +111,7 @@ BINARY: dict[str, Any] = {"parameters": {"binary_data_size": 16}}
             ),
             "NaN",
         ),
+        (binary({"inputs": [EMPTY | BINARY | {"parameters": {"binary_data_size": 0}}]}, b""), "larger than any array"),
         (binary(tensor(), b"", 10**6), "length of the JSON"),
         (binary(tensor(), b"", "x"), "length of the JSON"),
     ],

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from processes import LONG
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
 from serve_support import dense, serving, write_run
 
 import rudel
@@ -90,6 +92,10 @@ def test_a_run_that_is_trained_anew_is_the_next_version(changing: tuple[Any, Pat
         so_far = len(asking.answers)
         until(lambda: len(asking.answers) > so_far + 10)
     assert {status for status, _ in asking.answers} == {200}
+    until(lambda: 'model="run",route="predict",status="200",version="2"' in server.ask("/metrics").body.decode())
+    until(lambda: 'model="run",version="1"' not in server.ask("/metrics").body.decode())
+    gone = [line for line in server.ask("/metrics").body.decode().splitlines() if 'version="1"' in line]
+    assert [line for line in gone if 'model="run"' in line] == []
     told = [json.loads(body)["predictions"] for _, body in asking.answers]
     np.testing.assert_allclose(told[0], before, rtol=1e-5)
     np.testing.assert_allclose(told[-1], after, rtol=1e-5)
@@ -160,7 +166,7 @@ TOKEN = {"authorization": "Bearer secret-123"}
 
 def test_slow_bodies_and_slow_headers_end(strict: Any) -> None:
     slow_body, slow_head, silent = (socket.create_connection(("127.0.0.1", strict.port), 60) for _ in range(3))
-    head = b"POST /v1/models/small:predict HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret-123\r\n"
+    head = b"POST /v1/models/small:predict HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret-123\r\n"
     slow_body.sendall(head + b"Content-Length: 100\r\n\r\n{")
     slow_head.sendall(head)
     for connection in (slow_body, slow_head, silent):
@@ -171,11 +177,14 @@ def test_slow_bodies_and_slow_headers_end(strict: Any) -> None:
 
 
 def test_a_token(strict: Any) -> None:
-    for headers in ({}, {"authorization": "Bearer secret-12"}, {"authorization": "secret-123"}):
+    for told in ("", "Bearer secret-12", "secret-123", "Basic secret-123", "Bearer secret-1234", "Bearer"):
+        headers = {"authorization": told} if told else {}
         answer = strict.ask("/v1/models/small:predict", {"instances": [ROW]}, headers)
         assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
         assert "Authorization: Bearer" in answer.error
-    assert strict.ask("/v1/models/small:predict", {"instances": [ROW]}, TOKEN).status == 200
+    for scheme in ("Bearer", "bearer", "BEARER"):  # RFC 9110: without case
+        headers = {"authorization": f"{scheme} secret-123"}
+        assert strict.ask("/v1/models/small:predict", {"instances": [ROW]}, headers).status == 200
     assert strict.ask("/metrics").status == 401
     assert strict.ask("/v2/health/ready").status == 200
     assert "secret" not in strict.log.read_text()
@@ -200,9 +209,9 @@ def test_metrics(server: Any) -> None:
 
     labels = 'model="small",version="1"'
     names = {
-        f'rudel_requests_total{{{labels},route="classify",status="200"}}': 1,
-        f'rudel_requests_total{{{labels},route="classify",status="400"}}': 1,
-        f'rudel_request_seconds_count{{{labels},route="classify"}}': 2,
+        'rudel_requests_total{model="small",route="classify",status="200",version="1"}': 1,
+        'rudel_requests_total{model="small",route="classify",status="400",version="1"}': 1,
+        'rudel_request_seconds_count{model="small",route="classify",version="1"}': 2,
         f"rudel_batch_examples_sum{{{labels}}}": 3,
     }
     before = {name: count(name) for name in names}
@@ -211,6 +220,38 @@ def test_metrics(server: Any) -> None:
     assert {name: count(name) - before[name] for name in names} == names
     assert count("process_resident_memory_bytes") > 1e6
     assert count(f"rudel_requests_waiting{{{labels}}}") == 0
+
+
+def test_metrics_are_read_by_prometheus_own_parsers(server: Any) -> None:
+    server.ask("/v1/models/small:classify", {"instances": [ROW]})
+    plain = server.ask("/metrics")
+    assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
+    wanted = {"rudel_requests", "rudel_request_seconds", "rudel_batch_examples", "rudel_batch_seconds"}
+    wanted |= {"rudel_requests_waiting", "process_start_time_seconds", "process_resident_memory_bytes"}
+    assert wanted <= {family.name for family in text_string_to_metric_families(plain.body.decode())}
+    other = server.ask("/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
+    assert other.headers["content-type"].startswith("application/openmetrics-text")
+    assert wanted <= {family.name for family in openmetrics(other.body.decode())}
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "", "localhost.evil.example", "192.0.2.1"])
+def test_a_name_that_is_not_this_computers_is_refused(server: Any, host: str) -> None:
+    """DNS rebinding: a web site lets its name stand for 127.0.0.1."""
+    for path in ("/v1/models/small", "/metrics", "/v2/health/live"):
+        answer = server.ask(path, headers={"host": host})
+        assert (answer.status, "--allow-host" in answer.error) == (403, True)
+    assert server.ask("/v1/models/small:predict", {"instances": [ROW]}, {"host": host}).status == 403
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8501", "127.0.0.1:1", "127.8.9.1", "[::1]:8501", "[::1]"])
+def test_this_computers_names_are_answered(server: Any, host: str) -> None:
+    assert server.ask("/v1/models/small", headers={"host": host}).status == 200
+
+
+def test_the_name_of_a_proxy_can_be_allowed(start: Any, runs: Path) -> None:
+    server = start(runs / "small", "--max-batch", "1", "--allow-host", "models.example")
+    asked = {host: server.ask("/", headers={"host": host}).status for host in ("Models.example:443", "evil.example")}
+    assert asked == {"Models.example:443": 200, "evil.example": 403}
 
 
 def test_the_front_page_leads_on(server: Any) -> None:
@@ -222,7 +263,7 @@ def test_the_front_page_leads_on(server: Any) -> None:
 def test_requests_one_behind_the_other_without_waiting(server: Any) -> None:
     """Pipelining: answers come in order."""
     bodies = [json.dumps({"instances": [ROW] * n}).encode() for n in (1, 2, 3)]
-    head = b"POST /v1/models/small:predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    head = b"POST /v1/models/small:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.port), 60) as connection:
         connection.sendall(b"".join(head % len(body) + body for body in bodies))
         counts = []

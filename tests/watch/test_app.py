@@ -104,6 +104,6 @@ def test_nothing_else_is_there(tmp_path: Path, served: Serve, path: str) -> None
 
 def test_a_web_site_that_gives_this_computer_a_name_of_its_own_is_refused(tmp_path: Path, served: Serve) -> None:
     page = served(tmp_path / "run")
-    assert page.get("/runs", host="evil.example:8488")[0] == 400
+    assert page.get("/runs", host="evil.example:8488")[0] == 403
     assert page.get("/runs", host=f"localhost:{page.port}")[0] == 200
     assert page.get("/runs", host="[::1]:8488")[0] == 200

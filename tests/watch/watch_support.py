@@ -14,7 +14,7 @@ from processes import LONG
 from rudel.train import run_directory
 from rudel.watch.app import make_app
 from rudel.watch.board import Board
-from rudel.watch.server import LOCAL_NAMES, listening
+from rudel.watch.server import listening
 
 CONFIG = {
     "recipe": "digits", "strategy": "single", "epochs": 4, "steps": None, "batch_size": 32, "data": {"train": 320},
@@ -96,7 +96,7 @@ class Served:
         self._listener = listening("127.0.0.1", 0)
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/"
-        app = make_app(Board(runs), LOCAL_NAMES, lambda: self._server.should_exit)
+        app = make_app(Board(runs), (), lambda: self._server.should_exit)
         config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=3)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]})

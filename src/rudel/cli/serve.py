@@ -21,6 +21,10 @@ def serve(
         Path | None,
         typer.Option(metavar="FILE", help="Holds a token that clients have to show.  \\[default: $RUDEL_TOKEN]"),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Name that a proxy passes on as `Host`; by default this computer's only."),
+    ] = None,
     max_batch: Annotated[int, typer.Option(min=1, max=4096, help="Most examples computed at once.")] = 64,
     batch_delay: Annotated[
         float, typer.Option(metavar="MS", min=0, max=1000, help="How long a request waits for others, in milliseconds.")
@@ -47,4 +51,4 @@ def serve(
         seconds=timeout,
     )
     token = read_token(token_file, os.environ.get("RUDEL_TOKEN"))
-    serve_models(sources, Settings(host, port, token, log, limits), typer.echo)
+    serve_models(sources, Settings(host, port, token, tuple(allow_host or ()), log, limits), typer.echo)

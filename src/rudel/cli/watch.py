@@ -16,6 +16,10 @@ def watch(
     ],
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets the whole network look.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 for any that is free.")] = 8488,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Name that a proxy passes on as `Host`; by default this computer's only."),
+    ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:
     """Show a training while it goes on, as a page in the browser."""
@@ -30,4 +34,4 @@ def watch(
             webbrowser.open(address)
 
     with interrupts_told():
-        serve(runs, host, port, ready)
+        serve(runs, host, port, ready, allow_host or ())

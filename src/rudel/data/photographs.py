@@ -20,6 +20,7 @@ Decoding and scaling release the GIL: threads decode at the same time.
 import functools
 import io
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,14 @@ MOST_PIXELS = 89_478_485
 _JPEG = b"\xff\xd8"
 
 
-def decode(content: bytes, height: int, width: int, channels: int = 3, name: str = "The picture") -> np.ndarray:
+def decode(
+    content: bytes,
+    height: int,
+    width: int,
+    channels: int = 3,
+    name: str = "The picture",
+    admit: Callable[[int], None] = lambda pixels: None,
+) -> np.ndarray:
     """Turns an encoded photograph into pixels.
 
     Args:
@@ -46,6 +54,7 @@ def decode(content: bytes, height: int, width: int, channels: int = 3, name: str
         width: of the result, in pixels.
         channels: 3 for RGB, 1 for grey.
         name: what to call it in an error.
+        admit: called with the number of its pixels before they are decoded; may raise a `DataError`.
 
     Returns:
         uint8 (height, width, channels).
@@ -65,7 +74,7 @@ def decode(content: bytes, height: int, width: int, channels: int = 3, name: str
     across, down = (height, width) if turned > 4 else (width, height)
     image = _pillow()
     try:
-        picture = _opened(content, across, down)
+        picture = _opened(content, across, down, admit)
         flat = _opaque(picture, "RGB" if channels == 3 else "L")
         left, top, right, bottom = middle(flat.width, flat.height, across, down)
         # one direction at a time, since which of them Pillow takes first depends on its version and on the picture
@@ -117,16 +126,18 @@ def oriented(pixels: np.ndarray, orientation: int) -> np.ndarray:
     return np.ascontiguousarray(pixels[:: -1 if upside_down else 1, :: -1 if exchanged else 1])
 
 
-def _opened(content: bytes, across: int, down: int) -> Any:
+def _opened(content: bytes, across: int, down: int, admit: Callable[[int], None]) -> Any:
     """A Pillow image with its pixels; JPEGs no larger than they have to be."""
     is_jpeg = content.startswith(_JPEG)
     if is_jpeg and (found := _usual_frame(content)):
         _check_size(found.width, found.height)
+        admit(found.width * found.height)
         shrink = shrinking(found.width, found.height, across, down)
         mode, size = "L" if found.channels == 1 else "RGB", (-(-found.width // shrink), -(-found.height // shrink))
         return _pillow().frombytes(mode, size, content, "jpeg", (mode, "", shrink, 0))
     picture = _pillow().open(io.BytesIO(content), formats=FORMATS)
     _check_size(picture.width, picture.height)
+    admit(picture.width * picture.height)
     shrink = shrinking(picture.width, picture.height, across, down) if is_jpeg else 1
     if shrink > 1:
         picture.draft(None, (picture.width // shrink, picture.height // shrink))

@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rudel.errors import RudelError, ServeError
+from rudel.own_names import is_loopback, is_own
 from rudel.play.page import DESCRIPTION, POLICY, TYPES, page_files
 from rudel.play.player import Player
 
@@ -31,7 +32,6 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-_LOCAL = ("localhost", "127.0.0.1", "[::1]")
 _SECONDS = 30
 
 
@@ -66,7 +66,7 @@ class PlayServer(ThreadingHTTPServer):
                 f"{host} port {port} cannot be listened at ({told}): give another with --port, or --port 0 for one "
                 "that is free."
             ) from error
-        self.names = _LOCAL if _is_loopback(self.server_address[0]) else None
+        self.is_local = is_loopback(str(self.server_address[0]))
 
     @property
     def address(self) -> str:
@@ -127,8 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_asked_by_name(self) -> bool:
         """Whether the page was asked for by an address of this computer, and not by a name that leads here."""
-        name = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
-        return self.server.names is None or name in self.server.names
+        return not self.server.is_local or is_own(self.headers.get("Host", ""))
 
     def _refuse(self, status: HTTPStatus, sentence: str) -> None:
         self._answer(status, _json({"error": sentence}), ".json")
@@ -150,7 +149,3 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _json(document: Any) -> bytes:
     return json.dumps(document, ensure_ascii=False).encode()
-
-
-def _is_loopback(host: Any) -> bool:
-    return ipaddress.ip_address(str(host).partition("%")[0]).is_loopback

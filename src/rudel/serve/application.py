@@ -6,13 +6,13 @@ What goes wrong in the server itself is told on standard error, and the client g
 """
 
 import asyncio
-import hmac
 import re
 import time
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,13 @@ from rudel.serve import open_inference, pictures, tensorflow_rest
 from rudel.serve.access_log import Access, AccessLog
 from rudel.serve.batcher import Columns
 from rudel.serve.body import Bodies, Headers, Receive, Scope, read_headers
+from rudel.serve.guard import Guard
 from rudel.serve.limits import Limits
 from rudel.serve.metrics import Metrics
 from rudel.serve.models import Models, Version
 from rudel.serve.refusal import ClientGoneError, Refusal, bad, busy, missing
 from rudel.serve.runtimes.runtime import Loaded
-from rudel.serve.values import column_of_bytes
+from rudel.serve.values import column_of_bytes, is_encoded
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Other = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -89,23 +90,24 @@ class Application:
         limits: of bodies and times.
         metrics: counts every request.
         log: gets a line for every request.
-        token: that clients have to show; None for none.
+        guard: whom it answers.
         other: answers what is not about a model.
     """
 
     def __init__(
-        self, models: Models, limits: Limits, metrics: Metrics, log: AccessLog, token: str | None, other: Other
+        self, models: Models, limits: Limits, metrics: Metrics, log: AccessLog, guard: Guard, other: Other
     ) -> None:
         self._models = models
         self._limits = limits
         self._metrics = metrics
         self._log = log
-        self._token = None if token is None else f"Bearer {token}".encode()
+        self._guard = guard
         self._other = other
         self._bodies = Bodies(limits)
         self._parsing = ThreadPoolExecutor(1, thread_name_prefix="parsing")
         self._decoding = ThreadPoolExecutor(2, thread_name_prefix="decoding")
-        self._decodes = 0
+        self._handed = 0
+        self._handed_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI's entry point."""
@@ -114,8 +116,7 @@ class Application:
         error = ""
         try:
             headers = read_headers(scope)
-            if self._token is not None and path not in _HEALTH:
-                self._check_token(headers)
+            self._guard.check(headers, is_open=path in _HEALTH)
             answer = await self._answer(scope, path, headers, receive, asked)
             if answer is None:
                 await self._pass_on(scope, receive, send, asked)
@@ -134,15 +135,6 @@ class Application:
         await send({"type": "http.response.start", "status": answer.status, "headers": head})
         await send({"type": "http.response.body", "body": answer.body})
         self._note(scope, asked, answer.status, len(answer.body), error)
-
-    def _check_token(self, headers: Headers) -> None:
-        assert self._token
-        if not hmac.compare_digest(headers.authorization, self._token):
-            raise Refusal(
-                401,
-                "Show the token: send the header `Authorization: Bearer TOKEN`.",
-                ((b"www-authenticate", b"Bearer"),),
-            )
 
     async def _answer(self, scope: Scope, path: str, headers: Headers, receive: Receive, asked: Asked) -> Answer | None:
         """The answer to what is about models; None for anything else."""
@@ -200,15 +192,13 @@ class Application:
         loaded = found.loaded
         in_rows = True
         if headers.media_type.startswith("image/"):
-            columns: Columns = await self._picture(body, headers.media_type, found)
+            columns: Columns = _picture(body, headers.media_type, found)
         elif verb == "predict":
             columns, in_rows = await self._parsed(
-                body, lambda: tensorflow_rest.read_predict(_document(body), loaded.signature, loaded.decode)
+                body, lambda: tensorflow_rest.read_predict(_document(body), loaded.signature)
             )
         else:
-            columns = await self._parsed(
-                body, lambda: tensorflow_rest.read_examples(_document(body), loaded.signature, loaded.decode)
-            )
+            columns = await self._parsed(body, lambda: tensorflow_rest.read_examples(_document(body), loaded.signature))
         outputs = await self._compute(found, columns, asked)
         if verb == "predict":
             return Answer(tensorflow_rest.write_predict(outputs, loaded.signature, in_rows))
@@ -226,11 +216,11 @@ class Application:
         asked.route = "infer"
         body = await self._read(headers, receive, asked)
         asked.version = found = self._models.find(name, version)
-        signature, decode = found.loaded.signature, found.loaded.decode
+        signature = found.loaded.signature
 
         def parse() -> open_inference.Inference:
             head, binary = open_inference.split(body, headers.json_length)
-            return open_inference.read_inference(_document(head), binary, signature, decode)
+            return open_inference.read_inference(_document(head), binary, signature)
 
         inference = await self._parsed(body, parse)
         outputs = await self._compute(found, inference.columns, asked)
@@ -246,29 +236,36 @@ class Application:
 
     async def _parsed(self, body: bytes, parse: Callable[[], Any]) -> Any:
         """What `parse` makes of a body; in a thread where that may take long."""
-        if len(body) < _LARGE and b'"b64"' not in body and b'"BYTES"' not in body:
+        if len(body) < _LARGE:
             return parse()
-        return await self._in_thread(self._parsing, parse)
+        return await self._in_thread(self._parsing, parse, len(body))
 
-    async def _picture(self, body: bytes, media_type: str, version: Version) -> Columns:
-        tensor, decode = version.loaded.signature.inputs[0], version.loaded.decode
-        if media_type not in pictures.TYPES:
-            raise Refusal(415, f"Pictures are taken as {' or '.join(pictures.TYPES)}.")
-        if decode is None:
-            raise bad(f"The model `{version.model}` takes no pictures.")
-        return [await self._in_thread(self._decoding, lambda: column_of_bytes([body], tensor, decode))]
+    async def _decoded(self, columns: Columns, version: Version, asked: Asked) -> Columns:
+        """Columns whose pictures, if there are any, are inputs of the model; decoded in a thread."""
+        tensors, decode = version.loaded.signature.inputs, version.loaded.decode
+        made = list(columns)
+        for place, (column, tensor) in enumerate(zip(columns, tensors, strict=True)):
+            if is_encoded(column, tensor):
+                call = partial(pictures.decode_all, column, tensor, decode, self._limits, asked.began)
+                made[place] = await self._in_thread(self._decoding, call, asked.received)
+        return made
 
-    async def _in_thread(self, threads: ThreadPoolExecutor, call: Callable[[], Any]) -> Any:
-        if self._decodes >= self._limits.waiting:
+    async def _in_thread(self, threads: ThreadPoolExecutor, call: Callable[[], Any], size: int) -> Any:
+        """What `call` returns, which holds so many bytes of a body until then."""
+        full = self._handed >= self._limits.waiting or self._handed_bytes + size > self._limits.memory
+        if self._handed and full:
             raise busy("Too many large bodies wait to be read: try again later.")
-        self._decodes += 1
+        self._handed += 1
+        self._handed_bytes += size
         try:
             return await asyncio.get_running_loop().run_in_executor(threads, call)
         finally:
-            self._decodes -= 1
+            self._handed -= 1
+            self._handed_bytes -= size
 
     async def _compute(self, version: Version, columns: Columns, asked: Asked) -> Columns:
         asked.examples = len(columns[0])
+        columns = await self._decoded(columns, version, asked)
         return await version.batcher.submit(columns, asked.began)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send, asked: Asked) -> None:
@@ -291,7 +288,7 @@ class Application:
         seconds = time.perf_counter() - asked.began
         version = asked.version
         model, number = (version.model, str(version.number)) if version else ("", "")
-        self._metrics.request(model, number, asked.route, status, seconds)
+        (version.metrics.requests if version else self._metrics.others).count(asked.route, status, seconds)
         client = scope.get("client")
         self._log.request(
             Access(
@@ -308,6 +305,15 @@ class Application:
                 error,
             )
         )
+
+
+def _picture(body: bytes, media_type: str, version: Version) -> Columns:
+    """The column of one encoded picture."""
+    if media_type not in pictures.TYPES:
+        raise Refusal(415, f"Pictures are taken as {' or '.join(pictures.TYPES)}.")
+    if version.loaded.decode is None:
+        raise bad(f"The model `{version.model}` takes no pictures.")
+    return [column_of_bytes([body], version.loaded.signature.inputs[0])]
 
 
 def _scores(loaded: Loaded, outputs: Columns) -> np.ndarray | None:

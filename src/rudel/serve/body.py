@@ -26,6 +26,7 @@ class Headers:
         encoding: how the body is compressed; empty where it is not.
         json_length: see `open_inference.JSON_LENGTH`.
         authorization: as it is.
+        host: the name that the client has asked.
         waits: whether the client waits to be told to go on before it sends the body.
     """
 
@@ -34,6 +35,7 @@ class Headers:
     encoding: str = ""
     json_length: bytes | None = None
     authorization: bytes = b""
+    host: str = ""
     waits: bool = False
 
 
@@ -47,6 +49,7 @@ def read_headers(scope: Scope) -> Headers:
         found.get(b"content-encoding", b"").strip().lower().decode("latin-1"),
         found.get(b"inference-header-content-length"),
         found.get(b"authorization", b""),
+        found.get(b"host", b"").decode("latin-1"),
         found.get(b"expect", b"").lower() == b"100-continue",
     )
 
@@ -54,7 +57,7 @@ def read_headers(scope: Scope) -> Headers:
 _READ = frozenset(
     (
         *(b"content-type", b"content-length", b"content-encoding", b"inference-header-content-length"),
-        *(b"authorization", b"expect"),
+        *(b"authorization", b"host", b"expect"),
     )
 )
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from rudel.data.photographs import MOST_PIXELS
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -12,7 +14,9 @@ class Limits:
         delay: seconds that a request may wait for others to fill a batch, when the model is free; 0 for none.
         waiting: most requests that wait for one model.
         body: most bytes of a request.
-        memory: most bytes of all requests that are being read, and of all arrays that wait for one model.
+        pixels: most of all pictures of a request together, before they are scaled.
+        memory: most bytes of all requests that are being read, of those that wait to be parsed or decoded, and of all
+            arrays that wait for one model.
         seconds: from the beginning of a request to its answer.
         connections: most that are open.
         quick: seconds; a model whose largest batch takes less is called where requests are read, because handing it to
@@ -24,6 +28,7 @@ class Limits:
     delay: float = 0.0
     waiting: int = 512
     body: int = 16 << 20
+    pixels: int = MOST_PIXELS
     memory: int = 256 << 20
     seconds: float = 30.0
     connections: int = 900

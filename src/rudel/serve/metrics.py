@@ -1,136 +1,131 @@
-"""Counts and times, in the text format that Prometheus reads (version 0.0.4)."""
+"""Counts and times for Prometheus, by its own Python client.
 
-import bisect
-import itertools
-import os
-import sys
-import time
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+Labels are names of models that are served, so their number is bounded; those of a version that is no longer served are
+dropped with it.
+"""
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client.exposition import choose_encoder
+
+from rudel.serve.batcher import Batcher
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-
-Labels = tuple[str, ...]
-
-
-class Histogram:
-    """How often values fell between bounds, and their sum."""
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-
-    def observe(self, value: float) -> None:
-        """Counts a value."""
-        self._counts[bisect.bisect_left(self._bounds, value)] += 1
-        self._sum += value
-
-    def lines(self, name: str, labels: str) -> Iterable[str]:
-        """Its samples.
-
-        >>> histogram = Histogram((1,))
-        >>> histogram.observe(2)
-        >>> list(histogram.lines("rows", ""))
-        ['rows_bucket{le="1"} 0', 'rows_bucket{le="+Inf"} 1', 'rows_sum{} 2.0', 'rows_count{} 1']
-        """
-        between = "," if labels else ""
-        totals = list(itertools.accumulate(self._counts))
-        for bound, total in zip((*map(str, self._bounds), "+Inf"), totals, strict=True):
-            yield f'{name}_bucket{{{labels}{between}le="{bound}"}} {total}'
-        yield f"{name}_sum{{{labels}}} {self._sum}"
-        yield f"{name}_count{{{labels}}} {totals[-1]}"
+_VERSION = ("model", "version")
+_ROUTE = (*_VERSION, "route")
 
 
 class Metrics:
-    """All that a server counts. Labels are names of models that are served, so there is no end of memory to fear."""
+    """All that a server counts."""
 
     def __init__(self) -> None:
-        self._began = time.time()
-        self._requests: dict[Labels, int] = defaultdict(int)
-        self._seconds: dict[Labels, Histogram] = {}
-        self._batch_rows: dict[Labels, Histogram] = {}
-        self._batch_seconds: dict[Labels, Histogram] = {}
+        disable_created_metrics()  # a second series for each, which nothing here needs
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        about: dict[str, Any] = {"registry": self._registry}
+        requests = Counter(
+            "rudel_requests", "Requests by model, version, route and status.", (*_ROUTE, "status"), **about
+        )
+        seconds = Histogram(
+            "rudel_request_seconds", "Seconds from a request to its answer.", _ROUTE, buckets=_SECONDS, **about
+        )
+        self._families = requests, seconds
+        self._rows = Histogram(
+            "rudel_batch_examples", "Examples that were computed together.", _VERSION, buckets=_ROWS, **about
+        )
+        self._batch_seconds = Histogram(
+            "rudel_batch_seconds", "Seconds that a batch was computed for.", _VERSION, buckets=_SECONDS, **about
+        )
+        self._waiting = Gauge("rudel_requests_waiting", "Requests that wait for a model.", _VERSION, **about)
+        self.others = RequestMetrics(requests, seconds, ("", ""))
+        """Requests that are about no model that exists."""
 
-    def request(self, model: str, version: str, route: str, status: int, seconds: float) -> None:
-        """Counts a request that was answered.
+    def version(self, model: str, number: int) -> "VersionMetrics":
+        """The metrics of a version that is served from now on."""
+        return VersionMetrics(self._families, self._rows, self._batch_seconds, self._waiting, (model, str(number)))
+
+    def text(self, accept: str) -> tuple[bytes, str]:
+        """All of it as a document, and its content type.
 
         Args:
-            model: its name, or nothing where the request was about none that exists.
-            version: of the model.
+            accept: the formats that the client can read, as in HTTP's header.
+        """
+        encode, content_type = choose_encoder(accept)
+        return encode(self._registry), content_type
+
+
+class RequestMetrics:
+    """The requests about one version. Those that end after `drop` are not counted: they would bring its labels back.
+
+    Args:
+        requests: counts by model, version, route and status.
+        seconds: times by model, version and route.
+        labels: model and version.
+    """
+
+    def __init__(self, requests: Counter, seconds: Histogram, labels: tuple[str, str]) -> None:
+        self._requests = requests
+        self._seconds = seconds
+        self._labels = labels
+        self._dropped = False
+        self._known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+
+    def count(self, route: str, status: int, seconds: float) -> None:
+        """Counts a request that was answered; called in the event loop.
+
+        Args:
             route: what was asked for: `predict`, `infer`, `metadata`, ...
             status: of HTTP.
             seconds: from its beginning to its answer.
         """
-        self._requests[(model, version, route, str(status))] += 1
-        labels = (model, version, route)
-        if labels not in self._seconds:
-            self._seconds[labels] = Histogram(_SECONDS)
-        self._seconds[labels].observe(seconds)
+        if self._dropped:
+            return
+        known = self._known.get((route, status))
+        if known is None:
+            counter = self._requests.labels(*self._labels, route, str(status))
+            known = self._known[route, status] = counter, self._seconds.labels(*self._labels, route)
+        known[0].inc()
+        known[1].observe(seconds)
 
-    def batch(self, model: str, version: str, rows: int, seconds: float) -> None:
-        """Counts a batch that a model has computed."""
-        labels = (model, version)
-        if labels not in self._batch_rows:
-            self._batch_rows[labels] = Histogram(_ROWS)
-            self._batch_seconds[labels] = Histogram(_SECONDS)
-        self._batch_rows[labels].observe(rows)
-        self._batch_seconds[labels].observe(seconds)
-
-    def text(self, waiting: Mapping[Labels, int]) -> str:
-        """All of it as a document.
-
-        Args:
-            waiting: requests that wait, by model and version.
-        """
-        names, few = ("model", "version", "route"), ("model", "version")
-        lines = [
-            *_head("rudel_requests_total", "counter", "Requests by model, version, route and status."),
-            *(
-                f"rudel_requests_total{{{_labels((*names, 'status'), key)}}} {count}"
-                for key, count in sorted(self._requests.items())
-            ),
-            *_family("rudel_request_seconds", "Seconds from a request to its answer.", names, self._seconds),
-            *_family("rudel_batch_examples", "Examples that were computed together.", few, self._batch_rows),
-            *_family("rudel_batch_seconds", "Seconds that a batch was computed for.", few, self._batch_seconds),
-            *_head("rudel_requests_waiting", "gauge", "Requests that wait for a model."),
-            *(f"rudel_requests_waiting{{{_labels(few, key)}}} {count}" for key, count in sorted(waiting.items())),
-            *_head("process_start_time_seconds", "gauge", "When the server was started, in seconds since 1970."),
-            f"process_start_time_seconds {self._began:.3f}",
-            *_head("process_resident_memory_bytes", "gauge", "Memory that the server takes."),
-            f"process_resident_memory_bytes {resident_bytes()}",
-        ]
-        return "\n".join(lines) + "\n"
+    def drop(self) -> None:
+        """Forgets them: the version is served no more."""
+        self._dropped = True
+        for route, status in self._known:
+            self._requests.remove(*self._labels, route, str(status))
+        for route in {route for route, _ in self._known}:
+            self._seconds.remove(*self._labels, route)
 
 
-def resident_bytes() -> int:
-    """Memory that this process takes now; where the system does not tell, the most that it has taken."""
-    if sys.platform == "linux":
-        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  # no file on a disk
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    import resource
+class VersionMetrics:
+    """All that is counted of one version; see `Metrics.version`."""
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    def __init__(
+        self,
+        families: tuple[Counter, Histogram],
+        rows: Histogram,
+        batch_seconds: Histogram,
+        waiting: Gauge,
+        labels: tuple[str, str],
+    ) -> None:
+        self.requests = RequestMetrics(*families, labels)
+        self._of_version = rows, batch_seconds, waiting
+        self._labels = labels
+        self._rows, self._batch_seconds = rows.labels(*labels), batch_seconds.labels(*labels)
+        self._waiting = waiting.labels(*labels)
 
+    def batch(self, rows: int, seconds: float) -> None:
+        """Counts a batch that the model has computed, perhaps in a thread of its own."""
+        self._rows.observe(rows)
+        self._batch_seconds.observe(seconds)
 
-def _family(name: str, told: str, names: Labels, histograms: Mapping[Labels, Histogram]) -> Iterable[str]:
-    yield from _head(name, "histogram", told)
-    for key, histogram in sorted(histograms.items()):
-        yield from histogram.lines(name, _labels(names, key))
+    def watch(self, batcher: Batcher) -> None:
+        """Shows how many requests wait for the version."""
+        self._waiting.set_function(lambda: batcher.waiting)
 
-
-def _head(name: str, kind: str, told: str) -> list[str]:
-    return [f"# HELP {name} {told}", f"# TYPE {name} {kind}"]
-
-
-def _labels(names: Labels, values: Labels) -> str:
-    """Labels as Prometheus writes them.
-
-    >>> _labels(("model",), ('a"b',))
-    'model="a\\\\"b"'
-    """
-    escaped = (value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for value in values)
-    return ",".join(f'{name}="{value}"' for name, value in zip(names, escaped, strict=True))
+    def drop(self) -> None:
+        """Forgets the version: it is served no more."""
+        self.requests.drop()
+        for family in self._of_version:
+            family.remove(*self._labels)

@@ -2,17 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rudel.serve.batcher import Batcher
 from rudel.serve.limits import Limits
+from rudel.serve.metrics import Metrics, VersionMetrics
 from rudel.serve.refusal import missing
 from rudel.serve.runtimes.runtime import Loaded
-
-Observe = Callable[[str, str, int, float], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +23,14 @@ class Version:
         number: the version.
         loaded: what computes.
         batcher: brings requests to it.
+        metrics: what is counted of it.
     """
 
     model: str
     number: int
     loaded: Loaded
     batcher: Batcher
+    metrics: VersionMetrics
 
 
 class Models:
@@ -37,12 +38,12 @@ class Models:
 
     Args:
         limits: for their batchers.
-        observe: called with model, version, examples and seconds of every batch.
+        metrics: what is counted.
     """
 
-    def __init__(self, limits: Limits, observe: Observe) -> None:
+    def __init__(self, limits: Limits, metrics: Metrics) -> None:
         self._limits = limits
-        self._observe = observe
+        self._metrics = metrics
         self._versions: dict[str, dict[int, Version]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
 
@@ -94,16 +95,13 @@ class Models:
             seconds: that its largest batch takes.
             alone: whether to remove all other versions.
         """
-        batcher = Batcher(
-            loaded.compute,
-            self._limits,
-            seconds < self._limits.quick,
-            lambda rows, seconds: self._observe(name, str(number), rows, seconds),
-        )
         old = self._versions.get(name, {})
+        metrics = old[number].metrics if number in old else self._metrics.version(name, number)
+        batcher = Batcher(loaded.compute, self._limits, seconds < self._limits.quick, metrics.batch)
+        metrics.watch(batcher)
         left = {number} & old.keys() if not alone else set(old)
         self._versions[name] = {n: v for n, v in old.items() if n not in left} | {
-            number: Version(name, number, loaded, batcher)
+            number: Version(name, number, loaded, batcher, metrics)
         }
         self._let_go([old[n] for n in left])
 
@@ -118,9 +116,14 @@ class Models:
 
     def _let_go(self, versions: Sequence[Version]) -> None:
         for version in versions:
-            task = asyncio.get_running_loop().create_task(version.batcher.close())
+            task = asyncio.get_running_loop().create_task(self._leave(version))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
+
+    async def _leave(self, version: Version) -> None:
+        await version.batcher.close()
+        if version.number not in self._versions[version.model]:
+            version.metrics.drop()
 
 
 def seconds_of(loaded: Loaded, rows: int) -> float:

@@ -4,6 +4,7 @@ Sources: https://kserve.github.io/website/docs/concepts/architecture/data-plane/
 page on the extension `binary_tensor_data`.
 """
 
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import orjson
 
 from rudel.serve.refusal import Refusal, bad
 from rudel.serve.signature import OPEN, V2_DTYPES, Signature, Tensor
-from rudel.serve.values import Decode, checked, column_of_bytes, numbers
+from rudel.serve.values import checked, column_of_bytes, numbers
 
 JSON_LENGTH = b"inference-header-content-length"
 
@@ -39,7 +40,7 @@ class Inference:
     """A request, read.
 
     Args:
-        columns: arrays (N, ...) of the inputs, in the order of the model.
+        columns: arrays (N, ...) of the inputs, in the order of the model; pictures, which come as BYTES, still encoded.
         wanted: outputs to answer with.
         id: given back with the answer, if there is one.
     """
@@ -63,14 +64,13 @@ def split(body: bytes, json_length: bytes | None) -> tuple[bytes, memoryview]:
     return body[:length], memoryview(body)[length:]
 
 
-def read_inference(document: Any, binary: memoryview, signature: Signature, decode: Decode | None) -> Inference:
+def read_inference(document: Any, binary: memoryview, signature: Signature) -> Inference:
     """Reads a request.
 
     Args:
         document: its JSON.
         binary: the bytes behind that.
         signature: of the model.
-        decode: makes inputs of encoded pictures, which come as BYTES.
 
     Raises:
         Refusal: it is no such document, or does not fit the model.
@@ -93,7 +93,7 @@ def read_inference(document: Any, binary: memoryview, signature: Signature, deco
             if type(size) is not int or not 0 <= size <= len(binary) - at:
                 raise bad(f"`binary_data_size` of the input `{name}` is more than what follows the JSON.")
             part, at = binary[at : at + size], at + size
-        columns[name] = _column(each, part, tensors[name], decode)
+        columns[name] = _column(each, part, tensors[name])
     if len(columns) < len(tensors):
         raise bad(f"The input `{next(n for n in tensors if n not in columns)}` is missing.")
     if at != len(binary):
@@ -142,7 +142,7 @@ def metadata(name: str, versions: Sequence[int], platform: str, signature: Signa
     }
 
 
-def _column(given: Mapping[str, Any], part: memoryview | None, tensor: Tensor, decode: Decode | None) -> np.ndarray:
+def _column(given: Mapping[str, Any], part: memoryview | None, tensor: Tensor) -> np.ndarray:
     datatype, shape = given.get("datatype"), given.get("shape")
     if not isinstance(datatype, str) or (datatype != "BYTES" and datatype not in V2_DTYPES):
         raise bad(f"`datatype` of the input `{tensor.name}` is none of BYTES, {', '.join(V2_DTYPES)}.")
@@ -156,20 +156,22 @@ def _column(given: Mapping[str, Any], part: memoryview | None, tensor: Tensor, d
         raise bad(f"The input `{tensor.name}` has no examples.")
     if len(shape) > 32:
         raise bad(f"`shape` of the input `{tensor.name}` has more than 32 dimensions.")
+    if math.prod(size or 1 for size in shape) >= _LARGEST:
+        raise bad(f"`shape` of the input `{tensor.name}` is larger than any array.")
     if part is None and "data" not in given:
         raise bad(f"The input `{tensor.name}` has neither `data` nor `binary_data_size`.")
     if part is not None and "data" in given:
         raise bad(f"The input `{tensor.name}` has both `data` and `binary_data_size`.")
     if datatype == "BYTES":
         contents = _unpacked(part, tensor) if part is not None else _texts(given["data"], tensor)
-        if len(contents) != _product(shape):
-            raise bad(f"The input `{tensor.name}` has {len(contents)} elements, and its shape says {_product(shape)}.")
+        if len(contents) != math.prod(shape):
+            raise bad(f"The input `{tensor.name}` has {len(contents)} elements, and its shape says {math.prod(shape)}.")
         if len(shape) > 2 or len(contents) != shape[0]:
             raise bad(f"The input `{tensor.name}` takes one BYTES element for each example.")
-        return column_of_bytes(contents, tensor, decode)
+        return column_of_bytes(contents, tensor)
     array = _numbers(given["data"], datatype, tensor) if part is None else _from_bytes(part, datatype, tensor)
-    if array.size != _product(shape):
-        raise bad(f"The input `{tensor.name}` has {array.size} elements, and its shape says {_product(shape)}.")
+    if array.size != math.prod(shape):
+        raise bad(f"The input `{tensor.name}` has {array.size} elements, and its shape says {math.prod(shape)}.")
     return checked(array.reshape(shape), tensor)
 
 
@@ -265,10 +267,3 @@ def _described(tensor: Tensor) -> dict[str, Any]:
 
 def _text(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
-def _product(shape: Sequence[int]) -> int:
-    product = 1
-    for size in shape:
-        product *= size
-    return product

@@ -1,7 +1,12 @@
-"""Encoded pictures as inputs of a model, as in training: by the recipe's `read_image`, or decoded as photographs."""
+"""Encoded pictures as inputs of a model, as in training: by the recipe's `read_image`, or decoded as photographs.
+
+A file of some kilobytes can hold a picture of many million pixels: those of a request are counted before they are
+decoded, and the time is looked at before each picture.
+"""
 
 import io
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -9,8 +14,16 @@ import numpy as np
 from rudel.data.photographs import MOST_PIXELS, decode
 from rudel.data.pictures import sides_of
 from rudel.errors import DataError, RudelError
-from rudel.serve.signature import OPEN, Signature
-from rudel.serve.values import Decode
+from rudel.serve.limits import Limits
+from rudel.serve.refusal import Refusal, bad
+from rudel.serve.signature import OPEN, Signature, Tensor
+from rudel.serve.values import checked
+
+Admit = Callable[[int], None]
+"""Called with the number of pixels of a picture before it is decoded; raises `DataError` where they are too many."""
+
+Decode = Callable[[bytes, Admit], np.ndarray]
+"""Makes one input of an encoded picture."""
 
 TYPES = ("image/jpeg", "image/png")
 """What is taken as a body, by its media type."""
@@ -30,20 +43,57 @@ def reader(signature: Signature, read_image: Callable[[Any], Any] | None) -> Dec
         return None
     shape = signature.inputs[0].shape
     if signature.inputs[0].dtype == "bytes":
-        return lambda content: np.array(content, object)
+        return lambda content, admit: np.array(content, object)
     if read_image:
-        return lambda content: _by_recipe(content, read_image, shape)
+        return lambda content, admit: _by_recipe(content, read_image, shape, admit)
     sides = None if OPEN in shape else sides_of(shape)
-    return sides and (lambda content: decode(content, *sides, name=_NAME).reshape(shape))
+    return sides and (lambda content, admit: decode(content, *sides, name=_NAME, admit=admit).reshape(shape))
 
 
-def _by_recipe(content: bytes, read_image: Callable[[Any], Any], shape: tuple[int, ...]) -> np.ndarray:
+def decode_all(
+    contents: Iterable[bytes], tensor: Tensor, decode: Decode | None, limits: Limits, began: float
+) -> np.ndarray:
+    """The column (N, ...) of encoded pictures.
+
+    Args:
+        contents: the files.
+        tensor: the input.
+        decode: makes inputs of them; None where the model takes no pictures.
+        limits: of pixels and time.
+        began: when the request came, by `time.perf_counter`.
+
+    Raises:
+        Refusal: the model takes no pictures, one of them is none, they have too many pixels, or it takes too long.
+    """
+    if decode is None:
+        raise bad(f"The input `{tensor.name}` takes numbers of shape {tensor.told_shape}, and no pictures.")
+    left = limits.pixels
+
+    def admit(pixels: int) -> None:
+        nonlocal left
+        left -= pixels
+        if left < 0:
+            raise DataError(f"The pictures have more than {limits.pixels:,} pixels together: send fewer at once.")
+
+    inputs = []
+    try:
+        for content in contents:
+            if time.perf_counter() - began > limits.seconds:
+                raise Refusal(504, f"The pictures were not decoded within {limits.seconds:g} seconds: send fewer.")
+            inputs.append(decode(content, admit))
+    except DataError as error:
+        raise bad(str(error)) from error
+    return checked(np.stack(inputs), tensor)
+
+
+def _by_recipe(content: bytes, read_image: Callable[[Any], Any], shape: tuple[int, ...], admit: Admit) -> np.ndarray:
     from PIL import Image
 
     try:
         picture = Image.open(io.BytesIO(content), formats=_FORMATS)
         if picture.width * picture.height > MOST_PIXELS:
             raise DataError(f"{_NAME} has more than {MOST_PIXELS:,} pixels: make it smaller.")
+        admit(picture.width * picture.height)
         picture.load()
         array = np.asarray(read_image(picture))
     except RudelError:

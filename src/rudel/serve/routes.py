@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from rudel.serve import metrics as prometheus
 from rudel.serve.metrics import Metrics
 from rudel.serve.models import Models
 from rudel.serve.openapi import openapi
@@ -27,8 +26,8 @@ def other_routes(models: Models, metrics: Metrics, protected: bool, pages: Seque
     """
 
     def show_metrics(request: Request) -> Response:
-        waiting = {(v.model, str(v.number)): v.batcher.waiting for v in models.all}
-        return Response(metrics.text(waiting), media_type=prometheus.CONTENT_TYPE)
+        content, content_type = metrics.text(request.headers.get("accept", ""))
+        return Response(content, headers={"content-type": content_type})
 
     def show_front(request: Request) -> Response:
         served = {name: [str(number) for number in models.versions(name)] for name in models.names}

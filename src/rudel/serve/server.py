@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import gc
 import importlib.util
-import ipaddress
 import signal
 import socket
 import time
@@ -17,12 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rudel.errors import ServeError
+from rudel.own_names import is_loopback
 from rudel.serve.access_log import AccessLog, Style
 from rudel.serve.limits import Limits
 from rudel.serve.listening import listener
 from rudel.serve.sources import Source
 
-_PACKAGES = ("starlette", "uvicorn", "uvloop", "httptools", "orjson")
+_PACKAGES = ("starlette", "uvicorn", "uvloop", "httptools", "orjson", "prometheus_client")
 _TICK = 0.25
 
 
@@ -34,6 +34,7 @@ class Settings:
         host: address to listen on.
         port: 0 for any that is free.
         token: that clients have to show; None for none.
+        allowed: names other than this computer's by which a server on loopback may be asked.
         log: how requests are logged.
         limits: what clients may ask for.
         pages: Starlette routes of other commands.
@@ -42,6 +43,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8501
     token: str | None = None
+    allowed: tuple[str, ...] = ()
     log: Style = "text"
     limits: Limits = field(default_factory=Limits)
     pages: Sequence[Any] = ()
@@ -102,6 +104,7 @@ async def _serve(
     sources: Sequence[Source], settings: Settings, listening: socket.socket, ready: Callable[[str], None]
 ) -> None:
     from rudel.serve.application import Application
+    from rudel.serve.guard import Guard
     from rudel.serve.metrics import Metrics
     from rudel.serve.models import Models
     from rudel.serve.routes import other_routes
@@ -109,12 +112,14 @@ async def _serve(
     from rudel.serve.web import Web
 
     log, metrics = AccessLog(settings.log), Metrics()
-    models = Models(settings.limits, metrics.batch)
+    models = Models(settings.limits, metrics)
     watching = Watching(sources, models, settings.limits, log.tell)
     await watching.load_all()
-    _tell_open(settings, log)
+    if settings.token is None and not is_loopback(listening.getsockname()[0]):
+        log.tell(f"Anybody who reaches {settings.host} can ask the models: --token-file asks for a token.")
     other = other_routes(models, metrics, settings.token is not None, settings.pages)
-    web = Web(Application(models, settings.limits, metrics, log, settings.token, other), settings.limits)
+    guard = Guard(settings.token, is_loopback(listening.getsockname()[0]), settings.allowed)
+    web = Web(Application(models, settings.limits, metrics, log, guard, other), settings.limits)
     gc.collect()
     gc.freeze()  # the models stay: no need to look through them again and again
     tasks = [asyncio.create_task(task) for task in (watching.watch(), _tick(models, web))]
@@ -144,12 +149,3 @@ def _signals(web: Any) -> Iterator[None]:
     finally:
         for number in heeded:
             loop.remove_signal_handler(number)
-
-
-def _tell_open(settings: Settings, log: AccessLog) -> None:
-    try:
-        local = ipaddress.ip_address(settings.host).is_loopback
-    except ValueError:
-        local = settings.host == "localhost"
-    if not local and settings.token is None:
-        log.tell(f"Anybody who reaches {settings.host} can ask the models: --token-file asks for a token.")

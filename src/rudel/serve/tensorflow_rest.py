@@ -13,12 +13,12 @@ import orjson
 
 from rudel.serve.refusal import bad
 from rudel.serve.signature import OPEN, Signature, Tensor
-from rudel.serve.values import Decode, column_of_rows
+from rudel.serve.values import column_of_rows
 
 SIGNATURE = "serving_default"
 
 
-def read_predict(document: Any, signature: Signature, decode: Decode | None) -> tuple[list[np.ndarray], bool]:
+def read_predict(document: Any, signature: Signature) -> tuple[list[np.ndarray], bool]:
     """The columns of a `:predict` request, and whether it is in the row format, in which it is to be answered.
 
     Raises:
@@ -28,11 +28,11 @@ def read_predict(document: Any, signature: Signature, decode: Decode | None) -> 
     if ("instances" in document) == ("inputs" in document):
         raise bad("Give either `instances`, a list of examples, or `inputs`, a list for each input.")
     if "instances" in document:
-        return _from_rows(document["instances"], signature, decode), True
-    return _from_columns(document["inputs"], signature, decode), False
+        return _from_rows(document["instances"], signature), True
+    return _from_columns(document["inputs"], signature), False
 
 
-def read_examples(document: Any, signature: Signature, decode: Decode | None) -> list[np.ndarray]:
+def read_examples(document: Any, signature: Signature) -> list[np.ndarray]:
     """The columns of a `:classify` or `:regress` request: `examples`, or `instances` as for `:predict`.
 
     Values of an example may be flat lists, whatever the shape of the input is.
@@ -42,14 +42,14 @@ def read_examples(document: Any, signature: Signature, decode: Decode | None) ->
     """
     document = _object(document)
     if "examples" not in document:
-        return read_predict(document, signature, decode)[0]
+        return read_predict(document, signature)[0]
     context, examples = document.get("context", {}), document["examples"]
     if not isinstance(context, dict):
         raise bad("`context` is no object.")
     if not isinstance(examples, list) or not all(isinstance(example, dict) for example in examples):
         raise bad("`examples` is no list of objects, one for each example.")
     merged = [{**context, **example} for example in examples]
-    return _from_rows([_reshaped(example, signature) for example in merged], signature, decode)
+    return _from_rows([_reshaped(example, signature) for example in merged], signature)
 
 
 def write_predict(outputs: Sequence[np.ndarray], signature: Signature, in_rows: bool) -> bytes:
@@ -129,7 +129,7 @@ def _object(document: Any) -> dict[str, Any]:
     return document
 
 
-def _from_rows(rows: Any, signature: Signature, decode: Decode | None) -> list[np.ndarray]:
+def _from_rows(rows: Any, signature: Signature) -> list[np.ndarray]:
     if not isinstance(rows, list) or not rows:
         raise bad("`instances` is no list with at least one example.")
     inputs: Sequence[Tensor] = signature.inputs
@@ -138,13 +138,13 @@ def _from_rows(rows: Any, signature: Signature, decode: Decode | None) -> list[n
         for row in rows:
             if not isinstance(row, dict) or row.keys() != names:
                 raise bad(f"An example has other inputs than the model, which takes {_listed(names)}.")
-        return [column_of_rows([row[tensor.name] for row in rows], tensor, decode) for tensor in inputs]
+        return [column_of_rows([row[tensor.name] for row in rows], tensor) for tensor in inputs]
     if len(inputs) != 1:
         raise bad(f"The model takes several inputs: give examples as objects with {_listed(names)}.")
-    return [column_of_rows(rows, inputs[0], decode)]
+    return [column_of_rows(rows, inputs[0])]
 
 
-def _from_columns(columns: Any, signature: Signature, decode: Decode | None) -> list[np.ndarray]:
+def _from_columns(columns: Any, signature: Signature) -> list[np.ndarray]:
     inputs: Sequence[Tensor] = signature.inputs
     names = {tensor.name for tensor in inputs}
     if not isinstance(columns, dict) or columns.keys() == {"b64"}:
@@ -158,7 +158,7 @@ def _from_columns(columns: Any, signature: Signature, decode: Decode | None) -> 
             raise bad(f"The input `{name}` is no list with at least one example.")
     if len({len(column) for column in columns.values()}) > 1:
         raise bad("The inputs have different numbers of examples.")
-    return [column_of_rows(columns[tensor.name], tensor, decode) for tensor in inputs]
+    return [column_of_rows(columns[tensor.name], tensor) for tensor in inputs]
 
 
 def _reshaped(example: Mapping[str, Any], signature: Signature) -> dict[str, Any]:

@@ -7,17 +7,13 @@ before it comes near a model.
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from rudel.errors import DataError
 from rudel.serve.refusal import bad
 from rudel.serve.signature import Tensor
-
-Decode = Callable[[bytes], np.ndarray]
-"""Makes one input of an encoded picture."""
 
 _EXACT = 2.0**53
 """Whole numbers below this are exact in float64."""
@@ -25,39 +21,36 @@ _EXACT = 2.0**53
 _WORDS = {"f": "real numbers", "i": "whole numbers", "u": "whole numbers", "b": "true or false"}
 
 
-def column_of_rows(rows: Sequence[Any], tensor: Tensor, decode: Decode | None) -> np.ndarray:
-    """The column of values as JSON has them: numbers in lists, texts, or `{"b64": ...}`.
+def column_of_rows(rows: Sequence[Any], tensor: Tensor) -> np.ndarray:
+    """The column of values as JSON has them: numbers in lists, texts, or `{"b64": ...}`; pictures stay encoded.
 
     Args:
         rows: a value for every example, at least one.
         tensor: the input.
-        decode: makes inputs of encoded pictures; None where the model takes no pictures.
 
     Raises:
         Refusal: they do not fit the input.
     """
     first = rows[0]
     if tensor.dtype == "bytes" or (isinstance(first, dict) and first.keys() == {"b64"}):
-        return column_of_bytes([_bytes(row, tensor) for row in rows], tensor, decode)
+        return column_of_bytes([_bytes(row, tensor) for row in rows], tensor)
     return checked(_array(rows, tensor), tensor)
 
 
-def column_of_bytes(contents: Sequence[bytes], tensor: Tensor, decode: Decode | None) -> np.ndarray:
-    """The column of encoded pictures, or of plain bytes where the model takes these.
+def column_of_bytes(contents: Sequence[bytes], tensor: Tensor) -> np.ndarray:
+    """The column of plain bytes where the model takes these, and else of encoded pictures (`is_encoded`).
 
     Raises:
-        Refusal: the model takes neither, or one of them is no picture.
+        Refusal: the input takes bytes of another shape.
     """
-    if tensor.dtype == "bytes":
-        column = np.empty(len(contents), object)
-        column[:] = contents
-        return checked(column, tensor)
-    if decode is None:
-        raise bad(f"The input `{tensor.name}` takes numbers of shape {tensor.told_shape}, and no pictures.")
-    try:
-        return checked(np.stack([decode(content) for content in contents]), tensor)
-    except DataError as error:
-        raise bad(str(error)) from error
+    column = np.empty(len(contents), object)
+    column[:] = contents
+    return checked(column, tensor) if tensor.dtype == "bytes" else column
+
+
+def is_encoded(column: np.ndarray, tensor: Tensor) -> bool:
+    """Whether it holds pictures, bytes objects (N,), that are still to be decoded."""
+    return column.dtype == object and tensor.dtype != "bytes"
 
 
 def checked(array: np.ndarray, tensor: Tensor) -> np.ndarray:

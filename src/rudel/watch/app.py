@@ -9,14 +9,16 @@ GET /runs/N/report      report.html of the run number N, from 0
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from rudel.own_names import is_own
 from rudel.watch.board import EVERY_SECONDS, Board, Sight
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; "
@@ -38,18 +40,18 @@ _SILENCE_SECONDS = 15.0
 """After so long without an event a comment is sent, so that what lies between keeps the connection open."""
 
 
-def make_app(board: Board, names: tuple[str, ...] = (), stopping: Callable[[], bool] = lambda: False) -> "Starlette":
+def make_app(
+    board: Board, names: Collection[str] | None = None, stopping: Callable[[], bool] = lambda: False
+) -> "Starlette":
     """The application.
 
     Args:
         board: the runs.
-        names: host names by which it may be asked for; others are refused, so that no web site can reach it by a name
-            of its own that stands for this computer. Empty for any.
+        names: names by which it may be asked for beside those of this computer (`rudel.own_names`); None for any.
         stopping: whether the server is about to end, so that streams have to.
     """
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
-    from starlette.middleware.trustedhost import TrustedHostMiddleware
     from starlette.requests import Request
     from starlette.responses import PlainTextResponse, Response, StreamingResponse
     from starlette.routing import Route
@@ -90,8 +92,26 @@ def make_app(board: Board, names: tuple[str, ...] = (), stopping: Callable[[], b
         Route("/events", events),
         Route("/runs/{number:int}/report", report),
     ]
-    guard = [Middleware(TrustedHostMiddleware, allowed_hosts=list(names), www_redirect=False)] if names else []
+    guard = [] if names is None else [Middleware(_Guard, names=names)]
     return Starlette(routes=routes, middleware=guard)
+
+
+class _Guard:
+    """Lets no request through that asks for another computer."""
+
+    def __init__(self, app: "ASGIApp", names: Collection[str]) -> None:
+        self._app = app
+        self._names = names
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        from starlette.datastructures import Headers
+        from starlette.responses import PlainTextResponse
+
+        answer = self._app
+        if not is_own(Headers(scope=scope).get("host", ""), self._names):
+            told = "The page is asked for by a name that is not this computer's: `rudel watch --allow-host NAME`.\n"
+            answer = PlainTextResponse(told, 403, _HEADERS)
+        await answer(scope, receive, send)
 
 
 async def _events(board: Board, stopping: Callable[[], bool]) -> AsyncIterator[str]:

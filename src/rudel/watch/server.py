@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rudel.errors import ServeError
+from rudel.own_names import is_loopback
 from rudel.serve.listening import listener
 from rudel.watch.app import make_app
 from rudel.watch.board import Board
 
-LOCAL_NAMES = ("localhost", "127.0.0.1", "::1", "[::1]")
 
-
-def watch(runs: Sequence[Path], host: str, port: int, ready: Callable[[str], None]) -> None:
+def watch(
+    runs: Sequence[Path], host: str, port: int, ready: Callable[[str], None], allowed: Sequence[str] = ()
+) -> None:
     """Serves the page of these runs until Ctrl-C or SIGTERM.
 
     Args:
@@ -21,6 +22,7 @@ def watch(runs: Sequence[Path], host: str, port: int, ready: Callable[[str], Non
         host: address of this computer to listen at.
         port: to listen at; 0 for one that is free.
         ready: called with the address of the page when it can be opened.
+        allowed: names other than this computer's by which it may be asked for on loopback.
 
     Raises:
         RunError: a path cannot be that of a run.
@@ -33,7 +35,8 @@ def watch(runs: Sequence[Path], host: str, port: int, ready: Callable[[str], Non
     board = Board(runs)
     with listening(host, port) as made:
         server: uvicorn.Server
-        app = make_app(board, LOCAL_NAMES if _is_loopback(host) else (), lambda: server.should_exit)
+        names = allowed if is_loopback(made.getsockname()[0]) else None
+        app = make_app(board, names, lambda: server.should_exit)
         server = uvicorn.Server(
             uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=3, lifespan="off")
         )
@@ -63,10 +66,3 @@ def _address(made: socket.socket) -> str:
     address = ipaddress.ip_address(host.partition("%")[0])
     shown = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else host
     return f"http://{shown}:{port}/"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rudel.serve.pictures import Decode
 from rudel.serve.signature import Signature
-from rudel.serve.values import Decode
 
 
 @dataclass(frozen=True)

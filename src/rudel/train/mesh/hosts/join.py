@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rudel.errors import ClusterError, OptionError
 from rudel.internals.jax import backend_has_started, let_gloo_listen
+from rudel.own_names import is_loopback
 from rudel.train.mesh.hosts.environment import coordinator_of, processes_of
 from rudel.train.mesh.hosts.processes import Processes
 
@@ -221,7 +222,7 @@ def _own_address(processes: Processes) -> tuple[str, bool]:
     assert processes.coordinator
     host = processes.coordinator.rpartition(":")[0].strip("[]")
     towards = _source_towards(host)
-    if towards and (not _is_loopback(towards) or _is_loopback(host) or host == "localhost"):
+    if towards and (not is_loopback(towards) or is_loopback(host)):
         return towards, False
     return _source_towards("192.0.2.1") or platform.node(), False  # by way of the default route; nothing is sent
 
@@ -230,7 +231,7 @@ def _if_own(host: str) -> str | None:
     """The address of a name, if it is one of this host and others can mean the same by it."""
     with contextlib.suppress(OSError):
         family, _, _, _, address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
-        if _is_loopback(str(address[0])) and host != "localhost" and not _is_loopback(host):
+        if is_loopback(str(address[0])) and not is_loopback(host):
             return None  # as Debian's /etc/hosts has it
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.bind((address[0], 0))
@@ -259,10 +260,6 @@ def _keep_standard_output() -> None:
     own = os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, buffering=1)
     os.dup2(2, 1)
     sys.stdout = own
-
-
-def _is_loopback(address: str) -> bool:
-    return address.startswith("127.") or address == "::1"
 
 
 def _bracketed(address: str) -> str:

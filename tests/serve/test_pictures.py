@@ -1,0 +1,126 @@
+"""Encoded pictures: where they are decoded, and how much of that a request may ask for."""
+
+import asyncio
+import base64
+import io
+import json
+import threading
+from collections.abc import MutableMapping
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rudel.serve.access_log import AccessLog
+from rudel.serve.application import Application
+from rudel.serve.guard import Guard
+from rudel.serve.limits import Limits
+from rudel.serve.metrics import Metrics
+from rudel.serve.models import Models
+from rudel.serve.pictures import Admit, reader
+from rudel.serve.runtimes.runtime import Loaded
+from rudel.serve.signature import Signature, Tensor
+
+SIGNATURE = Signature((Tensor("x", (8, 8), "float32"),), (Tensor("y", (1,), "float32"),))
+HEAD = {"content-type": "application/json"}
+
+
+def png(width: int, height: int, mode: str = "1") -> bytes:
+    file = io.BytesIO()
+    Image.new(mode, (width, height)).save(file, "PNG")
+    return file.getvalue()
+
+
+def rows(*contents: bytes, key: str = "b64") -> bytes:
+    """A `:predict` request with pictures; `key` is written into the JSON as it is."""
+    return b'{"instances": [%s]}' % b", ".join(
+        b'{"%s": "%s"}' % (key.encode(), base64.b64encode(content)) for content in contents
+    )
+
+
+class Served:
+    """The application around the reader of photographs, which notes the threads that it is called in."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.threads: list[str] = []
+        read = reader(SIGNATURE, None)
+        assert read
+
+        def decode(content: bytes, admit: Admit) -> np.ndarray:
+            self.threads.append(threading.current_thread().name)
+            return read(content, admit)
+
+        def compute(columns: Any) -> list[np.ndarray]:
+            return [columns[0].mean(axis=(1, 2))[:, None]]
+
+        self._limits = limits
+        self._loaded = Loaded(SIGNATURE, compute, "test", decode=decode)
+
+    def ask(self, body: bytes, path: str = "/v1/models/m:predict") -> tuple[int, dict[str, Any]]:
+        return asyncio.run(self._ask(body, path))
+
+    async def _ask(self, body: bytes, path: str) -> tuple[int, dict[str, Any]]:
+        metrics = Metrics()
+        models = Models(self._limits, metrics)
+        models.put("m", 1, self._loaded, 0.0)
+        application = Application(models, self._limits, metrics, AccessLog("none"), Guard(None, True), _no_other)
+        sent: list[MutableMapping[str, Any]] = []
+
+        async def receive() -> MutableMapping[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": path, "headers": [(b"host", b"localhost")]}
+        await application(scope, receive, send)
+        return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+async def _no_other(scope: Any, receive: Any, send: Any) -> None:
+    raise AssertionError
+
+
+@pytest.mark.parametrize("key", ["b64", "b\\u00364", "\\u0062\\u0036\\u0034"])
+def test_pictures_are_decoded_off_the_event_loop_however_they_are_written(key: str) -> None:
+    served = Served(Limits())
+    assert served.ask(rows(png(8, 8), key=key)) == (200, {"predictions": [[0.0]]})
+    assert [name.partition("_")[0] for name in served.threads] == ["decoding"]
+
+
+def test_bytes_of_the_open_inference_protocol_too() -> None:
+    served = Served(Limits())
+    picture = {"name": "x", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 0}}
+    assert served.ask(json.dumps({"inputs": [picture]}).encode(), "/v2/models/m/infer")[0] == 400
+    content = png(8, 8)
+    # a picture as text, as far as JSON can hold one, is none
+    text = {"name": "x", "shape": [1], "data\\u0074ype": "BYTES", "data": [content.decode("latin-1")]}
+    body = json.dumps({"inputs": [text]}).replace("data\\\\u0074ype", "data\\u0074ype").encode()
+    assert served.ask(body, "/v2/models/m/infer")[0] == 400
+    assert [name.partition("_")[0] for name in served.threads] == ["decoding"]
+
+
+def test_the_pixels_of_a_request_are_bounded() -> None:
+    served = Served(Limits(pixels=10_000))
+    assert served.ask(rows(*[png(100, 20)] * 5))[0] == 200
+    served.threads.clear()
+    status, answer = served.ask(rows(*[png(100, 20)] * 6))
+    assert (status, answer["error"]) == (
+        400,
+        "The pictures have more than 10,000 pixels together: send fewer at once.",
+    )
+
+
+def test_a_body_of_picture_bombs_is_refused_by_the_server(server: Any) -> None:
+    """Each of them is allowed alone; all together would be decoded for many times as long."""
+    for model in ("quick", "digits"):
+        answer = server.ask(f"/v1/models/{model}:predict", rows(*[png(8000, 8000)] * 8))
+        assert (answer.status, "pixels together" in answer.error) == (400, True)
+
+
+def test_the_time_is_looked_at_between_pictures() -> None:
+    served = Served(Limits(seconds=0.2, pixels=10**12))
+    status, answer = served.ask(rows(*[png(2000, 2000)] * 500))
+    assert (status, answer["error"]) == (504, "The pictures were not decoded within 0.2 seconds: send fewer.")
+    assert len(served.threads) < 500
