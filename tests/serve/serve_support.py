@@ -131,3 +131,13 @@ def two_inputs() -> Any:
     made = keras.Model({"left": left, "right": right}, outputs)
     made.compile("sgd", {"total": "mse", "same": "mse"})
     return made
+
+
+def tokens() -> Any:
+    """A model that looks up four words in a table of ten, and divides by the first number of its other input."""
+    words, by = keras.Input((4,), name="words", dtype="int32"), keras.Input((1,), name="by")
+    looked_up = keras.layers.Embedding(10, 2, name="table")(words)
+    outputs = keras.ops.sum(looked_up, axis=(1, 2))[:, None] * 0 + 1 / by
+    made = keras.Model({"words": words, "by": by}, outputs)
+    made.compile("sgd", "mse")
+    return made

@@ -4,10 +4,12 @@ import io
 import json
 import struct
 import zlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
+from serve_support import tokens, write_run
 
 PREDICT = "/v1/models/small:predict"
 INFER = "/v2/models/small/infer"
@@ -196,6 +198,29 @@ def test_no_http(server: Any) -> None:
     connection.close()
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b'{"error":"This is no request of HTTP/1.1."}' in answer
+
+
+def test_indices_beyond_a_table_and_outputs_that_are_not_finite(start: Any, tmp_path: Path) -> None:
+    server = start(write_run(tmp_path / "words", tokens()), "--max-batch", "2")
+
+    def ask(words: list[int], by: float) -> Any:
+        rows = [{"words": [0, 0, 0, 0], "by": [1]}, {"words": words, "by": [by]}]
+        return server.ask("/v1/models/words:predict", {"instances": rows})
+
+    assert ask([0, 1, 2, 9], 2.0).json == {"predictions": [[1.0], [0.5]]}
+    for value in (10, -1):
+        answer = ask([0, 1, 2, value], 2.0)
+        assert answer.status == 400
+        assert f"`words` holds {value} at example 1, and the layer `table` takes 0 to 9" in answer.error
+    answer = ask([0, 1, 2, 9], 0.0)
+    assert (answer.status, "answers example 1 with NaN or infinity" in answer.error) == (422, True)
+    inputs = [
+        {"name": "words", "shape": [1, 4], "datatype": "INT32", "data": [0, 1, 2, 9]},
+        {"name": "by", "shape": [1, 1], "datatype": "FP32", "data": [0]},
+    ]
+    for wanted in (True, False):
+        body = {"inputs": inputs, "parameters": {"binary_data_output": wanted}}
+        assert server.ask("/v2/models/words/infer", body).status == 422
 
 
 def test_the_server_still_answers(server: Any) -> None:

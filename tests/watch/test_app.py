@@ -107,3 +107,12 @@ def test_a_web_site_that_gives_this_computer_a_name_of_its_own_is_refused(tmp_pa
     assert page.get("/runs", host="evil.example:8488")[0] == 403
     assert page.get("/runs", host=f"localhost:{page.port}")[0] == 200
     assert page.get("/runs", host="[::1]:8488")[0] == 200
+
+
+def test_the_name_of_a_proxy_can_be_allowed(tmp_path: Path) -> None:
+    page = Served(tmp_path / "run", allowed=("hub.example",))
+    try:
+        asked = {host: page.get("/runs", host=host)[0] for host in ("Hub.example:443", "hub.example", "evil.example")}
+    finally:
+        page.end()
+    assert asked == {"Hub.example:443": 200, "hub.example": 200, "evil.example": 403}

@@ -1,10 +1,14 @@
 """The page in a browser."""
 
+import contextlib
+import http.client
+import http.server
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -67,13 +71,70 @@ def test_a_real_training_is_watched_while_it_goes_on_stops_and_goes_on(
         page.until(f"{STATE} === 'Finished'")
         assert second.wait(LONG) == 0
         assert page.value("document.querySelector('progress').value") == 1
-        link = page.value("document.querySelector('a[href=\"/runs/0/report\"]').href")
+        link = page.value("document.querySelector('a[href=\"runs/0/report\"]').href")
         assert page.problems == []
         assert {address.split("/")[2] for address in page.requested} == {link.split("/")[2]}
         page.open(link)
         assert page.until("document.querySelector('h1')?.textContent") == "moons"
         assert page.value("getComputedStyle(document.body).marginTop") == "0px"  # its own styles are let through
         assert page.problems == []
+
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    """Forwards what is below a prefix, as a Jupyter server does."""
+
+    port = 0
+    prefix = "/user/ada/proxy/8488"
+
+    def do_GET(self) -> None:
+        if not self.path.startswith(f"{self.prefix}/"):
+            self.send_error(404)
+            return
+        inner = http.client.HTTPConnection("127.0.0.1", self.port)
+        inner.request("GET", self.path.removeprefix(self.prefix), headers=dict(self.headers.items()))
+        answer = inner.getresponse()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("transfer-encoding", "date", "server"):
+                self.send_header(name, value)
+        self.end_headers()
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            while part := answer.read1():
+                self.wfile.write(part)
+        inner.close()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing is logged."""
+
+
+@contextlib.contextmanager
+def behind_a_prefix(port: int) -> Iterator[str]:
+    """The address of a proxy for the server at this port."""
+    proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("To", (Proxy,), {"port": port}))
+    proxy.daemon_threads = True
+    thread = threading.Thread(target=proxy.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{proxy.server_address[1]}{Proxy.prefix}/"
+    finally:
+        proxy.shutdown()
+        thread.join()
+        proxy.server_close()
+
+
+def test_behind_a_proxy_with_a_prefix(training: Begin, browser: Browser, served: Serve) -> None:
+    run = training().begin().epochs(1)
+    with behind_a_prefix(served(run.path).port) as address:
+        with browser.page(address) as page:
+            page.until(f"{STATE} === 'Running'")
+            run.epochs(2)
+            run.end()
+            page.until(f"{STATE} === 'Finished'")
+            link = page.value("document.querySelector('a[href=\"runs/0/report\"]').href")
+            assert link == f"{address}runs/0/report"
+            assert all(url.startswith((address, "data:")) for url in page.requested)
+        with browser.page(link) as page:
+            assert page.value("document.title") == "the report"
 
 
 def test_curves_numbers_and_hosts(tmp_path: Path, browser: Browser, training: Begin, served: Serve) -> None:

@@ -92,11 +92,11 @@ class Training:
 class Served:
     """The page of some runs, served in this process at an address of its own."""
 
-    def __init__(self, *runs: Path) -> None:
+    def __init__(self, *runs: Path, allowed: tuple[str, ...] = ()) -> None:
         self._listener = listening("127.0.0.1", 0)
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/"
-        app = make_app(Board(runs), (), lambda: self._server.should_exit)
+        app = make_app(Board(runs), allowed, lambda: self._server.should_exit)
         config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=3)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]})

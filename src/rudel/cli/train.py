@@ -24,7 +24,7 @@ def train(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Sets an option of the recipe; repeatable.")
     ] = None,
     run: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Directory for the run.  \\[default: runs/RECIPE]")
+        str | None, typer.Option(metavar="DIR", help="Directory for the run.  \\[default: runs/RECIPE]")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run, if there is one.")] = False,
     eval_every: Annotated[

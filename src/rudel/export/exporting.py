@@ -133,6 +133,7 @@ def _convert(
     job = {
         "form": form.converter,
         "model": str(materials.run.model.absolute()),
+        "own_classes": materials.run.read_config().get("own_classes", {}),
         "recipe": materials.recipe,
         "modules": materials.modules,
         "search": materials.search,

@@ -50,7 +50,7 @@ def write_report(run: str | Path) -> Path:
     Raises:
         RunError: the directory is missing or damaged, or cannot be written.
     """
-    run = Path(run)
+    run = Path(run).expanduser()
     path = run / "report.html"
     page = render(read_run(run))
     try:

@@ -1,6 +1,11 @@
-"""Numbers and names as people read them."""
+"""Numbers and names as people read them.
+
+`rudel.watch` formats numbers in the same way in JavaScript (`watch/page/words.js`); both are held to
+`tests/report/numbers.json`. Halves are rounded away from zero, by the exact value that a float has.
+"""
 
 import math
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 _THIN = "\u202f"
@@ -13,13 +18,13 @@ def percent(share: float | None, digits: int = 1) -> str:
     """A share of 0 to 1 in per cent, never rounded up to the whole; "–" for none.
 
     >>> percent(0.8125), percent(0.98, 0), percent(0.99996, 0)
-    ('81.2\u202f%', '98\u202f%', '>99\u202f%')
+    ('81.3\u202f%', '98\u202f%', '>99\u202f%')
     """
     if share is None or not math.isfinite(share):
         return "–"
-    written = f"{100 * share:.{digits}f}"
-    if share < 1 and float(written) >= 100:
-        written = ">" + f"{100 - 10.0**-digits:.{digits}f}"
+    written = _fixed(100 * share, digits)
+    if share < 1 and _rounded(100 * share, digits) >= 100:
+        written = ">" + _fixed(100 - 10.0**-digits, digits)
     return f"{written}{_THIN}%"
 
 
@@ -29,20 +34,26 @@ def count(number: Any) -> str:
     >>> count(204301)
     '204,301'
     """
-    return f"{number:,.0f}" if is_number(number) else "–"
+    return _fixed(number, 0) if is_number(number) else "–"
 
 
 def number(value: Any, digits: int = 4) -> str:
     """A value with so many significant digits; "–" for none.
 
     >>> number(0.61234), number(12345.6), number(1.5e-7)
-    ('0.6123', '12,346', '1.5e−07')
+    ('0.6123', '12,346', '1.5e−7')
     """
     if not is_number(value):
         return "–"
-    if 1000 <= abs(value) < 1e9:
-        return f"{value:,.0f}".replace("-", "−")
-    return f"{value:.{digits}g}".replace("-", "−")
+    rounded = _significant(value, digits)
+    if 1000 <= abs(rounded) < 1e9:
+        return count(value)
+    power = rounded.adjusted()
+    if rounded and (power < -4 or power >= 9):
+        written = f"{rounded.scaleb(-power).normalize():f}e{power}"
+    else:
+        written = f"{rounded.normalize():f}" if rounded else "0"
+    return written.replace("-", "−")
 
 
 def epoch_number(epoch: float) -> str:
@@ -51,18 +62,16 @@ def epoch_number(epoch: float) -> str:
     >>> epoch_number(7.0), epoch_number(1200), epoch_number(6.57992), epoch_number(0.205622)
     ('7', '1200', '6.58', '0.206')
     """
-    return f"{round(epoch, 2 if epoch >= 1 else 3):.10g}"
+    return f"{_rounded(epoch, 2 if epoch >= 1 else 3).normalize():f}"
 
 
-def rate(per_second: float) -> str:
-    """How many a second, rounded to three digits.
+def rate(per_second: Any) -> str:
+    """How many a second, rounded to three digits; "–" for none.
 
     >>> rate(25612.4), rate(12.345)
     ('25,600', '12.3')
     """
-    if per_second >= 100:
-        return f"{round(per_second, 2 - int(math.log10(per_second))):,.0f}"
-    return f"{per_second:.3g}"
+    return number(float(_significant(per_second, 3)), 3) if is_number(per_second) else "–"
 
 
 def duration(seconds: Any) -> str:
@@ -70,15 +79,19 @@ def duration(seconds: Any) -> str:
 
     >>> duration(0.0312), duration(12.34), duration(125), duration(7380)
     ('0.03\u202fs', '12.3\u202fs', '2\u202fmin 5\u202fs', '2\u202fh 3\u202fmin')
+    >>> duration(200_000)
+    '2\u202fdays 7\u202fh'
     """
     if not is_number(seconds):
         return "–"
     if seconds < 59.95:
-        return f"{seconds:.{2 if seconds < 9.995 else 1}f}{_THIN}s"
-    whole = round(seconds)
+        return f"{_fixed(seconds, 2 if seconds < 9.995 else 1)}{_THIN}s"
+    whole = int(_rounded(seconds, 0))
     if whole < 3600:
         return f"{whole // 60}{_THIN}min {whole % 60}{_THIN}s"
-    return f"{whole // 3600}{_THIN}h {whole % 3600 // 60}{_THIN}min"
+    if whole < 2 * 86400:
+        return f"{whole // 3600}{_THIN}h {whole % 3600 // 60}{_THIN}min"
+    return f"{whole // 86400}{_THIN}days {whole % 86400 // 3600}{_THIN}h"
 
 
 def size(amount: Any) -> str:
@@ -91,9 +104,9 @@ def size(amount: Any) -> str:
         return "–"
     for unit in ("bytes", "kB", "MB"):
         if amount < 999.5:
-            return f"{amount:.3g}{_THIN}{unit}"
+            return f"{number(amount, 3)}{_THIN}{unit}"
         amount /= 1000
-    return f"{amount:,.1f}{_THIN}GB"
+    return f"{_fixed(amount, 1)}{_THIN}GB"
 
 
 def metric_name(key: str) -> str:
@@ -112,7 +125,7 @@ def metric_value(key: str, value: Any) -> str:
     """A metric's value: accuracies in per cent, all else as it is.
 
     >>> metric_value("val_accuracy", 0.8125), metric_value("loss", 0.61234)
-    ('81.2\u202f%', '0.6123')
+    ('81.3\u202f%', '0.6123')
     """
     if is_share(key) and is_number(value) and 0 <= value <= 1:
         return percent(value)
@@ -138,9 +151,23 @@ def plural(number: int, noun: str) -> str:
     >>> plural(1, "host"), plural(4, "host")
     ('1 host', '4 hosts')
     """
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def is_number(value: Any) -> bool:
     """Whether the value is a finite number, and not a truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _fixed(value: float, digits: int) -> str:
+    """With so many digits behind the point, and commas."""
+    written = f"{_rounded(value, digits):,f}".replace("-", "−")
+    return written if written.strip("−0.,") else written.removeprefix("−")
+
+
+def _rounded(value: float, digits: int) -> Decimal:
+    return Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, Context(prec=400))
+
+
+def _significant(value: float, digits: int) -> Decimal:
+    return Context(prec=digits, rounding=ROUND_HALF_UP).create_decimal(Decimal(value))

@@ -266,7 +266,11 @@ class Application:
     async def _compute(self, version: Version, columns: Columns, asked: Asked) -> Columns:
         asked.examples = len(columns[0])
         columns = await self._decoded(columns, version, asked)
-        return await version.batcher.submit(columns, asked.began)
+        version.loaded.check(columns)
+        outputs = await version.batcher.submit(columns, asked.began)
+        for output, tensor in zip(outputs, version.loaded.signature.outputs, strict=True):
+            _check_finite(output, tensor.name)
+        return outputs
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send, asked: Asked) -> None:
         """Lets other routes answer, and notes what they say."""
@@ -307,6 +311,13 @@ class Application:
         )
 
 
+def _check_finite(output: np.ndarray, name: str) -> None:
+    """Refuses what JSON has no word for, and what no client wants in bytes."""
+    if output.dtype.kind == "f" and not np.isfinite(output).all():
+        example = int(np.flatnonzero(~np.isfinite(output.reshape(len(output), -1)).all(axis=1))[0])
+        raise Refusal(422, f"The model answers example {example:,} with NaN or infinity in its output `{name}`.")
+
+
 def _picture(body: bytes, media_type: str, version: Version) -> Columns:
     """The column of one encoded picture."""
     if media_type not in pictures.TYPES:
@@ -317,12 +328,10 @@ def _picture(body: bytes, media_type: str, version: Version) -> Columns:
 
 
 def _scores(loaded: Loaded, outputs: Columns) -> np.ndarray | None:
-    """Scores (N, C) of classes, NaN where the model has none for an example; None where it does not classify."""
+    """Scores (N, C) of classes; None where it does not classify."""
     if len(outputs) != 1 or outputs[0].dtype.kind != "f" or outputs[0].ndim != 2:
         return None
-    known = np.isfinite(outputs[0]).all(axis=1, keepdims=True)
-    scores = loaded.scores(np.where(known, outputs[0], 0))
-    return None if scores is None else np.where(known, scores, np.nan)
+    return loaded.scores(outputs[0])
 
 
 def _check_method(scope: Scope, allowed: str) -> None:

@@ -22,10 +22,11 @@ _REFUSED = {
     408: "The request came too slowly",
     413: "The body is too large",
     415: "The body is of a kind that is not taken",
+    422: "The model answers with NaN or infinity",
     503: "There is too much to do: try again later",
     504: "The model took too long",
 }
-_ASKING = (400, 404, 408, 413, 415, 503, 504)
+_ASKING = (400, 404, 408, 413, 415, 422, 503, 504)
 
 
 def openapi(models: Models, protected: bool) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import numpy as np
 from rudel.data.dataset import Dataset, Examples
 from rudel.data.stream import Stream
 from rudel.errors import DataError
+from rudel.train.vocabulary import first_outside, lookups_of
 
 _SPARSE_LOSSES = ("sparse_categorical_crossentropy", "SparseCategoricalCrossentropy")
 
@@ -37,7 +38,7 @@ def as_part(data: Any, what: str) -> Examples | Stream:
 
 
 def check_examples(examples: Examples, model: Any, what: str, numbers: np.ndarray | None = None) -> None:
-    """Refuses NaN, pictures of another size than the model's, and integer labels that it has no output for.
+    """Refuses NaN, pictures of another size than the model's, indices and labels that it has no place for.
 
     Args:
         examples: to look at.
@@ -51,6 +52,10 @@ def check_examples(examples: Examples, model: Any, what: str, numbers: np.ndarra
     for name, array in examples.named_arrays():
         check_finite(array, f"{what} {name}", numbers)
     _check_size(examples.x, model, what)
+    if (outside := first_outside(model, lookups_of(model), examples.x)) is not None:
+        raise DataError(
+            f"{outside.told(_number(outside.row, numbers))}: make the table longer, or correct the {what} data."
+        )
     classes = _classes_of(model)
     labels = examples.y
     if classes is None or not isinstance(labels, np.ndarray):

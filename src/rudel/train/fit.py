@@ -109,10 +109,12 @@ def fit(
     """
     from rudel.train.places import place
     from rudel.train.plan.automatic import decided
+    from rudel.train.run_directory import path_of
     from rudel.train.runs import Request, execute
 
     keras = keras_here()
     began = time.perf_counter()
+    directory = path_of(run)
     if resume and run is None:
         raise OptionError("There is nothing to resume without a run directory: give run=... too.")
     if isinstance(validation, int | float) and not (isinstance(validation, float) and 0 < validation < 1):
@@ -126,7 +128,7 @@ def fit(
             steps=steps,
             batch_size=batch_size,
             callbacks=tuple(callbacks),
-            run=None if run is None else Path(run),
+            run=directory,
             resume=resume,
             seed=seed,
             shuffle=shuffle,

@@ -12,7 +12,7 @@ from rudel.train.mesh.hosts.together import all_or_none, is_first, join_for
 from rudel.train.places import check_place, place
 from rudel.train.plan.automatic import decided
 from rudel.train.prepared import Asked, Prepared, prepare
-from rudel.train.run_directory import check_free
+from rudel.train.run_directory import check_free, path_of
 from rudel.train.runs import Request, execute
 
 
@@ -106,6 +106,7 @@ def train_recipe(
     """
     began = time.perf_counter()
     asked = Asked(recipe, data, options, epochs, steps, batch_size, learning_rate, precision, seed, progress)
+    directory = path_of(run)
     if resume and run is None:
         raise OptionError("Which run is to be resumed? Name its directory with --run.")
     spread_by = check_place(on, cluster, client, strategy, ssh_config, min_hosts, dashboard)
@@ -113,8 +114,8 @@ def train_recipe(
         join_for(spread_by)  # before anything is computed
 
     def ready() -> Prepared:
-        if run is not None and is_first():
-            check_free(Path(run), resume)
+        if directory is not None and is_first():
+            check_free(directory, resume)
         return prepare(asked)
 
     made = all_or_none(ready)
@@ -125,7 +126,7 @@ def train_recipe(
             dataset,
             **made.plan,
             callbacks=tuple(callbacks),
-            run=None if run is None else Path(run),
+            run=directory,
             new_run=made.name if run is None else None,
             resume=resume,
             seed=seed,

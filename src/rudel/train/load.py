@@ -1,6 +1,6 @@
 """Runs read back: their models, recipes and data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +10,19 @@ from rudel.errors import OptionError, RecipeError, RunError
 from rudel.recipes.load import Recipe, find_recipe
 from rudel.train import run_directory
 from rudel.train.model_file import load_model
+from rudel.train.own_classes import imported
 from rudel.train.run_directory import RunDirectory
 
 
-def load(run: str | Path, best: bool = False) -> Any:
+def load(run: str | Path, best: bool = False, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """Reads the trained model of a finished run.
 
     Args:
         run: the run directory.
         best: whether to read the weights that were the best by the metric that `monitor` named, in the place of the
             last.
+        custom_objects: layers, losses and other classes and functions of your own that cannot be imported, by name;
+            those that can be are found without.
 
     Returns:
         The Keras model, compiled as it was.
@@ -37,7 +40,8 @@ def load(run: str | Path, best: bool = False) -> Any:
     recipe = recipe_of(directory)  # registers the classes that a recipe of the user's defines
     if recipe:
         recipe.register_classes()
-    return load_model(directory.best if best else directory.model)
+    with imported(directory.read_config().get("own_classes", {})) as found:
+        return load_model(directory.best if best else directory.model, found | dict(custom_objects or {}))
 
 
 def recipe_of(run: RunDirectory) -> Recipe | None:

@@ -2,6 +2,8 @@
 
 import os
 import tempfile
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +27,20 @@ def save_model(model: Any, path: Path) -> None:
         beside.replace(path)
 
 
-def check_can_be_saved(model: Any) -> None:
+def check_can_be_saved(model: Any) -> Any:
     """Refuses a model that Keras cannot write to a file, before it is trained.
+
+    Returns:
+        What Keras would write, without the weights.
 
     Raises:
         ModelError: names what is in the way.
     """
     keras = keras_here()
     try:
-        with without_tensorflow():
-            keras.saving.serialize_keras_object(model)
+        with without_tensorflow(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Keras warns of lambdas
+            return keras.saving.serialize_keras_object(model)
     except Exception as error:
         raise ModelError(
             f"The model `{model.name}` cannot be saved into a run: {first_line(error)} Layers of your own need "
@@ -42,8 +48,12 @@ def check_can_be_saved(model: Any) -> None:
         ) from error
 
 
-def load_model(path: Path) -> Any:
+def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """Reads a `.keras` file, compiled as it was.
+
+    Args:
+        path: of the file.
+        custom_objects: classes and functions of the user's, by name.
 
     Raises:
         RunError: the file is damaged, or needs classes that are not known.
@@ -51,9 +61,9 @@ def load_model(path: Path) -> Any:
     keras = keras_here()
     try:
         with without_tensorflow():
-            return keras.models.load_model(path)
+            return keras.models.load_model(path, custom_objects=dict(custom_objects or {}))
     except Exception as error:
         raise RunError(
-            f"The model {path} cannot be loaded: {first_line(error)} If it has layers of your own, register them by "
-            "@keras.saving.register_keras_serializable()."
+            f"The model {path} cannot be loaded: {first_line(error)} If it has classes of your own, give them: "
+            '`rudel.load(run, custom_objects={"MyLayer": MyLayer})`.'
         ) from error

@@ -193,6 +193,19 @@ def writing(path: Path) -> Iterator[None]:
         raise RunError(f"The run {path} could not be written ({told}): make room, then go on with --resume.") from error
 
 
+def path_of(run: str | Path | None) -> Path | None:
+    """The directory that a user has named; `~` is their home.
+
+    Raises:
+        OptionError: the name is empty.
+    """
+    if run is None:
+        return None
+    if not str(run).strip():
+        raise OptionError("The run directory has no name: give one, such as --run runs/first, or leave it out.")
+    return Path(run).expanduser()
+
+
 def create(path: Path, resume: bool) -> RunDirectory:
     """Makes or opens the directory of a run to train in, and locks it.
 
@@ -262,6 +275,7 @@ def open_run(path: Path) -> RunDirectory:
     Raises:
         RunError: there is no run.
     """
+    path = path.expanduser()
     if not (path / "config.json").is_file():
         raise RunError(f"There is no run at {path}: give a directory that `rudel train` has made.")
     return RunDirectory(path)

@@ -21,7 +21,7 @@ from rudel.train.evaluation import DEFAULT_BATCH_SIZE
 from rudel.train.identity import check_same, identity_of, name_of
 from rudel.train.job import DEFAULT_KEEP, Job
 from rudel.train.mesh.hosts.together import together
-from rudel.train.model_file import check_can_be_saved
+from rudel.train.own_classes import Places, check_can_be_loaded
 from rudel.train.results import keep_results, summary_of, versions
 from rudel.train.run_directory import RunDirectory
 from rudel.train.schedule import Schedule, check_whole_number, plan_schedule
@@ -100,8 +100,7 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
     )
     check(keras, request)
     keeps = request.run is not None or request.new_run is not None
-    if keeps:
-        check_can_be_saved(model)
+    own = check_can_be_loaded(model) if keeps else {}
     with without_tensorflow():
         identity = _identity(request) if keeps else {}
     job = job_of(request, schedule, identity)
@@ -114,7 +113,7 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
             if run:
                 about = {"strategy_options": training.about.get("strategy_options")} if request.strategy else {}
                 about |= _absent(request)
-                run.write_config(_config(request, identity, config.get("started")) | about)
+                run.write_config(_config(request, identity, own, config.get("started")) | about)
                 if request.forecast:
                     run.write_plan(request.forecast)
             with _kept(run):
@@ -261,7 +260,7 @@ def _resumable(run: RunDirectory, total_steps: int) -> Checkpoint | None:
     return saved
 
 
-def _config(request: Request, identity: dict[str, Any], started: str | None) -> dict[str, Any]:
+def _config(request: Request, identity: dict[str, Any], own: Places, started: str | None) -> dict[str, Any]:
     lines: list[str] = []
     request.model.summary(print_fn=lambda text, **_: lines.append(text), line_length=80)
     dataset = request.dataset
@@ -286,5 +285,6 @@ def _config(request: Request, identity: dict[str, Any], started: str | None) -> 
             "started": started or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "identity": identity,
         }
+        | ({"own_classes": own} if own else {})
         | request.about
     )

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from rudel.data.dataset import Examples
 from rudel.errors import NonFiniteError, RunError
 from rudel.train import best
 from rudel.train import callbacks as callback_memory
@@ -29,6 +30,7 @@ from rudel.train.memory import release_freed_memory
 from rudel.train.run_directory import RunDirectory
 from rudel.train.spans import Spans
 from rudel.train.state import ModelState
+from rudel.train.vocabulary import suspect
 
 BLOCK_SECONDS = 0.25
 """Aim for the length of a block: long enough to cost nothing, short enough for a lively display and Ctrl-C."""
@@ -413,9 +415,11 @@ class Training:
             if self.run and self._saved_step
             else ""
         )
+        train = self.job.train
+        reason = suspect(self._model, train.x) if isinstance(train, Examples) else None
+        advice = "lower the learning rate, clip the gradients (clipnorm=1.0 in the optimizer), or look for outliers"
         return NonFiniteError(
-            f"The {what} became NaN or infinite at step {step:,}: lower the learning rate, clip the gradients "
-            f"(clipnorm=1.0 in the optimizer), or look for outliers in the data.{kept}"
+            f"The {what} became NaN or infinite at step {step:,}: {reason or f'{advice} in the data'}.{kept}"
         )
 
 

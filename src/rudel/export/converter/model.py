@@ -9,6 +9,7 @@ import keras
 
 from rudel.errors import ExportError, RecipeError
 from rudel.internals.keras import layers_of
+from rudel.train.own_classes import imported
 
 
 def load(job: dict[str, Any]) -> keras.Model:
@@ -28,7 +29,8 @@ def load(job: dict[str, Any]) -> keras.Model:
             find_recipe(job["recipe"])
     keras.utils.set_random_seed(0)  # what the file does not hold, such as the states of some random generators
     try:
-        model: Any = keras.models.load_model(job["model"], compile=False)
+        with imported(job["own_classes"]) as found:
+            model: Any = keras.models.load_model(job["model"], custom_objects=found, compile=False)
     except Exception as error:
         raise ExportError(
             f"The model {job['model']} cannot be read on TensorFlow, which converts it: {told(error)} Layers of your "

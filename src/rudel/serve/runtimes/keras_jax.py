@@ -13,6 +13,7 @@ import numpy as np
 
 from rudel.errors import DataError, ServeError
 from rudel.serve.pictures import reader
+from rudel.serve.refusal import bad
 from rudel.serve.runtimes.runtime import Loaded, buckets, padded
 from rudel.serve.signature import Signature, Tensor
 
@@ -65,6 +66,7 @@ def load_run(path: Path, most: int) -> Loaded:
         "jax",
         tuple(map(str, directory.read_config().get("class_names") or ())),
         reader(signature, recipe.read_image if recipe else None),
+        programs.check,
         partial(as_probabilities, model),
     )
 
@@ -74,6 +76,7 @@ class _Programs:
 
     def __init__(self, keras: Any, model: Any, structure: Any, sizes: Sequence[int]) -> None:
         from rudel.train import state as model_state
+        from rudel.train.vocabulary import lookups_of
 
         self._keras = keras
         self._model = model
@@ -81,6 +84,7 @@ class _Programs:
         self._sizes = sizes
         self._state = model_state.read(model)
         self._programs: dict[int, Any] = {}
+        self._lookups = lookups_of(model)
 
     def warm_up(self, first: Sequence[np.ndarray]) -> tuple[list[np.ndarray], Any]:
         """Compiles all programs; returns the outputs of one example, flat and as the model gives them."""
@@ -102,6 +106,19 @@ class _Programs:
         x = self._structured(padded(columns, size))
         outputs = self._flat(self._programs[size](self._state.trainable, self._state.non_trainable, x))
         return [output[:rows] for output in outputs]
+
+    def check(self, columns: Sequence[np.ndarray]) -> None:
+        """Refuses indices that are in no table of the model.
+
+        Raises:
+            Refusal: names the first of them.
+        """
+        from rudel.train.vocabulary import first_outside
+
+        if self._lookups:
+            outside = first_outside(self._model, self._lookups, self._structured(columns))
+            if outside is not None:
+                raise bad(f"{outside.told(outside.row)}.")
 
     def _structured(self, columns: Sequence[np.ndarray]) -> Any:
         if self._structure == 0:

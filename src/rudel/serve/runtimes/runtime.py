@@ -19,6 +19,7 @@ class Loaded:
         platform: what computes it, for clients.
         labels: names of the classes; none where they are not known, or it does not classify.
         decode: makes an input of an encoded picture; None where it takes no pictures.
+        check: columns of inputs; raises a `Refusal` where the model has no place for a value.
         scores: outputs (N, C) to a score for each class, or None where it does not classify.
     """
 
@@ -27,6 +28,7 @@ class Loaded:
     platform: str
     labels: tuple[str, ...] = ()
     decode: Decode | None = None
+    check: Callable[[Sequence[np.ndarray]], None] = lambda columns: None
     scores: Callable[[np.ndarray], np.ndarray | None] = lambda outputs: outputs if outputs.ndim == 2 else None
 
 

@@ -1,7 +1,7 @@
 /** A line plot that fills its place, follows its size, and says the values under the pointer or the arrow keys. */
 
-import { html, say, svg } from "/page/dom.js";
-import { decades, range, scale, spread, ticks } from "/page/scales.js";
+import { html, say, svg } from "./dom.js";
+import { decades, range, scale, spread, ticks } from "./scales.js";
 
 const HEIGHT = 230;
 const MARGIN = { left: 56, right: 80, top: 10, bottom: 40 };

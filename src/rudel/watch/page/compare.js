@@ -1,10 +1,10 @@
 /** Several runs side by side: how each stands, a plot for each metric with a line a run, and all of each below. */
 
-import { Chart } from "/page/chart.js";
-import { html, say } from "/page/dom.js";
-import { Progress } from "/page/progress.js";
-import { RunView } from "/page/run.js";
-import { capital, metric, value } from "/page/words.js";
+import { Chart } from "./chart.js";
+import { html, say } from "./dom.js";
+import { Progress } from "./progress.js";
+import { RunView } from "./run.js";
+import { capital, epochNumber, metric, value } from "./words.js";
 
 const COLOURS = 6;
 
@@ -60,8 +60,8 @@ export class Comparison {
     this.charts.get(key).update({
       series, log: found.every(([, , curve]) => curve.log), x: "epoch", whole: true, said: `Latest: ${latest}.`,
       note: first.lines.at(-1).name, label: `Line plot of the ${first.name}, a line a run. Latest: ${latest}.`, written,
-      placed: (epoch) => `Epoch ${value(epoch)}`,
-      tick: first.share ? (y) => `${Number((100 * y).toPrecision(4))} %` : (y) => value(y),
+      placed: (epoch) => `Epoch ${epochNumber(epoch)}`,
+      tick: first.share ? (y) => `${value(100 * y)}\u202f%` : (y) => value(y),
     });
   }
 }

@@ -1,9 +1,9 @@
 /** What several hosts do: a timeline, a table, their traffic, and what happened. */
 
-import { Chart } from "/page/chart.js";
-import { html, say, svg, table } from "/page/dom.js";
-import { scale, ticks, timeUnit } from "/page/scales.js";
-import { count, duration, percent, plural, rate, size } from "/page/words.js";
+import { Chart } from "./chart.js";
+import { html, say, svg, table } from "./dom.js";
+import { scale, ticks, timeUnit } from "./scales.js";
+import { count, duration, percent, plural, rate, size } from "./words.js";
 
 const LEVELS = 9;
 const ROW = 20;

@@ -1,8 +1,8 @@
 /** The page: shows what the server sends, and goes on counting between two events. */
 
-import { Comparison } from "/page/compare.js";
-import { brief } from "/page/progress.js";
-import { RunView } from "/page/run.js";
+import { Comparison } from "./compare.js";
+import { brief } from "./progress.js";
+import { RunView } from "./run.js";
 
 const RETRY = 2000;
 const main = document.querySelector("main");
@@ -31,7 +31,7 @@ function tick() {
 }
 
 function listen() {
-  const source = new EventSource("/events");
+  const source = new EventSource("events");
   source.addEventListener("open", () => (lost.hidden = true));
   source.addEventListener("message", (event) => show(JSON.parse(event.data)));
   const again = () => {

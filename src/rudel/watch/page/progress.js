@@ -1,7 +1,7 @@
 /** The top of a run: what it is, how it stands, how far it is, how well it does. */
 
-import { html, say } from "/page/dom.js";
-import { ago, capital, count, duration, metric, percent, rate, roughly, size, value } from "/page/words.js";
+import { html, say } from "./dom.js";
+import { ago, capital, count, duration, metric, percent, rate, roughly, size, value } from "./words.js";
 
 const STATES = {
   waiting: "Waiting", starting: "Starting", running: "Running", quiet: "Quiet", stopped: "Stopped", failed: "Failed",
@@ -15,7 +15,7 @@ export class Progress {
     this.badge = html("strong", { class: "badge" });
     this.told = html("span", { role: "status" });
     this.heard = html("span", { class: "heard" });
-    this.report = html("a", { href: `/runs/${number}/report`, hidden: true }, "Read its report");
+    this.report = html("a", { href: `runs/${number}/report`, hidden: true }, "Read its report");
     this.bar = html("progress", { max: 1, value: 0, "aria-label": "Steps done" });
     this.done = html("p", { class: "done" });
     this.best = html("strong");

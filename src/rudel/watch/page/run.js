@@ -1,11 +1,11 @@
 /** One run: its progress, curves, speed and hosts. */
 
-import { Chart } from "/page/chart.js";
-import { html, table } from "/page/dom.js";
-import { Hosts } from "/page/hosts.js";
-import { Progress } from "/page/progress.js";
-import { timeUnit } from "/page/scales.js";
-import { capital, duration, metric, rate, value } from "/page/words.js";
+import { Chart } from "./chart.js";
+import { html, table } from "./dom.js";
+import { Hosts } from "./hosts.js";
+import { Progress } from "./progress.js";
+import { timeUnit } from "./scales.js";
+import { capital, duration, epochNumber, metric, rate, value } from "./words.js";
 
 const MOST_ROWS = 60;
 
@@ -72,7 +72,7 @@ export class RunView {
     const epochs = [...new Set(columns.flatMap(([, line]) => line.points.map(([x]) => x)))].sort((a, b) => a - b);
     const every = Math.ceil(epochs.length / MOST_ROWS);
     const rows = epochs.filter((_, i) => i % every === 0 || i === epochs.length - 1).map((epoch) => [
-      value(epoch), ...columns.map(([curve, , points]) => metric(points.get(epoch), curve.share)),
+      epochNumber(epoch), ...columns.map(([curve, , points]) => metric(points.get(epoch), curve.share)),
     ]);
     const header = ["epoch", ...columns.map(([curve, line]) => `${line.name === "validation" ? "validation " : ""}${curve.name}`)];
     this.numbers.replaceChildren(table("Metrics after each epoch", header, rows, []));
@@ -83,12 +83,12 @@ export class RunView {
 function described(curve) {
   const written = (y) => metric(y, curve.share);
   const ends = curve.lines.map((line) => `${line.name} ${written(line.points.at(-1)[1])}`.trim()).join(", ");
-  const best = curve.best ? ` Best in validation: ${written(curve.best.value)}, epoch ${value(curve.best.epoch)}.` : "";
+  const best = curve.best ? ` Best in validation: ${written(curve.best.value)}, epoch ${epochNumber(curve.best.epoch)}.` : "";
   const kinds = { training: "train", validation: "validation" };
   return {
     series: curve.lines.map((line) => ({ ...line, kind: kinds[line.name] ?? "plain" })),
     log: curve.log, note: curve.log ? "logarithmic scale" : "", x: "epoch", whole: true, said: `Latest: ${ends}.${best}`,
-    label: `Line plot of the ${curve.name}. Latest: ${ends}.`, written, placed: (epoch) => `Epoch ${value(epoch)}`,
-    tick: curve.share ? (y) => `${Number((100 * y).toPrecision(4))} %` : (y) => value(y),
+    label: `Line plot of the ${curve.name}. Latest: ${ends}.`, written, placed: (epoch) => `Epoch ${epochNumber(epoch)}`,
+    tick: curve.share ? (y) => `${value(100 * y)}\u202f%` : (y) => value(y),
   };
 }

@@ -1,18 +1,23 @@
-/** Numbers as people read them; the same as in the report. */
+/** Numbers as people read them; the same as in the report: both are held to tests/report/numbers.json. */
 
 const THIN = "\u202f";
 
 /** A share of 0 to 1 in per cent, never rounded up to the whole. */
 export function percent(share, digits = 1) {
   if (!isNumber(share)) return "–";
-  let written = (100 * share).toFixed(digits);
-  if (share < 1 && Number(written) >= 100) written = ">" + (100 - 10 ** -digits).toFixed(digits);
+  let written = fixed(100 * share, digits);
+  if (share < 1 && Number((100 * share).toFixed(digits)) >= 100) written = ">" + fixed(100 - 10 ** -digits, digits);
   return written + THIN + "%";
 }
 
 /** A whole number with commas. */
 export function count(number) {
-  return isNumber(number) ? Math.round(number).toLocaleString("en-GB") : "–";
+  return isNumber(number) ? fixed(number, 0) : "–";
+}
+
+/** The number of an epoch, with its fraction where a value was taken within one. */
+export function epochNumber(number) {
+  return String(Number(number.toFixed(number >= 1 ? 2 : 3)));
 }
 
 /** A count with its noun. */
@@ -23,10 +28,11 @@ export function plural(number, noun) {
 /** A value with four significant digits. */
 export function value(number, digits = 4) {
   if (!isNumber(number)) return "–";
-  const size = Math.abs(number);
-  if (size >= 1000 && size < 1e9) return minus(count(number));
-  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return minus(number.toExponential(digits - 1).replace(/\.?0+e/, "e"));
-  return minus(String(Number(number.toPrecision(digits))));
+  const rounded = Number(number.toPrecision(digits));
+  const size = Math.abs(rounded);
+  if (size >= 1000 && size < 1e9) return count(number);
+  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return minus(rounded.toExponential().replace("e+", "e"));
+  return minus(String(rounded));
 }
 
 /** A metric's value: accuracies in per cent. */
@@ -36,14 +42,13 @@ export function metric(number, share) {
 
 /** How many a second, with three digits. */
 export function rate(perSecond) {
-  if (!isNumber(perSecond)) return "–";
-  return perSecond >= 100 ? count(Number(perSecond.toPrecision(3))) : String(Number(perSecond.toPrecision(3)));
+  return isNumber(perSecond) ? value(Number(perSecond.toPrecision(3)), 3) : "–";
 }
 
 /** A time in the units that fit it. */
 export function duration(seconds) {
   if (!isNumber(seconds)) return "–";
-  if (seconds < 59.95) return seconds.toFixed(seconds < 9.995 ? 2 : 1) + THIN + "s";
+  if (seconds < 59.95) return fixed(seconds, seconds < 9.995 ? 2 : 1) + THIN + "s";
   return whole(Math.round(seconds));
 }
 
@@ -62,10 +67,10 @@ export function ago(seconds) {
 export function size(amount) {
   if (!isNumber(amount)) return "–";
   for (const unit of ["bytes", "kB", "MB"]) {
-    if (amount < 999.5) return Number(amount.toPrecision(3)) + THIN + unit;
+    if (amount < 999.5) return value(amount, 3) + THIN + unit;
     amount /= 1000;
   }
-  return amount.toFixed(1) + THIN + "GB";
+  return fixed(amount, 1) + THIN + "GB";
 }
 
 /** A text that begins with a capital letter. */
@@ -75,6 +80,14 @@ export function capital(text) {
 
 export function isNumber(value) {
   return typeof value === "number" && Number.isFinite(value);
+}
+
+/** With so many digits behind the point, and commas. */
+function fixed(number, digits) {
+  const written = Math.abs(number).toFixed(digits);
+  const [integer, rest] = written.split(".");
+  const grouped = integer.replace(/\B(?=(\d{3})+$)/g, ",") + (rest ? `.${rest}` : "");
+  return (number < 0 && Number(written) ? "−" : "") + grouped;
 }
 
 function minus(text) {

@@ -1,0 +1,116 @@
+"""Models with classes of the user's: what cannot be opened again is said before the first step."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rudel
+from rudel.backend import keras_on_jax
+from rudel.errors import ModelError, RunError
+
+keras = keras_on_jax()
+X, Y = np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
+
+MODULE = """
+import keras
+
+class Twice(keras.layers.Layer):
+    def call(self, inputs):
+        return 2 * inputs
+
+def thrice(inputs):
+    return 3 * inputs
+
+def own_loss(y, predicted):
+    return keras.ops.mean(keras.ops.abs(y - predicted))
+"""
+
+
+def model_of(*layers: Any, loss: Any = "mse") -> Any:
+    model = keras.Sequential([keras.Input((3,)), *layers, keras.layers.Dense(1)])
+    model.compile("sgd", loss)
+    return model
+
+
+def fit(model: Any, run: Path) -> Any:
+    rudel.fit(model, X, Y, batch_size=4, run=run, verbose=False)
+    return rudel.predict(model, X)
+
+
+def test_a_lambda_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    model = model_of(keras.layers.Lambda(lambda x: 2 * x, name="doubling"))
+    with pytest.raises(ModelError, match="lambda in its layer `doubling`: make it a function of a module"):
+        fit(model, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    rudel.fit(model, X, Y, batch_size=4, verbose=False)
+
+
+def test_a_class_that_cannot_be_imported_is_said_and_can_be_given(tmp_path: Path) -> None:
+    class Local(keras.layers.Layer):
+        def call(self, inputs: Any) -> Any:
+            return 2 * inputs
+
+    run = tmp_path / "run"
+    with pytest.warns(
+        UserWarning, match=r'rudel.load\(run, custom_objects=\{"Local": Local\}\).*defined in a function'
+    ):
+        expected = fit(model_of(Local()), run)
+    with pytest.raises(RunError, match=r"rudel.load\(run, custom_objects="):
+        rudel.load(run)
+    np.testing.assert_array_equal(rudel.predict(rudel.load(run, custom_objects={"Local": Local}), X), expected)
+
+
+def test_classes_and_functions_that_can_be_imported_are_found_by_every_command(tmp_path: Path) -> None:
+    """In a process that knows nothing of the folder in which they lie."""
+    folder, run = tmp_path / "code", tmp_path / "run"
+    folder.mkdir()
+    (folder / "mine_for_a_test.py").write_text(MODULE)
+    np.save(tmp_path / "x.npy", X[0])
+    train = (
+        "import rudel, keras, numpy as np, mine_for_a_test as mine\n"
+        "layers = [mine.Twice(), keras.layers.Lambda(mine.thrice), keras.layers.Dense(1)]\n"
+        "model = keras.Sequential([keras.Input((3,)), *layers])\n"
+        "model.compile('sgd', mine.own_loss)\n"
+        "rudel.fit(model, np.ones((64, 3), 'float32'), np.ones((64, 1), 'float32'), run='../run', verbose=False)\n"
+    )
+    environment = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", train], cwd=folder, env=environment, check=True)
+    command = [sys.executable, "-m", "rudel", "predict", str(run), "x.npy"]
+    command[1:3] = ["-c", "from rudel.cli.main import run; run()"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
+    assert not any("code" in path for path in sys.path)
+
+
+def test_a_class_in_a_script_is_said(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        MODULE + "import rudel, numpy as np\n"
+        "model = keras.Sequential([keras.Input((3,)), Twice(), keras.layers.Dense(1)])\n"
+        "model.compile('sgd', 'mse')\n"
+        "rudel.fit(model, np.ones((64, 3), 'float32'), np.ones((64, 1), 'float32'), run='run', verbose=False)\n"
+        "rudel.load('run', custom_objects={'Twice': Twice})\n"
+    )
+    environment = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "`Twice` (defined in a script or notebook) cannot be imported" in done.stderr
+
+
+def test_a_run_in_the_home_folder_and_a_run_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    model = model_of()
+    fit(model, "~/runs/first")  # pyright: ignore[reportArgumentType]
+    assert (tmp_path / "home/runs/first/summary.json").is_file()
+    assert rudel.load("~/runs/first").built
+    for name in ("", " "):
+        with pytest.raises(rudel.errors.OptionError, match="The run directory has no name"):
+            fit(model, name)  # pyright: ignore[reportArgumentType]
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
