@@ -45,7 +45,7 @@ def test_what_happened_tells_steps_from_merging(whole):
     host = {"steps": 5, "seconds": 3.0, "waited": 1.0, "merged_at": 1, "memory": 1, "cpu": 1, "sent": 1, "received": 1}
     a_round = {"round": 1, "step": 10, "seconds": 4.0, "sent": 2, "received": 2}
     whole.rounds([a_round | {"hosts": {"a": host | {"computed": 1.5}, "b": host | {"computed": 1.5}}}])
-    assert "38 %12 %50 %" in whole.report().words("tfoot")  # of 4 s each: 1.5 in steps, 0.5 merging, 2 waiting
+    assert "38 %13 %50 %" in whole.report().words("tfoot")  # of 4 s each: 1.5 in steps, 0.5 merging, 2 waiting
     whole.rounds([a_round | {"hosts": {"a": host, "b": host}}])  # as logs were written before
     assert "50 %50 %" in whole.report().words("tfoot")
 

@@ -78,7 +78,7 @@ def test_what_it_says_of_three_hosts(spread_run):
     page = spread_run.rounds(log()).report()
     assert page.sections == ["learning", "hosts", "time", "ran"]
     told = words(section(page))
-    assert "3 hosts took 9,000 steps in 30 rounds: computing 88 % of their time, waiting 12 %" in told
+    assert "3 hosts took 9,000 steps in 30 rounds: computing 88 % of their time, waiting 13 %" in told
     assert "Each took about 33 % of the steps." in told
     assert "A round sent 10 kB to a host and brought 20 kB back, 2.7 MB in all rounds" in told
     assert "All the model's weights would have been 817 kB, each way." in told
@@ -95,7 +95,7 @@ def test_the_rest_of_the_page_knows_of_the_rounds(spread_run):
     for told in ("steps a second300", "rounds30", "over the network1.5 MB", "3 hosts"):
         assert told in header
     (training,) = [row for row in page.table("Parts of the run's time") if row[0] == "training"]
-    assert training[1] == "rounds: computing 88\u202f%, waiting 12\u202f%"
+    assert training[1] == "rounds: computing 88\u202f%, waiting 13\u202f%"
     ran = page.words()
     for told in ("9,000 in all, 2,500 a host", "round_steps = 100, rate_factor = none", "1, and 1 joined"):
         assert told in ran
