@@ -30,6 +30,11 @@ def layers_of(model: Any, *, include_self: bool = True, recursive: bool = True) 
     return model._flatten_layers(include_self=include_self, recursive=recursive)
 
 
+def calls_of(operation: Any) -> list[Any]:
+    """The symbolic calls of an operation, each with `arguments`, `input_tensors` and `output_tensors`."""
+    return operation._inbound_nodes
+
+
 def frozen_or_trainable(layer: Any) -> list[Any]:
     """The variables of a layer itself that are trainable, or would be if the layer were not frozen."""
     return layer._trainable_variables
@@ -134,10 +139,13 @@ def _calls(function: Any, *names: str) -> bool:
 
 _optimizer = keras.optimizers.Optimizer
 _layer, _model = keras.layers.Layer(name="checked"), keras.Sequential(name="checked")
+_input = keras.layers.InputLayer((1,), name="checked_input")
 require(
     "keras",
     {
         "Layer._flatten_layers": hasattr(_layer, "_flatten_layers") and _layer._flatten_layers() == [_layer],
+        "Operation._inbound_nodes": len(getattr(_input, "_inbound_nodes", ())) == 1
+        and all(hasattr(_input._inbound_nodes[0], name) for name in ("arguments", "input_tensors", "output_tensors")),
         "Layer._trainable_variables": getattr(_layer, "_trainable_variables", None) == [],
         "Model._symbolic_build": hasattr(_model, "_symbolic_build"),
         "Model._compile_config": _calls(_model.get_compile_config, "_compile_config"),

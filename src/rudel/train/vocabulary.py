@@ -131,10 +131,12 @@ def _inputs(model: Any) -> list[Any]:
 
 def _followed(model: Any, known: dict[int, tuple[int, str, np.ndarray | None]]) -> Iterator[Lookup]:
     """Lookups of the tensors in `known`, which is filled up with those that hold nothing else."""
+    from rudel.internals.keras import calls_of
+
     nodes = [
         (operation, node)
         for operation in getattr(model, "operations", None) or model.layers
-        for node in operation._inbound_nodes
+        for node in calls_of(operation)
     ]
     done: set[int] = set()
     found = True
