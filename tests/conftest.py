@@ -8,6 +8,9 @@ import parallel
 import pytest
 from browser import COMMAND, Browser, find, started
 from missing import skip_or_fail
+from warm.programs import JAX, TENSORFLOW, warm_programs
+
+from rudel.export.process import ENVIRONMENT
 
 
 def pytest_configure() -> None:
@@ -26,7 +29,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return parallel.make_scheduler(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the tests of endurance too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.option.slow:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("slow")])
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: parallel.order(item.nodeid))
 
@@ -41,6 +51,17 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def lacking() -> Callable[[str], NoReturn]:
     """Skips a test that lacks something of the machine, and says what; in CI, where nothing may lack, fails it."""
     return skip_or_fail
+
+
+@pytest.fixture(scope="session")
+def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`python` with Rudel and Keras imported, or TensorFlow for what an export starts: a second or three less of each.
+
+    For programs of which only the result counts, not what they import or how they end (see warm/client.py).
+    """
+    folder, environment = tmp_path_factory.mktemp("warm"), dict(os.environ)
+    with warm_programs(folder, {JAX: environment, TENSORFLOW: environment | ENVIRONMENT}):
+        yield str(folder / "python")
 
 
 @pytest.fixture(scope="session")

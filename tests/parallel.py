@@ -1,8 +1,8 @@
 """How the tests share a computer's cores: all of them on several processes, a few of them in this one.
 
-A process gets group after group. Tests that share what is expensive to make, or of which there can be one at a time,
-such as a lab, are a group. Tests that measure how long things take run alone: meanwhile, no other process tests. They
-come first in their group, so that the others wait once for all of them.
+A process gets group after group. Tests that share what is expensive to make, such as a lab, are a group. Tests that
+measure how long things take run alone: meanwhile, no other process tests. They come first in their group, so that the
+others wait once for all of them.
 """
 
 import contextlib
@@ -20,10 +20,11 @@ MOST_PROCESSES = 4
 
 TOGETHER = {
     "tests/lab/": "labs",
-    "tests/end_to_end/": "labs",
-    "tests/cluster/": "labs",
+    "tests/end_to_end/test_cluster_faults.py": "labs",
+    "tests/cluster/": "hosts",
+    "tests/end_to_end/test_hosts_setup.py": "hosts",
     **{
-        f"tests/pages/test_run.py::test_a_page_does_what_it_says[{page}.md]": "labs"
+        f"tests/pages/test_run.py::test_a_page_does_what_it_says[{page}.md]": "pages on hosts"
         for page in ("README", "cluster", "hosts", "lab", "laptop-and-gpu-box", "photographs", "plan")
     },
     "tests/export/": "export",
@@ -36,7 +37,7 @@ TOGETHER = {
 APART = ("tests/pages/", "tests/micro/test_operators.py::")
 """Tests that share nothing with each other, and are each a group: so the last one does not take long."""
 
-FIRST = ("labs", "diloco", "export", "serve", "play", "tests/pages/")
+FIRST = ("pages on hosts", "labs", "hosts", "diloco", "export", "serve", "play", "tests/pages/")
 """Groups that take long, as their names begin; what is short comes last."""
 
 ALONE = (

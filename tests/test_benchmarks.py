@@ -15,6 +15,9 @@ import pytest
 from PIL import Image
 from processes import LONG, started
 
+from rudel.backend import keras_on_jax
+
+keras = keras_on_jax()
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -33,6 +36,27 @@ def drawings(tmp_path: Path) -> Path:
     for name in ("bit", "bot", "but"):
         np.save(folder / f"{name}.npy", random.integers(0, 256, (60, 784), np.uint8))
     return tmp_path
+
+
+@pytest.mark.parametrize("padding", ["same", "valid"])
+@pytest.mark.parametrize(("kernel", "stride"), [(5, 2), (4, 2), (3, 3), (2, 1)])
+def test_pytorchs_net_computes_what_keras_does(
+    monkeypatch: pytest.MonkeyPatch, kernel: int, stride: int, padding: str
+) -> None:
+    torch = pytest.importorskip("torch", reason="a rival need not be installed: pip install torch")
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "contestants"))
+    translated = importlib.import_module("torch_net").translated
+    layers = [keras.Input((10, 10)), keras.layers.Reshape((10, 10, 1))]
+    layers += [keras.layers.Conv2D(3, kernel, strides=stride, padding=padding)]
+    model = keras.Sequential([*layers, keras.layers.DepthwiseConv2D(3, padding="same", activation="relu")])
+    net = translated(model)
+    (first, bias), (second, other) = (layer.get_weights() for layer in model.layers[1:])
+    weights = (first.transpose(3, 2, 0, 1), bias, second.transpose(2, 3, 0, 1), other)
+    for parameter, value in zip(net.parameters(), weights, strict=True):
+        parameter.data = torch.tensor(value)
+    x = np.random.default_rng(0).random((2, 10, 10), np.float32)
+    told = net(torch.tensor(x)).detach().numpy().transpose(0, 2, 3, 1)
+    np.testing.assert_allclose(told, np.asarray(model(x)), atol=1e-5)
 
 
 def test_single_runs_from_end_to_end(drawings: Path, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def _modules(layer: Any) -> list[nn.Module]:
     if kind in ("InputLayer", "Rescaling") or (kind == "Reshape" and layer.output.shape[-1] == 1):
         return []
     if kind in ("Conv2D", "DepthwiseConv2D"):
-        return [_convolution(layer), *_activation(layer)]
+        return [*_convolution(layer), *_activation(layer)]
     if kind == "Dense":
         return [nn.Linear(layer.input.shape[-1], layer.units, layer.use_bias), *_activation(layer)]
     if kind in ("Activation", "ReLU"):
@@ -58,21 +58,27 @@ def _modules(layer: Any) -> list[nn.Module]:
     raise NotTranslatedError(kind)
 
 
-def _convolution(layer: Any) -> nn.Module:
+def _convolution(layer: Any) -> list[nn.Module]:
+    """The convolution, behind the zeros that Keras' `same` adds: where they are odd in number, one more at the end."""
     channels = layer.input.shape[-1]
-    same = layer.padding == "same"
-    if layer.dilation_rate != (1, 1) or (same and layer.strides != (1, 1)):
-        raise NotTranslatedError(f"{type(layer).__name__} with strides {layer.strides}")
     depthwise = type(layer).__name__ == "DepthwiseConv2D"
-    return nn.Conv2d(
+    if layer.dilation_rate != (1, 1):
+        raise NotTranslatedError(f"{type(layer).__name__} with a dilation of {layer.dilation_rate}")
+    sizes = zip(layer.input.shape[1:3], layer.kernel_size, layer.strides, strict=True)
+    added = [max((-(-size // stride) - 1) * stride + kernel - size, 0) for size, kernel, stride in sizes]
+    rows, columns = added if layer.padding == "same" else (0, 0)
+    even = rows % 2 == columns % 2 == 0
+    zeros = [] if even else [nn.ZeroPad2d((columns // 2, columns - columns // 2, rows // 2, rows - rows // 2))]
+    convolution = nn.Conv2d(
         channels,
         channels * layer.depth_multiplier if depthwise else layer.filters,
         layer.kernel_size,
         layer.strides,
-        "same" if same else 0,
+        (rows // 2, columns // 2) if even else 0,
         groups=channels if depthwise else layer.groups,
         bias=layer.use_bias,
     )
+    return [*zeros, convolution]
 
 
 def _activation(layer: Any) -> list[nn.Module]:

@@ -3,9 +3,9 @@
 import importlib.util
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,6 +13,7 @@ import pytest
 
 import rudel
 from rudel.backend import keras_on_jax, set_seed
+from rudel.export import process
 
 keras = keras_on_jax()
 
@@ -33,6 +34,14 @@ def needs(lacking: Callable[[str], NoReturn]) -> Callable[..., None]:
 @pytest.fixture(scope="session", autouse=True)
 def _converter(needs: Callable[..., None]) -> None:
     needs("tensorflow", "ai_edge_litert")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm(warm_python: str) -> Iterator[None]:
+    """What exports of this process start begins with TensorFlow imported."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "sys", SimpleNamespace(executable=warm_python))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +66,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def command() -> Callable[..., Any]:
+def command(warm_python: str) -> Callable[..., Any]:
     """Runs `rudel export ...` in a folder; says on standard error if TensorFlow was imported."""
     script = (
         "import sys\nfrom rudel.cli import main\ntry: main.run()\n"
@@ -65,7 +74,7 @@ def command() -> Callable[..., Any]:
     )
 
     def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-c", script, "export", *map(str, arguments)]
+        words = [warm_python, "-c", script, "export", *map(str, arguments)]
         return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
 
     return run

@@ -2,9 +2,9 @@
 
 import dataclasses
 import json
+import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 import rudel
 from rudel.errors import ExportError
 from rudel.export import compiled
+from rudel.export.process import ENVIRONMENT
 from rudel.micro.reader import read_model
 
 DYNAMIC = {"SHAPE", "STRIDED_SLICE", "PACK", "FILL", "WHILE"}
@@ -100,7 +101,7 @@ def test_onnx(digits: Path, tmp_path: Path, needs: Callable[..., None]) -> None:
     assert not {node.op_type for node in graph.node} & {"Shape", "Slice", "Gather", "Loop", "If", "BatchNormalization"}
 
 
-def test_a_saved_model_serves_batches_as_keras_expects(digits: Path, tmp_path: Path) -> None:
+def test_a_saved_model_serves_batches_as_keras_expects(digits: Path, tmp_path: Path, warm_python: str) -> None:
     made = rudel.export(digits, "savedmodel", tmp_path / "model")
     assert made.largest_difference < 1e-5
     assert made.metrics == pytest.approx(made.model_metrics)
@@ -124,11 +125,8 @@ def test_a_saved_model_serves_batches_as_keras_expects(digits: Path, tmp_path: P
         "    (again,) = signature(**{name: tf.constant(np.load('x.npy').astype('float32'))}).values()\n"
         "    assert np.allclose(again, told, atol=1e-6)\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path, env=ON_TENSORFLOW, capture_output=True)
+    subprocess.run([warm_python, "-c", script], check=True, cwd=tmp_path, env=os.environ | ENVIRONMENT)
     assert np.load(tmp_path / "told.npy") == pytest.approx(rudel.predict(rudel.load(digits), x), abs=1e-5)
-
-
-ON_TENSORFLOW = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def test_an_array_for_tensorflow_lite_micro(

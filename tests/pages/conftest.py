@@ -9,8 +9,16 @@ from pathlib import Path
 
 import pytest
 from pages.data import drawings_served
+from warm.programs import JAX, TENSORFLOW, warm_programs
 
 from rudel.cache import cache_folder
+from rudel.export.process import ENVIRONMENT
+
+SHARED = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_")
+"""Variables that `import rudel` sets: the compiled programs are those of all tests, of earlier runs too.
+
+JAX's key of a program contains the path of the cache, so the pages cannot reach it by another path.
+"""
 
 
 @pytest.fixture(scope="session")
@@ -21,19 +29,25 @@ def drawings() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A user's environment, with a cache that all pages share, in other processes too."""
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A user's environment, with a cache that all pages share, in other processes too, and programs that start fast."""
     folder = tmp_path_factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    for name in ("jax", "wheels", "zig"):  # what is the same whoever makes it, and takes long
+    for name in ("wheels", "zig"):  # what is the same whoever makes it, and takes long
         kept, place = cache_folder() / name, folder / "cache" / name
         kept.mkdir(parents=True, exist_ok=True)
         place.parent.mkdir(exist_ok=True)
         with contextlib.suppress(FileExistsError):
             place.symlink_to(kept)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KERAS_", "JAX_"))}
-    return kept | {
-        "PATH": os.pathsep.join([str(_programs(folder / "bin")), str(Path(sys.executable).parent), os.environ["PATH"]]),
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("KERAS_", "JAX_")) or name.startswith(SHARED)
+    }
+    warm = tmp_path_factory.mktemp("warm")
+    programs = [str(warm), str(_programs(folder / "bin")), str(Path(sys.executable).parent)]
+    found = kept | {
+        "PATH": os.pathsep.join([*programs, os.environ["PATH"]]),
         "RUDEL_CACHE": str(folder / "cache"),
         "PYTHONUNBUFFERED": "1",
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -42,6 +56,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "NO_PROXY": "*",
         "no_proxy": "*",
     }
+    with warm_programs(warm, {JAX: found, TENSORFLOW: found | ENVIRONMENT}):
+        yield found
 
 
 def _programs(folder: Path) -> Path:

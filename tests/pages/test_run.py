@@ -34,8 +34,8 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,7 @@ import contextlib, io, json, os, re, signal, subprocess, sys, time, types
 page = types.ModuleType("__main__")
 sys.modules["__main__"] = page
 told, began = [], time.monotonic()
+environment = dict(os.environ)  # of the shell, which does not see what Python's blocks change of theirs
 for block in json.load(sys.stdin):
     print(f"{time.monotonic() - began:5.1f} s: in line {block['line']}", file=sys.stderr, flush=True)
     name = re.match(r"# (\\w+\\.py)\\n", block["code"])
@@ -78,7 +79,8 @@ for block in json.load(sys.stdin):
         told.append("")
         for command in block["code"].splitlines():
             shell = ["bash", "-e", "-c", "exec " + command]
-            with subprocess.Popen(shell, stdout=-1, stderr=-2, text=True, start_new_session=True) as going:
+            how = {"stdout": -1, "stderr": -2, "text": True, "env": environment, "start_new_session": True}
+            with subprocess.Popen(shell, **how) as going:
                 for line in going.stdout:
                     told[-1] += line
                     if block["until"] in line:
@@ -88,7 +90,9 @@ for block in json.load(sys.stdin):
             if block["until"] not in told[-1] or going.returncode not in (0, 130, -signal.SIGINT):
                 sys.exit(told[-1] + rest + f"exit code {going.returncode}")
     else:
-        done = subprocess.run(["bash", "-e", "-c", block["code"]], stdout=-1, stderr=-2, text=True, errors="replace")
+        done = subprocess.run(
+            ["bash", "-e", "-c", block["code"]], stdout=-1, stderr=-2, text=True, errors="replace", env=environment
+        )
         told.append(done.stdout)
         if done.returncode:
             sys.exit(done.stdout + f"exit code {done.returncode}")
@@ -116,8 +120,9 @@ def _check_page(page: Path, tmp_path: Path, environment: dict[str, str], places:
         {"line": b.line, "kind": b.kind, "code": _as_run(b.code, page.name, **places), "until": b.until} for b in run
     ]
     done = subprocess.run(
-        [sys.executable, "-c", _RUN_PAGE],
+        ["python", "-c", _RUN_PAGE],
         input=json.dumps(todo), capture_output=True, text=True, cwd=tmp_path, env=environment, check=False,
+        executable=shutil.which("python", path=environment["PATH"]),
     )  # fmt: skip
     print(done.stderr)  # with `pytest -rP`: how long its blocks take
     assert done.returncode == 0, f"{page.name}: {done.stderr}"

@@ -16,7 +16,7 @@ from typing import Any
 from rudel.backend import hidden
 from rudel.errors import ExportError
 
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "KERAS_BACKEND": "tensorflow",
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "CUDA_VISIBLE_DEVICES": "",
@@ -48,7 +48,7 @@ def run(module: str, job: dict[str, Any], folder: Path, doing: str) -> Any:
     """
     result = folder / "result.json"
     result.unlink(missing_ok=True)
-    environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"} | _ENVIRONMENT
+    environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"} | ENVIRONMENT
     with (folder / "log.txt").open("w+b") as log:
         done = subprocess.run(
             [sys.executable, "-P", "-m", module],

@@ -1,0 +1,86 @@
+"""Programs that begin with modules imported do what the interpreter itself does."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from warm.programs import warm_programs
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    folder = tmp_path_factory.mktemp("warm")
+    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    with warm_programs(folder, {("fractions",): environment}):
+        yield environment
+
+
+@pytest.fixture
+def shell(environment: dict[str, str], tmp_path: Path) -> Callable[..., Any]:
+    """Runs a line of the shell."""
+
+    def run(line: str, **how: Any) -> subprocess.CompletedProcess[str]:
+        how = {"env": environment, "cwd": tmp_path, "capture_output": True, "text": True} | how
+        return subprocess.run(["bash", "-c", line], check=False, **how)
+
+    return run
+
+
+WARM = "import sys; print('fractions' in sys.modules)"
+
+
+def test_modules_are_there_only_for_the_same_environment(shell: Callable[..., Any]) -> None:
+    assert shell(f'python -c "{WARM}"').stdout == "True\n"
+    assert shell(f'python -P -c "{WARM}"').stdout == "True\n"
+    assert shell(f'PYTHONHASHSEED=3 python -c "{WARM}"').stdout == "False\n"
+    assert shell(f'python -I -c "{WARM}"').stdout == "False\n"
+    assert shell("python --version").stdout.startswith("Python 3")
+    assert shell("rudel --version").stdout.startswith("rudel ")
+
+
+def test_it_has_its_own_arguments_folder_files_and_environment(shell: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "told.py").write_text("import sys; print(__name__, __file__, sys.argv, sys.path[0])")
+    assert shell("python told.py a 'b c'").stdout == f"__main__ told.py ['told.py', 'a', 'b c'] {tmp_path}\n"
+    code = "import os, sys; print(input(), os.getcwd(), os.environ['COLUMNS'], sys.argv); print('bad', file=sys.stderr)"
+    done = shell(f'echo said | COLUMNS=9 python -c "{code}" x')
+    assert (done.stdout, done.stderr) == (f"said {tmp_path} 9 ['-c', 'x']\n", "bad\n")
+    assert shell("python -c 'import sys; print(sys.executable)' | sed 's,.*/,,'").stdout == "python\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        ("import sys; sys.exit(3)", 3, ""),
+        ("import sys; sys.exit('no')", 1, "no\n"),
+        ("1 / 0", 1, "ZeroDivisionError: division by zero\n"),
+        ("import atexit, os; atexit.register(print, 'end'); os.kill(os.getpid(), 9)", 137, ""),
+        ("import atexit; atexit.register(print, 'end')", 0, ""),
+        ("raise KeyboardInterrupt", 130, "KeyboardInterrupt\n"),
+    ],
+)
+def test_it_ends_as_the_interpreter_does(shell: Callable[..., Any], code: str, status: int, said: str) -> None:
+    done, cold = (shell(f'{program} -c "{code}"; exit $?') for program in ("python", sys.executable))
+    assert done.returncode == cold.returncode == status
+    assert done.stdout == cold.stdout
+    assert done.stderr.endswith(said)
+
+
+def test_signals_reach_it(shell: Callable[..., Any], tmp_path: Path) -> None:
+    going = 'python -c \'import time; open("there", "w"); time.sleep(600)\' & '
+    until = "until [ -e there ]; do sleep 0.01; done; "
+    assert shell(f"{going}{until}kill $!; wait $!; echo $?").stdout == "143\n"
+    (tmp_path / "there").unlink()
+    ignored = "python -c 'import signal; print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)' & wait"
+    assert shell(ignored).stdout == "True\n"
+
+
+def test_when_it_is_killed_it_is_gone_before_anything_else_begins(shell: Callable[..., Any]) -> None:
+    code = "import os, time; open('pid', 'w').write(f'{os.getpid()}\\n'); time.sleep(600)"
+    going = f'python -c "{code}" & until [ -s pid ]; do sleep 0.01; done; '
+    look = 'python -c \'import os; print(os.path.exists("/proc/" + open("pid").read().strip()))\''
+    done = shell(f"{going}kill -9 $!; wait $! 2>/dev/null; echo $?; {look}")
+    assert done.stdout == "137\nFalse\n"
