@@ -530,7 +530,7 @@ def test_a_recipe_and_the_module_beside_it_just_work(crew: Any, tmp_path: Path) 
 def test_a_second_driver_is_refused_and_the_first_goes_on(crew: Any, directed: Any, many: Any, classifier: Any) -> None:
     first = directed(lambda **more: rudel.fit(classifier(), *many, steps=10**7, client=crew.client, **more))
     first.more_rounds(5, {"a", "b"})
-    in_use = rf"a is in use: the training {re.escape(str(first.run))} of \S+ \(process {os.getpid()}\) runs on it"
+    in_use = rf"[ab] is in use: the training {re.escape(str(first.run))} of \S+ \(process {os.getpid()}\) runs on it"
     with pytest.raises(ClusterError, match=in_use):
         rudel.fit(*with_schedule(), epochs=1, client=crew.address)
     with pytest.raises(ClusterError, match=in_use):
