@@ -37,7 +37,8 @@ PYTHON = sys.executable
 @dataclass(frozen=True)
 class Computer:
     """This one, as reached by SSH under the names one, two, which has a host name of its own as containers have,
-    again, which is one once more, stranger (whose key is not known) and changed (for whom another key is known).
+    again, which is one once more, six, which is two by IPv6, stranger (whose key is not known) and changed (for whom
+    another key is known).
 
     Args:
         folder: home folder of who logs in.
@@ -81,14 +82,19 @@ def computer(tmp_path_factory: pytest.TempPathFactory, lacking: Callable[[str], 
         "AuthorizedKeysFile": folder / "authorized_keys", "StrictModes": "no", "PasswordAuthentication": "no",
         "SetEnv": f"HOME={folder} RUDEL_CACHE={folder}/cache", "PermitRootLogin": "yes",
     }  # fmt: skip
-    (folder / "sshd_config").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+    lines = [f"{key} {value}\n" for key, value in settings.items()]
+    (folder / "sshd_config").write_text("".join(lines) + "ListenAddress ::1\n")
     key = (folder / "host_key.pub").read_text()
     other = (folder / "other_key.pub").read_text()
-    (folder / "known_hosts").write_text(f"one,two,again {key}[changed]:{ports[0]} {other}")
-    common = f"  HostName 127.0.0.1\n  IdentityFile {folder}/key\n  UserKnownHostsFile {folder}/known_hosts\n"
-    names = ("one", "two", "again", "stranger", "changed")
+    (folder / "known_hosts").write_text(f"one,two,six,again {key}[changed]:{ports[0]} {other}")
+    common = f"  IdentityFile {folder}/key\n  UserKnownHostsFile {folder}/known_hosts\n"
+    names = ("one", "two", "six", "again", "stranger", "changed")
     (folder / "ssh_config").write_text(
-        "".join(f"Host {name}\n  HostKeyAlias {name}\n  Port {ports[name == 'two']}\n{common}" for name in names)
+        "".join(
+            f"Host {name}\n  HostKeyAlias {name}\n  HostName {'::1' if name == 'six' else '127.0.0.1'}\n"
+            f"  Port {ports[name in ('two', 'six')]}\n{common}"
+            for name in names
+        )
     )
     apart = ["unshare", "--uts"] if os.geteuid() == 0 else ["unshare", "--map-current-user", "--uts"]
     with (folder / "log").open("wb") as log:
@@ -185,7 +191,8 @@ def test_no_port_is_open_but_those_that_ask_for_a_certificate(computer: Computer
     with computer.cluster() as cluster:
         assert cluster.client.submit(sum, [1, 2]).result() == 3
         new = listening({os.getpid()}) - before
-        assert len(new) == 1, "the scheduler's"
+        assert {address for _, address, _ in new} == {"0.0.0.0", "::"}, "the scheduler's"
+        assert len({port for _, _, port in new}) == 1
         workers = listening(set(cluster.client.run(os.getpid).values()))
         assert len(workers) == 2
         assert all(address == "127.0.0.1" for _, address, _ in workers), "reached at the address that SSH uses"
@@ -234,9 +241,52 @@ def model_and_data() -> tuple[Any, Any, Any]:
     return model, x, (x[:, 0] > 0).astype("int32")
 
 
+def test_a_host_that_is_reached_over_ipv6_trains(computer: Computer, tmp_path: Path) -> None:
+    model, x, y = model_and_data()
+    with computer.cluster("one", "six") as cluster:
+        workers = cluster.client.scheduler_info(n_workers=-1)["workers"]
+        at = {worker["name"]: address for address, worker in workers.items()}
+        assert at["one"].startswith("rudel://127.0.0.1:")
+        assert at["six"].startswith("rudel://[::1]:")
+        rudel.fit(model, x, y, steps=200, cluster=cluster, run=tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert (summary["steps"], summary["workers_lost"]) == (200, 0)
+
+
+CLOCK = r"""
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t id, struct timespec *now) {
+    long failed = syscall(SYS_clock_gettime, id, now);
+    if (!failed && id == CLOCK_REALTIME) now->tv_sec -= 400L * 24 * 3600;
+    return failed;
+}
+time_t time(time_t *out) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (out) *out = now.tv_sec;
+    return now.tv_sec;
+}
+"""
+
+
+def test_a_host_whose_clock_is_wrong_is_told_so(computer: Computer, tmp_path: Path) -> None:
+    (tmp_path / "clock.c").write_text(CLOCK)
+    library, python = tmp_path / "clock.so", tmp_path / "python"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "clock.c"], check=True)
+    python.write_text(f'#!/bin/sh\nexec env LD_PRELOAD="{library}" "{PYTHON}" "$@"\n')
+    python.chmod(0o755)
+    told = refused(Cluster([Host("one", python=str(python))], ssh_config=computer.ssh_config))
+    assert told.startswith("The clock of `one` is 400 days and 0 hours behind the one of this computer, so")
+
+
 def test_strangers_are_refused_and_the_training_is_undisturbed(
-    running: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    computer: Computer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    running = computer.cluster()
+    running.start()
     ended = threading.Event()
     from rudel.backend import keras_on_jax
 
@@ -266,11 +316,15 @@ def test_strangers_are_refused_and_the_training_is_undisturbed(
                             raw.sendall(rubbish)
             before = rounds.read_text().count("\n")
             until(lambda: rounds.read_text().count("\n") > before + 20)
-            until(lambda: {"one", "two"} <= {host for host in ("one", "two") if f"{host}: " in caplog.text})
     finally:
         ended.set()
         training.join()
-    assert "TLS handshake failed" in caplog.text
+        with caplog.at_level(logging.WARNING):
+            running.close()
+    refusals = [record.getMessage() for record in caplog.records if "certificate" in record.getMessage()]
+    assert len(refusals) == 3, "of the scheduler and of both workers"
+    assert all("connections without a certificate of this cluster were refused, from 127.0.0.1" in r for r in refusals)
+    assert "handshake" not in caplog.text
     lines = [json.loads(line) for line in rounds.read_text().splitlines()]
     assert not [line for line in lines if "event" in line]
     assert json.loads((tmp_path / "summary.json").read_text())["workers_lost"] == 0

@@ -1,10 +1,11 @@
 """Certificates of one cluster, made when it starts and forgotten when it ends.
 
-An authority that exists only in memory signs one certificate for the computer that drives and one for every host. Who
-has none of that authority cannot talk to the scheduler or to a worker, and neither side talks to anyone without one
-(mutual TLS). Keys are ECDSA on P-256; a private key is sent to its host over SSH, on the standard input of the process
-that uses it, and is kept by neither in a file. (OpenSSL reads keys from files only: on Linux that is one in memory,
-elsewhere one that only its owner can read and that is gone at once.)
+An authority that exists only in memory signs one certificate for the driver and one for every host. Who has none of
+that authority cannot talk to the scheduler or to a worker, and neither side talks to anyone without one (mutual TLS). A
+certificate says which of the two it is for, and that of a host opens less (`transport.py`). Keys are ECDSA on P-256; a
+private key is sent to its host over SSH, on the standard input of the process that uses it, and is kept by neither in a
+file. (OpenSSL reads keys from files only: on Linux that is one in memory, elsewhere one that only its owner can read
+and that is gone at once.)
 """
 
 import contextlib
@@ -13,7 +14,7 @@ import functools
 import os
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,12 @@ from typing import Any
 _LIFETIME = datetime.timedelta(days=90)
 _CLOCKS_DIFFER = datetime.timedelta(days=2)
 """A Raspberry Pi without a network at boot believes it is still the day on which it was shut down."""
+
+
+ENGINE = "engine"
+"""The role, beside Dask's own, in which Rudel itself connects: whatever comes back is plain data."""
+
+_DRIVER, _HOST = "driver", "host"
 
 
 @dataclass(frozen=True)
@@ -31,11 +38,13 @@ class Identity:
         authority: certificate of the authority that signed all others.
         certificate: its own.
         key: its private key, PKCS #8, not encrypted.
+        is_driver: whether it is the driver's, and not a host's; the certificate says so, too.
     """
 
     authority: str
     certificate: str
     key: str = field(repr=False)
+    is_driver: bool = False
 
     def security(self) -> Any:
         """The same for Dask: a `distributed.Security` that refuses everything that is not encrypted."""
@@ -47,8 +56,11 @@ class Identity:
             """Makes a TLS context once, and not for every connection."""
 
             def get_connection_args(self, role: str) -> dict[str, Any]:
+                from rudel.cluster.transport import Plain
+
                 context = identity._context(ssl.Purpose.SERVER_AUTH)
-                return {"ssl_context": context, "require_encryption": True, "extra_conn_args": {}}
+                plain = Plain.ALL if role == ENGINE else Plain.HOSTS if identity.is_driver else Plain.NOBODYS
+                return {"ssl_context": context, "require_encryption": True, "extra_conn_args": {}, "plain": plain}
 
             def get_listen_args(self, role: str) -> dict[str, Any]:
                 return {"ssl_context": identity._context(ssl.Purpose.CLIENT_AUTH), "require_encryption": True}
@@ -69,6 +81,9 @@ class Identity:
 class Authority:
     """Signs the certificates of one cluster.
 
+    Attributes:
+        valid: from when until when its certificates are, which every host's clock has to agree to.
+
     Examples:
         >>> authority = Authority()
         >>> authority.issue("raspi1").authority == authority.issue("raspi2").authority
@@ -79,8 +94,10 @@ class Authority:
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
 
+        now = datetime.datetime.now(datetime.UTC)
+        self.valid = (now - _CLOCKS_DIFFER, now + _LIFETIME)
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _named("rudel cluster")
+        self._name = _named("rudel cluster", "authority")
         usage = dict.fromkeys(_USAGES, False) | {"key_cert_sign": True, "crl_sign": True}
         self._certificate = (
             self._builder(self._name, self._key.public_key())
@@ -90,11 +107,12 @@ class Authority:
         )
         self._certificate = self._signed(self._certificate)
 
-    def issue(self, name: str) -> Identity:
+    def issue(self, name: str, is_driver: bool = False) -> Identity:
         """A new certificate and key.
 
         Args:
             name: whom it is for; it stands in the certificate, for logs.
+            is_driver: whether it is for the driver, and not for a host.
         """
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric import ec
@@ -106,7 +124,7 @@ class Authority:
         both_ends = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
         authority_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = self._signed(
-            self._builder(_named(name.encode()[:64].decode(errors="ignore")), key.public_key())
+            self._builder(_named(name, _DRIVER if is_driver else _HOST), key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.KeyUsage(**usage), critical=True)
             .add_extension(x509.ExtendedKeyUsage(both_ends), critical=False)
@@ -116,20 +134,20 @@ class Authority:
             self._certificate.public_bytes(Encoding.PEM).decode(),
             certificate.public_bytes(Encoding.PEM).decode(),
             key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+            is_driver,
         )
 
     def _builder(self, subject: Any, public_key: Any) -> Any:
         from cryptography import x509
 
-        now = datetime.datetime.now(datetime.UTC)
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self._name)
             .public_key(public_key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - _CLOCKS_DIFFER)
-            .not_valid_after(now + _LIFETIME)
+            .not_valid_before(self.valid[0])
+            .not_valid_after(self.valid[1])
         )
 
     def _signed(self, builder: Any) -> Any:
@@ -160,8 +178,19 @@ _USAGES = (
 )
 
 
-def _named(name: str) -> Any:
+def is_of_a_host(certificate: Mapping[str, Any]) -> bool:
+    """Whether a certificate, as `ssl.SSLSocket.getpeercert` gives it, is not the driver's."""
+    return ("organizationalUnitName", _DRIVER) not in [pair for part in certificate["subject"] for pair in part]
+
+
+def _named(name: str, unit: str) -> Any:
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    name = name.encode()[:64].decode(errors="ignore")
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+            x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit),
+        ]
+    )

@@ -10,8 +10,10 @@ Limit: a host must be able to reach this computer at the address from which it i
 
 import asyncio
 import contextlib
+import logging
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from rudel.cluster.dashboard import check_dashboard
 from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.probe import WORKER_MODULES
 from rudel.errors import ClusterError, OptionError, RudelError
+
+_log = logging.getLogger("rudel.cluster")
 
 _ANSWER_SECONDS = 10
 
@@ -66,7 +70,7 @@ class Cluster:
         if dashboard:
             check_dashboard()
         self._background: Any = None
-        self._client: Any = None
+        self._caller: Any = None
         self._sync_client: Any = None
 
     def __enter__(self) -> "Cluster":
@@ -78,11 +82,11 @@ class Cluster:
 
     @property
     def client(self) -> Any:
-        """A Dask client of this cluster, a `distributed.Client`."""
+        """A Dask client of this cluster, a `distributed.Client`; it unpickles results that hosts send."""
         if self._sync_client is None:
             from distributed import Client
 
-            self._sync_client = Client(self._scheduler.address, security=self._security, set_as_default=False)
+            self._sync_client = Client(self._address, security=self._security, set_as_default=False)
         return self._sync_client
 
     @property
@@ -97,7 +101,7 @@ class Cluster:
         """The workers, for a strategy; see `rudel.cluster.fleet`."""
         from rudel.cluster.fleet import Fleet
 
-        return Fleet(self._client)
+        return Fleet(self._caller)
 
     @property
     def count(self) -> int:
@@ -139,18 +143,21 @@ class Cluster:
         self._background = self._sync_client = None
 
     async def _start(self) -> None:
-        from distributed import Client
+        from distributed.core import rpc
 
-        from rudel.cluster.certificates import Authority
+        from rudel.cluster.certificates import ENGINE, Authority
         from rudel.cluster.launch import Launch
         from rudel.cluster.quiet import scheduler_with
+        from rudel.cluster.transport import SCHEME
 
         authority = Authority()
-        self._security = authority.issue("driver").security()
+        self._security = authority.issue("driver", is_driver=True).security()
         self._launches: list[Launch] = []
         self._keepers: list[asyncio.Task[None]] = []
         self._scheduler = await scheduler_with(self._security, self._dashboard)
-        order = {"cluster": secrets.token_hex(8), "modules": list(WORKER_MODULES)}
+        self._address = f"{SCHEME}://127.0.0.1:{self._scheduler.port}"
+        valid = [moment.timestamp() for moment in authority.valid]
+        order = {"cluster": secrets.token_hex(8), "modules": list(WORKER_MODULES), "valid": valid}
         self._launches = [
             Launch(host, authority.issue(str(host)), order, self._scheduler.port, self._ssh_config, self._twin)
             for host in self.hosts
@@ -158,9 +165,8 @@ class Cluster:
         results = await asyncio.gather(*(launch.started() for launch in self._launches), return_exceptions=True)
         self._leave_out(await self._unusable(results))
         self._keepers = [asyncio.create_task(launch.keep()) for launch in self._launches]
-        self._client = await Client(
-            f"tls://127.0.0.1:{self._scheduler.port}", security=self._security, asynchronous=True, set_as_default=False
-        )
+        scheduler = rpc(self._address, connection_args=self._security.get_connection_args(ENGINE))
+        self._caller = _Caller(scheduler, self._security)
 
     async def _unusable(self, results: Sequence[BaseException | None]) -> dict[Any, RudelError]:
         """The launches that failed, and those of a computer that has a worker by another name, each with its reason."""
@@ -203,13 +209,30 @@ class Cluster:
         raise type(errors[0])(f"{len(errors)} of {len(self._launches)} hosts cannot be used:{told}")
 
     async def _close(self) -> None:
+        from rudel.cluster.transport import refused_by
+
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
-        if self._client is not None:
-            await self._client.close()
+        if self._caller is not None:
+            await self._caller.scheduler.close_rpc()
         await asyncio.gather(*(launch.stop() for launch in self._launches), return_exceptions=True)
+        if told := refused_by(self._scheduler):
+            _log.warning("%s", told)
         await self._scheduler.close()
+
+
+@dataclass(frozen=True)
+class _Caller:
+    """What a `Fleet` needs of a Dask client, and nothing that unpickles what hosts send.
+
+    Args:
+        scheduler: calls of the scheduler's handlers.
+        security: of the driver.
+    """
+
+    scheduler: Any
+    security: Any
 
 
 class Borrowed:

@@ -129,8 +129,8 @@ class Launch:
         process = getattr(self, "_process", None)
         if process is not None and process.exit_status is None and not connection.is_closed():
             process.stdin.write_eof()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait_closed(), 3)
+            with contextlib.suppress(asyncssh.Error, OSError):  # it takes too long, or the connection broke off
+                await asyncio.wait_for(self._until_ended(), 3)
         connection.abort()
         await connection.wait_closed()
 
@@ -140,8 +140,8 @@ class Launch:
         here, there = (connection.get_extra_info(name)[0] for name in ("sockname", "peername"))
         order = self.order | {
             "identity": vars(self.identity),
-            "scheduler": f"tls://{_bracketed(here)}:{self.port}",
-            "address": there,
+            "scheduler": f"rudel://{_bracketed(here)}:{self.port}",
+            "address": _bracketed(there),
             "name": str(self.host),
         }
         python = remote_python(self.host)
@@ -170,6 +170,8 @@ class Launch:
     async def _read_until_ready(self) -> None:
         async for line in self._process.stdout:
             told = self._told(line)
+            if told.get("event") == "clock":
+                raise _wrong_clock(self.host, told["time"] - time.time())
             if "computer" in told:
                 self.computer = told["computer"]
             if told.get("event") == "ready":
@@ -191,6 +193,8 @@ class Launch:
         if not isinstance(told, dict):
             self._output.append(text)
             return {}
+        if told.get("event") == "refused":
+            _log.warning("%s: %s", self.host, told["text"])
         if told.get("event") == "log":
             self._output.append(told["text"])
             _log.info("%s: %s", self.host, told["text"])
@@ -214,6 +218,15 @@ class Launch:
             )
         last = next((line for line in reversed(self._output) if line.strip()), "it said nothing")
         return ClusterError(f"The worker on `{self.host}` ended at once: {last.strip()}")
+
+
+def _wrong_clock(host: Host, ahead: float) -> ClusterError:
+    days, hours = divmod(round(abs(ahead) / 3600), 24)
+    return ClusterError(
+        f"The clock of `{host}` is {days:,} days and {hours} hours {'ahead of' if ahead > 0 else 'behind'} the one of "
+        "this computer, so certificates are not valid there: set the clock that is wrong (`sudo timedatectl set-ntp "
+        "true`), and try again."
+    )
 
 
 def _bracketed(address: str) -> str:

@@ -14,6 +14,8 @@ import dask.config
 from distributed import Scheduler, Worker
 from distributed.versions import VersionMismatchWarning
 
+from rudel.cluster.transport import SCHEME
+
 logging.getLogger("distributed").setLevel(logging.WARNING)
 warnings.filterwarnings("ignore", category=VersionMismatchWarning)  # what has to be alike, Rudel checks itself
 logging.getLogger("distributed.worker").addFilter(lambda record: "Mismatched versions" not in record.getMessage())
@@ -60,32 +62,62 @@ HEARTBEAT_SECONDS = 10.0
 """How often a worker tells the scheduler that it is there; each time costs a small computer milliseconds."""
 
 
-class QuietScheduler(Scheduler):
-    """A scheduler without an HTTP server, to which workers report seldom."""
+_OF_A_HOST = (
+    *("register-worker", "heartbeat_worker", "keep-alive", "worker-status-change", "close-stream"),
+    *("task-finished", "task-erred", "long-running", "reschedule"),
+    *("add-keys", "release-worker-data", "request-refresh-who-has"),
+)
+"""What a host may ask the scheduler for, or tell it."""
+
+_OF_ANOTHER_HOST = ("get_data",)
+"""What a host may ask the worker on another for: the results of tasks."""
+
+
+class GuardedScheduler(Scheduler):
+    """A scheduler for which hosts are workers and not clients, and to which they report seldom."""
+
+    def handle_comm(self, comm: Any) -> Any:
+        """Answers a connection."""
+        comm.allow(_OF_A_HOST)
+        return super().handle_comm(comm)
 
     def heartbeat_worker(self, *arguments: Any, **options: Any) -> Any:
         """Answers a worker, and tells it when to report again."""
         answer = super().heartbeat_worker(*arguments, **options)
         return answer | {"heartbeat-interval": HEARTBEAT_SECONDS}
 
+
+class QuietScheduler(GuardedScheduler):
+    """A scheduler without an HTTP server."""
+
     def start_http_server(self, *arguments: Any, **options: Any) -> None:
         """Opens no port."""
 
 
 def scheduler_with(security: Any, dashboard: bool) -> Scheduler:
-    """A scheduler that listens on all networks, and has the dashboard on this computer alone, or not at all."""
+    """A scheduler that listens on all networks, by IPv4 and IPv6 at one port.
+
+    Args:
+        security: of the driver.
+        dashboard: whether it has the dashboard, on this computer alone.
+    """
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         logger.handlers[:], logger.propagate = [_Aside()], False
-    listening = {"host": "tls://0.0.0.0", "port": 0, "security": security}
+    listening = {"protocol": SCHEME, "host": "", "port": 0, "security": security}
     if not dashboard:
         return QuietScheduler(**listening, dashboard=False, dashboard_address=None)
     dask.config.set({"distributed.scheduler.http.routes": _ROUTES})
-    return Scheduler(**listening, dashboard=True, dashboard_address=f"127.0.0.1:{DASHBOARD_PORT}")
+    return GuardedScheduler(**listening, dashboard=True, dashboard_address=f"127.0.0.1:{DASHBOARD_PORT}")
 
 
 class QuietWorker(Worker):
-    """A worker without an HTTP server."""
+    """A worker without an HTTP server, which obeys the driver alone."""
+
+    def handle_comm(self, comm: Any) -> Any:
+        """Answers a connection."""
+        comm.allow(_OF_ANOTHER_HOST)
+        return super().handle_comm(comm)
 
     def start_http_server(self, *arguments: Any, **options: Any) -> None:
         """Opens no port."""

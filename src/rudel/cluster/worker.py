@@ -14,6 +14,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ from rudel.cores import usable_cores
 def main() -> None:
     """Reads its order, works, ends."""
     order = json.loads(sys.stdin.buffer.readline())
+    begin, end = order["valid"]
+    if not begin <= time.time() <= end:
+        _tell({"event": "clock", "time": time.time()})
+        sys.exit(1)
     logging.basicConfig(level=logging.WARNING)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_OneLine())
@@ -37,6 +42,7 @@ def main() -> None:
 async def _work(order: dict[str, Any], mark: Path) -> None:
     """Works until the driver or the scheduler is gone, and ends the process then."""
     from rudel.cluster.quiet import QuietWorker
+    from rudel.cluster.transport import refused_by
 
     log = _Told()
     log.setFormatter(_OneLine())
@@ -61,6 +67,8 @@ async def _work(order: dict[str, Any], mark: Path) -> None:
     done, _ = await asyncio.wait(
         {driver_gone, asyncio.ensure_future(worker.finished())}, return_when=asyncio.FIRST_COMPLETED
     )
+    if told := refused_by(worker):
+        _tell({"event": "refused", "text": told})
     if driver_gone not in done:
         _tell({"event": "ended"})
     _unmark(mark)
