@@ -6,7 +6,7 @@ import logging
 import os
 import pickle
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ class Attacked:
         return answer
 
     @contextlib.asynccontextmanager
-    async def answering(self, answer: Any) -> Any:
+    async def answering(self, answer: Any) -> AsyncIterator[str]:
         """A host that gives this answer to whatever it is asked; yields its address."""
 
         async def handle(comm: Any) -> None:
