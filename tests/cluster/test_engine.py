@@ -250,7 +250,9 @@ def test_a_host_that_is_reached_over_ipv6_trains(computer: Computer, tmp_path: P
         assert at["six"].startswith("rudel://[::1]:")
         rudel.fit(model, x, y, steps=200, cluster=cluster, run=tmp_path)
     summary = json.loads((tmp_path / "summary.json").read_text())
-    assert (summary["steps"], summary["workers_lost"]) == (200, 0)
+    assert (summary["hosts"], summary["workers_lost"]) == (["one", "six"], 0)
+    first = json.loads((tmp_path / "rounds.jsonl").read_text().splitlines()[0])
+    assert all(first["hosts"][name]["steps"] > 0 for name in ("one", "six"))
 
 
 CLOCK = r"""
