@@ -165,8 +165,8 @@ ADDED: dict[str, dict[str, str]] = {
     "export.md": {"rudel train digits": "--epochs 2"},
     "runs.md": {"rudel train digits --run runs/killed": "--epochs 20"},
     "signs.md": {
-        "rudel train signs --data sign-records$": "--epochs 4",
-        "rudel train signs --data few": "--epochs 1",
+        "rudel train signs --data sign-records$": "--epochs 2 --set side=32",
+        "rudel train signs --data few": "--epochs 1 --set side=32",
     },
     "slurm.md": {"mpirun": "--epochs 1"},
     "recommend.md": {
