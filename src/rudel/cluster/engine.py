@@ -317,10 +317,10 @@ def _knock(address: str) -> None:
     Raises:
         ClusterError: none does.
     """
-    from distributed.comm.core import connect
     from distributed.security import Security
 
     from rudel.cluster.background import Background
+    from rudel.internals.dask import connect
 
     async def talk() -> None:
         comm = await connect(address, timeout=_ANSWER_SECONDS, **Security().get_connection_args("client"))

@@ -126,17 +126,14 @@ class Fleet:
 
     def forget(self, address: str) -> None:
         """Drops the connections to a worker that was lost; the next call makes new ones."""
-        from distributed.core import Status
+        from rudel.internals.dask import close_at_once
 
         self._direct.pop(address, None)
         self._given.discard(address)
         self._ready.discard(address)
         caller = self._callers.pop(address, None)
         if caller:
-            for comm in list(caller.comms):
-                comm.abort()
-            caller.comms.clear()
-            caller.status = Status.closed  # or else it complains when it is collected
+            close_at_once(caller)
 
     async def _call(self, address: str, operation: str, message: dict[str, Any]) -> Any:
         assert self._guest
@@ -176,9 +173,11 @@ class Fleet:
 
     async def _add(self, address: str, guest: Guest) -> None:
         self._given.add(address)
+        from rudel.internals.dask import serialize_plugin
+
         name = f"{guest.name}-{secrets.token_hex(4)}"  # Dask would tear down what has the same one
         try:
-            answer = await self._send(address, "plugin-add", plugin=_dumped(guest), name=name)
+            answer = await self._send(address, "plugin-add", plugin=serialize_plugin(guest), name=name)
         except TRANSPORT_ERRORS:
             raise
         except Exception as error:  # the worker cannot unpickle it
@@ -218,7 +217,7 @@ class Fleet:
         Raises:
             OSError: the connection was lost or cannot be made.
         """
-        from distributed.core import rpc
+        from rudel.internals.dask import is_broken, rpc
 
         if address not in self._direct:
             self._direct[address] = await self._reachable(address)
@@ -228,7 +227,7 @@ class Fleet:
         if caller is None:
             caller = rpc(address, timeout=5, connection_args=self._client.security.get_connection_args("client"))
             self._callers[address] = caller
-        if caller.comms and all(comm.closed() for comm in caller.comms):  # Dask would try for seconds to connect anew
+        if is_broken(caller):
             raise ConnectionResetError(f"the connection to {address} broke off")
         return await getattr(caller, op)(**message)
 
@@ -242,7 +241,7 @@ class Fleet:
         )
 
     async def _reachable(self, address: str) -> bool:
-        from distributed.comm.core import connect
+        from rudel.internals.dask import connect
 
         arguments = self._client.security.get_connection_args("client")
         try:
@@ -291,14 +290,8 @@ def _no_rudel(name: str, reason: str) -> ClusterError:
     )
 
 
-def _dumped(guest: Any) -> Any:
-    from distributed.protocol.pickle import dumps
-
-    return dumps(guest)
-
-
 def _reason(answer: Any) -> str:
-    from distributed.core import clean_exception
+    from rudel.internals.dask import error_of
 
-    error = clean_exception(**answer)[1]
+    error = error_of(answer)
     return f"{type(error).__name__}: {error}"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import asyncssh
-from asyncssh.public_key import get_default_certificate_algs, get_default_public_key_algs
 
 from rudel.errors import HostError
+from rudel.internals.asyncssh import get_default_certificate_algs, get_default_public_key_algs, host_keys
 
 _DEFAULT_PORT = 22
 
@@ -52,7 +52,7 @@ class KnownHosts(asyncssh.SSHKnownHosts):
     def keys(self, host: str, port: int | None) -> list[asyncssh.SSHKey]:
         """The host keys on lines with this name and port; None and 22 are the same port."""
         exact = None if port == _DEFAULT_PORT else port
-        return list(self._match(host.lower(), "", exact)[0])
+        return host_keys(self, host.lower(), exact)
 
     def algorithms(self, host: str, port: int) -> list[str]:
         """Kinds of keys to ask a host for: those that are known for it first, so that it shows one to be compared."""

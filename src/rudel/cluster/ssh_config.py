@@ -2,17 +2,16 @@
 
 import getpass
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from asyncssh import SSHClientConnectionOptions
-from asyncssh.config import ConfigParseError, SSHClientConfig
 
 from rudel.cluster.hosts import Host
 from rudel.errors import HostError
+from rudel.internals.asyncssh import ConfigParseError, ExpandedConfig
 
 _KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 _SHARED_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
@@ -84,41 +83,17 @@ def _files(ssh_config: Path | None) -> tuple[str, ...]:
     return (str(ssh_config.expanduser()),)
 
 
-class _Config(SSHClientConfig):
-    """The configuration with every token that OpenSSH expands; AsyncSSH leaves out those below."""
-
-    _percent_expand = SSHClientConfig._percent_expand | {"ProxyJump", "UserKnownHostsFile"}
-
-    def _set_tokens(self) -> None:
-        super()._set_tokens()
-        self._tokens["k"] = str(self.get("HostKeyAlias") or self._orig_host)
-        self._tokens["j"] = str(self.get("ProxyJump") or "")
-
-    def _match(self, option: str, args: list[str]) -> None:
-        self._set_tokens()
-        for place, word in enumerate(args[:-1]):
-            if word.lower().lstrip("!") == "exec":
-                args[place + 1] = re.sub("%(.)", self._expand_token, args[place + 1])
-        super()._match(option, args)
-
-    _handlers = SSHClientConfig._handlers | {"match": ("Match", _match)}
-
-    def get_options(self, reload: bool) -> dict[str, object]:
-        """What has been read, also where AsyncSSH, which has no files to read it from again, starts over."""
-        return super().get_options(reload=False)
-
-
-def _options(config: SSHClientConfig) -> SSHClientConnectionOptions:
+def _options(config: ExpandedConfig) -> SSHClientConnectionOptions:
     options = SSHClientConnectionOptions(config=None, client_keys=None)
     options.config = config
     return options
 
 
-def _load(host: Host, files: tuple[str, ...]) -> SSHClientConfig:
-    def load(final: bool) -> SSHClientConfig:
+def _load(host: Host, files: tuple[str, ...]) -> ExpandedConfig:
+    def load(final: bool) -> ExpandedConfig:
         target = (getpass.getuser(), host.user or (), host.name, host.port or ())
-        config = _Config.load(None, list(files), False, False, final, *target)
-        assert isinstance(config, SSHClientConfig)
+        config = ExpandedConfig.load(None, list(files), False, False, final, *target)
+        assert isinstance(config, ExpandedConfig)
         return config
 
     try:

@@ -128,13 +128,14 @@ def oriented(pixels: np.ndarray, orientation: int) -> np.ndarray:
 
 def _opened(content: bytes, across: int, down: int, admit: Callable[[int], None]) -> Any:
     """A Pillow image with its pixels; JPEGs no larger than they have to be."""
+    from rudel.internals.pillow import decode_jpeg
+
     is_jpeg = content.startswith(_JPEG)
     if is_jpeg and (found := _usual_frame(content)):
         _check_size(found.width, found.height)
         admit(found.width * found.height)
         shrink = shrinking(found.width, found.height, across, down)
-        mode, size = "L" if found.channels == 1 else "RGB", (-(-found.width // shrink), -(-found.height // shrink))
-        return _pillow().frombytes(mode, size, content, "jpeg", (mode, "", shrink, 0))
+        return decode_jpeg(content, "L" if found.channels == 1 else "RGB", found.width, found.height, shrink)
     picture = _pillow().open(io.BytesIO(content), formats=FORMATS)
     _check_size(picture.width, picture.height)
     admit(picture.width * picture.height)

@@ -11,7 +11,18 @@ import orjson
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from rudel.internals import require
 from rudel.serve.limits import Limits
+
+require(
+    "uvicorn",
+    {
+        "Server.startup": hasattr(uvicorn.Server, "startup") and hasattr(uvicorn.Server, "capture_signals"),
+        "HttpToolsProtocol.send_400_response": hasattr(HttpToolsProtocol, "send_400_response"),
+        "HttpToolsProtocol.connections": {"connections", "cycle", "transport"}
+        <= set(HttpToolsProtocol.__init__.__code__.co_names),
+    },
+)
 
 _HEADER_SECONDS = 10.0
 

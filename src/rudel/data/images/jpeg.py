@@ -90,7 +90,6 @@ def check_scans(content: bytes, frame: Frame) -> None:
     Raises:
         ValueError: the file is cut short or damaged.
     """
-    from PIL import Image
+    from rudel.internals.pillow import decode_jpeg
 
-    size = -(-frame.width // _EIGHTH), -(-frame.height // _EIGHTH)
-    Image.frombytes("L", size, content, "jpeg", ("L", "", _EIGHTH, 0))
+    decode_jpeg(content, "L", frame.width, frame.height, _EIGHTH)

@@ -243,7 +243,7 @@ def _strange(model: Any) -> str | None:
     """What of a model may not treat each example by itself."""
     import keras
 
-    from rudel.internals.keras import layers_of
+    from rudel.internals.keras import layers_of, module_of
 
     for layer in layers_of(model):
         if isinstance(layer, keras.Model):
@@ -253,7 +253,7 @@ def _strange(model: Any) -> str | None:
             if unknown:
                 return f"the operation `{unknown[0]}`"
             continue
-        module = type(layer).__module__.removeprefix("keras.src.layers.")
+        module = module_of(layer)
         known = any(module == name or module.startswith(f"{name}.") for name in _KNOWN)
         if not known or layer.activity_regularizer is not None or getattr(layer, "mask_zero", False):
             return f"the layer `{layer.name}`"
