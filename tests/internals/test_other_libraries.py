@@ -1,12 +1,14 @@
 """Private parts of JAX, Dask, AsyncSSH, Pillow and uvicorn: releases that lack one are refused."""
 
 import importlib
+import inspect
 from typing import Any
 
 import asyncssh
 import pytest
 import uvicorn
 from distributed import Scheduler, Worker
+from distributed.comm import registry, tcp
 from distributed.core import rpc
 from PIL import Image
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -22,6 +24,13 @@ from rudel.internals.pillow import decode_jpeg
         ("rudel.internals.dask", "distributed", rpc, "close_rpc"),
         ("rudel.internals.dask", "distributed", Worker, "start_http_server"),
         ("rudel.internals.dask", "distributed", Scheduler, "heartbeat_worker"),
+        ("rudel.internals.dask", "distributed", registry, "backends"),
+        ("rudel.internals.dask", "distributed", tcp, "read_bytes_rw"),
+        ("rudel.internals.dask", "distributed", tcp, "convert_stream_closed_error"),
+        ("rudel.internals.dask", "distributed", tcp.TLS, "_read_extra"),
+        ("rudel.internals.dask", "distributed", tcp.TLSListener, "_prepare_stream"),
+        ("rudel.internals.dask", "distributed", tcp.TLSListener, "_handle_stream"),
+        ("rudel.internals.dask", "distributed", tcp.TLSBackend, "_connector_class"),
         ("rudel.internals.asyncssh", "asyncssh", asyncssh.SSHKnownHosts, "_match"),
         ("rudel.serve.web", "uvicorn", uvicorn.Server, "capture_signals"),
         ("rudel.serve.web", "uvicorn", HttpToolsProtocol, "send_400_response"),
@@ -31,7 +40,9 @@ def test_a_release_that_lacks_a_private_part_is_refused(
     module: str, library: str, owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = importlib.import_module(module)
-    defined_by = next(kind for kind in owner.__mro__ if name in vars(kind))
+    defined_by = (
+        next(kind for kind in inspect.getmro(owner) if name in vars(kind)) if isinstance(owner, type) else owner
+    )
     with monkeypatch.context() as lacking:
         lacking.delattr(defined_by, name)
         with pytest.raises(UnsupportedError, match=rf"{library} \S+ is not supported: Rudel relies on"):

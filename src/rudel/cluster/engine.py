@@ -143,12 +143,11 @@ class Cluster:
         self._background = self._sync_client = None
 
     async def _start(self) -> None:
-        from distributed.core import rpc
-
         from rudel.cluster.certificates import ENGINE, Authority
         from rudel.cluster.launch import Launch
         from rudel.cluster.quiet import scheduler_with
         from rudel.cluster.transport import SCHEME
+        from rudel.internals.dask import rpc
 
         authority = Authority()
         self._security = authority.issue("driver", is_driver=True).security()

@@ -8,35 +8,29 @@ only ask for what its worker needs (`allow`). Addresses begin with `rudel://`.
 Limit: hosts read the results of each other's tasks as Dask does; only clients of the user's own start tasks.
 """
 
-import ssl
-import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Any
 
 import msgpack
-from distributed.comm.core import CommClosedError
-from distributed.comm.registry import backends
-from distributed.comm.tcp import (
-    TLS,
-    TLSBackend,
-    TLSConnector,
-    TLSListener,
-    convert_stream_closed_error,
-    read_bytes_rw,
-)
-from distributed.core import Status
-from distributed.protocol.serialize import Serialized
-from distributed.protocol.utils import msgpack_opts, unpack_frames
-from tornado.iostream import StreamClosedError
 
 from rudel.cluster.certificates import is_of_a_host
+from rudel.internals.dask import (
+    TLS,
+    CommClosedError,
+    Serialized,
+    Status,
+    TLSConnector,
+    TLSListener,
+    msgpack_opts,
+    read_frames,
+    register,
+)
 
 SCHEME = "rudel"
 
 _MOST_NAMED = 3
-_LENGTH = struct.Struct("Q")
 
 
 class Plain(Enum):
@@ -50,8 +44,8 @@ class Plain(Enum):
 class Connection(TLS):
     """A connection that may read plain data only, and answer some requests only."""
 
-    def _read_extra(self) -> None:
-        super()._read_extra()
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.is_of_a_host = is_of_a_host(self.extra_info["peercert"])
         self.is_plain = self.is_of_a_host
         self._allowed: frozenset[str] | None = None
@@ -69,29 +63,12 @@ class Connection(TLS):
         """
         if not self.is_plain:
             return await super().read(deserializers)
-        frames = await self._frames()
+        frames = await read_frames(self)
         try:
             return self._permitted(plain(frames, passed_on=not self.deserialize))
         except Exception as error:
             self.abort()
             raise CommClosedError(f"in {self}: a message that is not permitted: {error}") from error
-
-    async def _frames(self) -> list[Any]:
-        """The parts of the next message."""
-        stream = self.stream
-        if stream is None:
-            raise CommClosedError(f"in {self}: closed")
-        try:
-            (length,) = _LENGTH.unpack(await stream.read_bytes(_LENGTH.size))
-            frames, lengths = unpack_frames(await read_bytes_rw(stream, length), partial=True)
-            return [*frames, *[await read_bytes_rw(stream, each) for each in lengths]]
-        except (StreamClosedError, ssl.SSLError) as error:
-            self.stream, self._closed = None, True
-            convert_stream_closed_error(self, error)
-            raise
-        except BaseException:
-            self.abort()
-            raise
 
     def _permitted(self, message: Any) -> Any:
         """The message; of a stream of them, those that are allowed.
@@ -165,21 +142,12 @@ class Listener(TLSListener):
         super().__init__(*arguments, **options)
         self.refused: Counter[str] = Counter()
 
-    async def _prepare_stream(self, stream: Any, address: str) -> Any:
-        try:
-            await stream.wait_for_handshake()
-        except OSError:
-            self.refused[address.removeprefix(self.prefix).rpartition(":")[0].strip("[]")] += 1
-            return None
-        return stream
+    def refuse(self, address: str) -> None:
+        """Counts one."""
+        self.refused[address.removeprefix(self.prefix).rpartition(":")[0].strip("[]")] += 1
 
 
-class _Backend(TLSBackend):
-    _connector_class = _Connector
-    _listener_class = Listener
-
-
-backends[SCHEME] = _Backend()
+register(SCHEME, _Connector, Listener)
 
 
 def refused_by(server: Any) -> str:

@@ -8,6 +8,7 @@ The modules are imported where they are used, after their library: this package 
 """
 
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from rudel.errors import UnsupportedError
 
@@ -34,3 +35,13 @@ def require(package: str, parts: dict[str, bool]) -> None:
             f"{package} {installed} is not supported: Rudel relies on `{missing[0]}`, which is not there or works "
             f"differently; install the version that Rudel asks for: pip install 'rudel' '{package}!={installed}'."
         )
+
+
+def mentions(function: Any, *names: str) -> bool:
+    """Whether the code of a function or property mentions all of these attributes and global names.
+
+    >>> mentions(mentions, "getattr", "issubset"), mentions(None, "getattr")
+    (True, False)
+    """
+    code = getattr(getattr(function, "fget", function), "__code__", None)
+    return code is not None and set(names).issubset(code.co_names)

@@ -1,15 +1,67 @@
-"""What Rudel uses of Dask distributed that Dask does not document: how messages reach workers."""
+"""What Rudel uses of Dask distributed that Dask does not document: how messages reach workers, and are read."""
 
+import ssl
+import struct
 from typing import Any
 
-from distributed import Scheduler, Worker
-from distributed.comm.core import connect
+import msgpack
+from distributed import Scheduler, Worker, protocol
+from distributed.comm import registry, tcp
+from distributed.comm.core import CommClosedError, connect
 from distributed.core import Status, clean_exception, rpc
 from distributed.protocol.pickle import dumps
+from distributed.protocol.serialize import Serialize, Serialized
+from distributed.protocol.utils import msgpack_opts, unpack_frames
+from tornado.iostream import StreamClosedError
 
-from rudel.internals import require
+from rudel.internals import mentions, require
 
-__all__ = ["close_at_once", "connect", "error_of", "is_broken", "rpc", "serialize_plugin"]
+__all__ = [
+    "TLS", "CommClosedError", "Serialized", "Status", "TLSConnector", "TLSListener", "close_at_once", "connect",
+    "error_of", "is_broken", "msgpack_opts", "read_frames", "register", "rpc", "serialize_plugin",
+]  # fmt: skip
+
+
+def _message_has_known_form() -> bool:
+    """Whether messages mark what is not plain data as Rudel expects, and lay it out so."""
+    frames = protocol.dumps({"value": Serialize(1), "set": {1}, "status": Status.closed})
+    header: Any = msgpack.loads(frames[1], use_list=False, **msgpack_opts)
+    return header["num-sub-frames"] == len(frames) - 2 and msgpack.loads(frames[0], **msgpack_opts) == {
+        "value": {"__Serialized__": 1},
+        "set": {"__Set__": True, "as-list": [1]},
+        "status": {
+            "__Enum__": True, "__name__": Status.__name__, "__module__": Status.__module__, "name": Status.closed.name,
+        },
+    }  # fmt: skip
+
+
+require(
+    "distributed",
+    {
+        "rpc.comms": "comms" in rpc.__init__.__code__.co_names,
+        "rpc.close_rpc": hasattr(rpc, "close_rpc"),
+        "Status.closed": hasattr(Status, "closed"),
+        "Worker.plugin_add": hasattr(Worker, "plugin_add") and hasattr(Worker, "plugin_remove"),
+        "Worker.start_http_server": hasattr(Worker, "start_http_server"),
+        "Worker.handle_comm": hasattr(Worker, "handle_comm"),
+        "Scheduler.proxy": hasattr(Scheduler, "proxy"),
+        "Scheduler.heartbeat_worker": hasattr(Scheduler, "heartbeat_worker"),
+        "comm.registry.backends": isinstance(getattr(registry, "backends", None), dict),
+        "comm.tcp.read_bytes_rw": hasattr(tcp, "read_bytes_rw"),
+        "comm.tcp.convert_stream_closed_error": hasattr(tcp, "convert_stream_closed_error"),
+        "TLS.read": mentions(tcp.TLS.read, "stream", "read_bytes_rw", "unpack_frames", "_closed", "deserialize"),
+        "TLS._read_extra": mentions(getattr(tcp.TLS, "_read_extra", None), "_extra", "getpeercert"),
+        "TLSConnector.connect": mentions(tcp.TLSConnector.connect, "prefix", "comm_class"),
+        "TLSListener._prepare_stream": mentions(getattr(tcp.TLSListener, "_prepare_stream", None), "wait_for_handshake")
+        and mentions(getattr(tcp.TLSListener, "_handle_stream", None), "_prepare_stream", "prefix", "comm_class"),
+        "TLSBackend._connector_class": hasattr(tcp.TLSBackend, "_connector_class"),
+        "TLSBackend._listener_class": hasattr(tcp.TLSBackend, "_listener_class"),
+        "protocol.dumps": _message_has_known_form(),
+    },
+)
+
+TLS, TLSConnector = tcp.TLS, tcp.TLSConnector
+_LENGTH = struct.Struct("Q")
 
 
 def serialize_plugin(plugin: Any) -> Any:
@@ -35,15 +87,48 @@ def close_at_once(caller: Any) -> None:
     caller.status = Status.closed  # otherwise it warns when it is collected
 
 
-require(
-    "distributed",
-    {
-        "rpc.comms": "comms" in rpc.__init__.__code__.co_names,
-        "rpc.close_rpc": hasattr(rpc, "close_rpc"),
-        "Status.closed": hasattr(Status, "closed"),
-        "Worker.plugin_add": hasattr(Worker, "plugin_add") and hasattr(Worker, "plugin_remove"),
-        "Worker.start_http_server": hasattr(Worker, "start_http_server"),
-        "Scheduler.proxy": hasattr(Scheduler, "proxy"),
-        "Scheduler.heartbeat_worker": hasattr(Scheduler, "heartbeat_worker"),
-    },
-)
+async def read_frames(comm: Any) -> list[Any]:
+    """The parts of the next message on a connection, as `distributed.protocol.dumps` makes them; nothing is unpickled.
+
+    Raises:
+        CommClosedError: the connection was lost.
+    """
+    stream = comm.stream
+    if stream is None:
+        raise CommClosedError(f"in {comm}: closed")
+    try:
+        (length,) = _LENGTH.unpack(await stream.read_bytes(_LENGTH.size))
+        frames, lengths = unpack_frames(await tcp.read_bytes_rw(stream, length), partial=True)
+        return [*frames, *[await tcp.read_bytes_rw(stream, each) for each in lengths]]
+    except (StreamClosedError, ssl.SSLError) as error:
+        comm.stream, comm._closed = None, True
+        tcp.convert_stream_closed_error(comm, error)
+        raise
+    except BaseException:
+        comm.abort()
+        raise
+
+
+class TLSListener(tcp.TLSListener):
+    """Dask's, which calls `refuse` for a connection that does not become one, in the place of logging it."""
+
+    def refuse(self, address: str) -> None:
+        """Takes note of a connection from this address without a certificate of the cluster.
+
+        Args:
+            address: with scheme and port.
+        """
+
+    async def _prepare_stream(self, stream: Any, address: str) -> Any:
+        try:
+            await stream.wait_for_handshake()
+        except OSError:
+            self.refuse(address)
+            return None
+        return stream
+
+
+def register(scheme: str, connector: type[tcp.TLSConnector], listener: type[TLSListener]) -> None:
+    """Lets Dask connect and listen by these classes at addresses that begin with the scheme."""
+    kind = type("Backend", (tcp.TLSBackend,), {"_connector_class": connector, "_listener_class": listener})
+    registry.backends[scheme] = kind()

@@ -13,7 +13,7 @@ import keras
 from keras.src.backend import rnn
 from keras.src.utils.module_utils import tensorflow as _lazy_tensorflow
 
-from rudel.internals import require
+from rudel.internals import mentions, require
 
 recurrence = rnn
 """Keras' loop over time: `(step, inputs, states, go_backwards=...) -> (last output, outputs, states)`."""
@@ -136,12 +136,6 @@ def replaced_inner_loop(inner_loop: Callable[[Callable[..., Any]], Callable[...,
         keras.layers.LSTM.inner_loop = original
 
 
-def _calls(function: Any, *names: str) -> bool:
-    """Whether a function or property mentions all of these attributes."""
-    code = getattr(getattr(function, "fget", function), "__code__", None)
-    return code is not None and set(names) <= set(code.co_names)
-
-
 _optimizer = keras.optimizers.Optimizer
 _layer, _model = keras.layers.Layer(name="checked"), keras.Sequential(name="checked")
 _input = keras.layers.InputLayer((1,), name="checked_input")
@@ -155,15 +149,15 @@ require(
         and module_of(keras.layers.Identity(name="checked")) == "core.identity",
         "Layer._trainable_variables": getattr(_layer, "_trainable_variables", None) == [],
         "Model._symbolic_build": hasattr(_model, "_symbolic_build"),
-        "Model._compile_config": _calls(_model.get_compile_config, "_compile_config"),
+        "Model._compile_config": mentions(_model.get_compile_config, "_compile_config"),
         "Model._compile_metrics": hasattr(_model, "_compile_metrics"),
-        "Optimizer._get_current_learning_rate": _calls(_optimizer.learning_rate, "_get_current_learning_rate")
-        and _calls(getattr(_optimizer, "_get_current_learning_rate", None), "_learning_rate")
-        and _calls(getattr(_optimizer, "_backend_apply_gradients", None), "learning_rate"),
+        "Optimizer._get_current_learning_rate": mentions(_optimizer.learning_rate, "_get_current_learning_rate")
+        and mentions(getattr(_optimizer, "_get_current_learning_rate", None), "_learning_rate")
+        and mentions(getattr(_optimizer, "_backend_apply_gradients", None), "learning_rate"),
         "Loss._fn_kwargs": "_fn_kwargs" in vars(keras.losses.MeanSquaredError()),
-        "Metric._direction": _calls(keras.metrics.Accuracy.__init__, "_direction"),
+        "Metric._direction": mentions(keras.metrics.Accuracy.__init__, "_direction"),
         "MonitorCallback._set_monitor_op": hasattr(keras.callbacks.EarlyStopping, "_set_monitor_op"),
-        "MultiHeadAttention._query_dense": _calls(
+        "MultiHeadAttention._query_dense": mentions(
             keras.layers.MultiHeadAttention.build, *(f"_{name}_dense" for name in ("query", "key", "value", "output"))
         ),
         "LSTM.inner_loop": hasattr(keras.layers.LSTM, "inner_loop"),
