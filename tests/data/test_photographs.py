@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from rudel.data.exif import orientation
-from rudel.data.images.jpeg import frame
+from rudel.data.images.jpeg import frame, segments
 from rudel.data.photographs import MOST_PIXELS, decode, middle
 from rudel.data.pictures import read_input
 from rudel.errors import DataError
@@ -247,6 +247,41 @@ def test_what_is_refused_is_one_sentence(content: bytes, words: str) -> None:
     assert told.startswith("my.jpg ")
     assert told.endswith(".")
     assert "\n" not in told
+
+
+def with_scans(picture: Image.Image, more: int) -> bytes:
+    """A progressive JPEG with its last scan, of a few bytes, so many times more."""
+    content = encoded(picture, "JPEG", progressive=True)
+    last = content[content.rindex(b"\xff\xda") : -2]
+    return content[:-2] + last * more + content[-2:]
+
+
+def test_a_jpeg_of_many_scans_is_refused_however_they_are_hidden() -> None:
+    content = with_scans(flat("teal"), 100)
+    comment = b"\xff\xfe\0\x04\xff\xd9"  # looks like the end of the image
+    scan = content.index(b"\xff\xda")
+    last = content.rindex(b"\xff\xda")
+    within = content[:last] + comment + content[last:]
+    before = content[:scan] + comment * 5000 + content[scan:]
+    for hostile in (content, within, before):
+        with pytest.raises(DataError, match=r"my\.jpg is a JPEG of more than 64 scans: save it"):
+            decode(hostile, 8, 8, name="my.jpg")
+
+
+def test_what_looks_like_scans_beside_the_image_does_not_count() -> None:
+    like = b"\xff\xda" * 100
+    content = with_scans(flat((200, 100, 50)), 50)
+    application = b"\xff\xe4" + struct.pack(">H", len(like) + 2) + like
+    pixels = decode(content[:2] + application + content[2:] + like, 5, 7)
+    assert np.abs(pixels.astype(int) - (200, 100, 50)).max() <= 2
+
+
+def test_millions_of_segments_are_not_walked_through() -> None:
+    content = encoded(flat("teal"), "JPEG")
+    flood = content[:2] + b"\xff\xe0\0\x02" * (1 << 20)
+    assert len(list(segments(flood + content[2:]))) == 4096
+    with pytest.raises(DataError, match="ends before its frame begins"):
+        decode(flood, 8, 8)
 
 
 SOUND = [

@@ -119,6 +119,17 @@ def test_a_body_of_picture_bombs_is_refused_by_the_server(server: Any) -> None:
         assert (answer.status, "pixels together" in answer.error) == (400, True)
 
 
+def test_a_picture_of_thousands_of_scans_is_refused_by_the_server(server: Any) -> None:
+    """Few bytes and few pixels, which would be changed again and again."""
+    file = io.BytesIO()
+    Image.new("L", (2000, 2000), 128).save(file, "JPEG", progressive=True)
+    content = file.getvalue()[:-2]
+    content += content[content.rindex(b"\xff\xda") :] * 3000
+    for model in ("quick", "digits"):
+        answer = server.ask(f"/v1/models/{model}:predict", rows(content))
+        assert (answer.status, "more than 64 scans" in answer.error) == (400, True)
+
+
 def test_the_time_is_looked_at_between_pictures() -> None:
     served = Served(Limits(seconds=0.2, pixels=10**12))
     status, answer = served.ask(rows(*[png(2000, 2000)] * 500))

@@ -19,14 +19,13 @@ Decoding and scaling release the GIL: threads decode at the same time.
 
 import functools
 import io
-import struct
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from rudel.data.exif import orientation
-from rudel.data.images.jpeg import Frame, frame
+from rudel.data.images.jpeg import MOST_SCANS, Frame, frame, has_many_scans
 from rudel.errors import DataError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
@@ -73,6 +72,7 @@ def decode(
     turned = orientation(content)
     across, down = (height, width) if turned > 4 else (width, height)
     image = _pillow()
+    check_scans(content, name)
     try:
         picture = _opened(content, across, down, admit)
         flat = _opaque(picture, "RGB" if channels == 3 else "L")
@@ -88,6 +88,16 @@ def decode(
         raise DataError(f"{name} is damaged or cut short ({str(error).rstrip('.')}).") from error
     pixels = np.asarray(scaled).reshape(down, across, channels)
     return oriented(pixels, turned) if turned > 1 else pixels
+
+
+def check_scans(content: bytes, name: str) -> None:
+    """Refuses JPEGs that are small and take very long to decode.
+
+    Raises:
+        DataError: it has too many scans.
+    """
+    if content.startswith(_JPEG) and has_many_scans(content):
+        raise DataError(f"{name} is a JPEG of more than {MOST_SCANS} scans: save it again with fewer.")
 
 
 def shrinking(width: int, height: int, across: int, down: int) -> int:
@@ -148,10 +158,7 @@ def _opened(content: bytes, across: int, down: int, admit: Callable[[int], None]
 
 def _usual_frame(jpeg: bytes) -> Frame | None:
     """The header of a JPEG that can go to the decoder as it is, without Pillow's reading all that cameras write."""
-    try:
-        found = frame(jpeg)
-    except (ValueError, IndexError, struct.error):
-        return None
+    found = frame(jpeg)
     return found if found.common and found.channels in (1, 3) and min(found.height, found.width) else None
 
 

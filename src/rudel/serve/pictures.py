@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rudel.data.photographs import MOST_PIXELS, decode
+from rudel.data.images.jpeg import frame
+from rudel.data.photographs import MOST_PIXELS, check_scans, decode
 from rudel.data.pictures import sides_of
 from rudel.errors import DataError, RudelError
 from rudel.serve.limits import Limits
@@ -89,7 +90,10 @@ def decode_all(
 def _by_recipe(content: bytes, read_image: Callable[[Any], Any], shape: tuple[int, ...], admit: Admit) -> np.ndarray:
     from PIL import Image
 
+    check_scans(content, _NAME)
     try:
+        if content.startswith(b"\xff\xd8"):
+            frame(content)  # where there is none, Pillow would look for it byte by byte
         picture = Image.open(io.BytesIO(content), formats=_FORMATS)
         if picture.width * picture.height > MOST_PIXELS:
             raise DataError(f"{_NAME} has more than {MOST_PIXELS:,} pixels: make it smaller.")

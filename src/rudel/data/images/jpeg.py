@@ -3,6 +3,7 @@
 Sources: ITU-T T.81 (annex B, markers), Adobe Technical Note 5116 (four channels).
 """
 
+import itertools
 import re
 import struct
 from collections.abc import Iterator
@@ -14,9 +15,16 @@ _SCAN, _END = 0xDA, 0xD9
 _HEADER = struct.Struct(">BHHB")
 _EIGHTH = 8
 
+MOST_SCANS = 64
+"""Encoders write about 10. A scan of a few bytes can change every pixel, so that thousands take hours to decode."""
+
+_MOST_SEGMENTS = 4096
+"""That are looked at: a file of 16 MB could hold millions, which take seconds to walk through."""
+
 _ALONE = frozenset((0x00, 0x01, *range(0xD0, 0xD9), 0xFF))
 """Bytes after FF that begin no segment: escaped ones, markers that stand alone, and fill bytes."""
 
+_SCAN_MARKER = bytes((0xFF, _SCAN))
 _MARKER = re.compile(b"\xff[^" + re.escape(bytes(sorted(_ALONE))) + b"]")
 
 
@@ -43,11 +51,33 @@ def segments(jpeg: bytes) -> Iterator[tuple[int, int, int]]:
         jpeg: a file that begins with the bytes FF D8.
 
     Returns:
-        The last byte of each marker, and start and end of what the segment holds.
+        The last byte of each marker, and start and end of what the segment holds; of the first 4,096 segments.
 
     >>> list(segments(bytes.fromhex("ffd8 ffff fffe 0005 616263 00 ffda")))
     [(254, 8, 11)]
     """
+    walked = itertools.islice(_walk(jpeg), _MOST_SEGMENTS)
+    return itertools.takewhile(lambda segment: segment[0] not in (_SCAN, _END), walked)
+
+
+def has_many_scans(jpeg: bytes) -> bool:
+    """Whether a file has more than `MOST_SCANS` scans, by what looks like one from the first to the end of the image.
+
+    What cameras write before the first scan and append to the image does not count.
+    """
+    if jpeg.count(_SCAN_MARKER) <= MOST_SCANS:
+        return False
+    first, end = 0, len(jpeg)
+    for marker, start, _ in itertools.islice(_walk(jpeg), _MOST_SEGMENTS):
+        if marker == _SCAN and not first:
+            first = start
+        elif marker == _END:
+            end = start
+    return jpeg.count(_SCAN_MARKER, first, end) >= MOST_SCANS
+
+
+def _walk(jpeg: bytes) -> Iterator[tuple[int, int, int]]:
+    """All segments, as `segments` does, with those of scans and the end of the image."""
     place, size = 2, len(jpeg)
     while place + 4 <= size:
         marker = jpeg[place + 1]
@@ -57,9 +87,10 @@ def segments(jpeg: bytes) -> Iterator[tuple[int, int, int]]:
                 return
             place = found.start()
             marker = jpeg[place + 1]
-        if marker in (_SCAN, _END):
-            return
         start, length = place + 4, jpeg[place + 2] << 8 | jpeg[place + 3]
+        if marker == _END:
+            yield marker, start, start
+            return
         end = place + 2 + length if length > 2 else start
         if end > size:
             return
