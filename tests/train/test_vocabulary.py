@@ -1,6 +1,7 @@
 """Tokens beyond the vocabulary of an `Embedding`: refused before the first step, and only where that is certain."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 
 import rudel
 from rudel.backend import keras_on_jax
+from rudel.data.records.writer import write_examples
 from rudel.errors import DataError, NonFiniteError
+from rudel.train.use import predict_files
 from rudel.train.vocabulary import first_outside, lookups_of
 
 keras = keras_on_jax()
@@ -106,6 +109,21 @@ def test_one_table_for_several_inputs() -> None:
         assert (found.lookup.input, found.row, found.value) == (name, 5, 12)
         with pytest.raises(DataError, match=f"The input `{name}` holds 12"):
             rudel.evaluate(model, x, np.zeros(16))
+
+
+def test_predictions_refuse_them_too(tmp_path: Path) -> None:
+    model = words()
+    told = "holds 12 at example 5, and the layer `table` takes 0 to 9"
+    write_examples(tmp_path / "shards", ({"x": row.astype("int64")} for row in tokens(12)))
+    stream = rudel.Records(tmp_path / "shards", features={"x": (4,)}).map(lambda given: given["x"].astype("int32"))
+    for x in (tokens(12), stream):
+        with pytest.raises(DataError, match=told):
+            rudel.predict(model, x, batch_size=4)
+    assert rudel.predict(model, tokens(9), batch_size=4).shape == (16, 1)
+    rudel.fit(model, tokens(9), np.zeros(16), batch_size=4, verbose=False, run=tmp_path / "run")
+    np.save(tmp_path / "x.npy", tokens(12))
+    with pytest.raises(DataError, match=told):
+        predict_files(tmp_path / "run", [tmp_path / "x.npy"])
 
 
 def test_a_model_that_cannot_be_followed_does_not_blame_the_learning_rate() -> None:

@@ -37,6 +37,18 @@ def as_part(data: Any, what: str) -> Examples | Stream:
     return data if isinstance(data, Stream) else as_examples(data, what)
 
 
+def check_indices(x: Any, model: Any, what: str, numbers: np.ndarray | None = None) -> None:
+    """Refuses indices that are in no table of the model; see `check_examples` for the arguments.
+
+    Raises:
+        DataError: names the first of them.
+    """
+    if (outside := first_outside(model, lookups_of(model), x)) is not None:
+        raise DataError(
+            f"{outside.told(_number(outside.row, numbers))}: make the table longer, or correct the {what} data."
+        )
+
+
 def check_examples(examples: Examples, model: Any, what: str, numbers: np.ndarray | None = None) -> None:
     """Refuses NaN, pictures of another size than the model's, indices and labels that it has no place for.
 
@@ -52,10 +64,7 @@ def check_examples(examples: Examples, model: Any, what: str, numbers: np.ndarra
     for name, array in examples.named_arrays():
         check_finite(array, f"{what} {name}", numbers)
     _check_size(examples.x, model, what)
-    if (outside := first_outside(model, lookups_of(model), examples.x)) is not None:
-        raise DataError(
-            f"{outside.told(_number(outside.row, numbers))}: make the table longer, or correct the {what} data."
-        )
+    check_indices(examples.x, model, what, numbers)
     classes = _classes_of(model)
     labels = examples.y
     if classes is None or not isinstance(labels, np.ndarray):

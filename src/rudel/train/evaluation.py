@@ -14,7 +14,7 @@ from rudel.errors import DataError, ModelError
 from rudel.train import state as model_state
 from rudel.train.ahead import Ahead
 from rudel.train.blocks import Blocks, as_batch, is_small
-from rudel.train.checks import as_examples, as_part, check_examples
+from rudel.train.checks import as_examples, as_part, check_examples, check_indices
 from rudel.train.loop import Batch, Program, compile_evaluation, compile_prediction
 from rudel.train.schedule import check_whole_number
 from rudel.train.state import ModelState
@@ -166,7 +166,7 @@ def predict(model: Any, x: Any, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Any:
         The outputs as NumPy arrays (N, ...), in the form and the dtype in which the model gives them: float32 for most.
 
     Raises:
-        DataError: there are no inputs, or those of a stream cannot be read.
+        DataError: there are no inputs, those of a stream cannot be read, or an index is in no table of the model.
         ModelError: the model's `predict_step` cannot be compiled.
     """
     check_whole_number("batch_size", batch_size)
@@ -174,6 +174,7 @@ def predict(model: Any, x: Any, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Any:
         outputs = [out for _, out in predictions(model, x, batch_size)]
     else:
         count = len(jax.tree.leaves(x)[0])
+        check_indices(x, model, "prediction")
         inputs = (
             jax.tree.map(lambda array, rows=slice(start, start + batch_size): np.asarray(array)[rows], x)
             for start in range(0, count, batch_size)
@@ -187,11 +188,15 @@ def predict(model: Any, x: Any, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Any:
 def predictions(model: Any, stream: Stream, batch_size: int) -> Iterator[tuple[Examples, Any]]:
     """Asks a model about a stream, batch by batch: the examples, and its outputs as NumPy arrays."""
     count = len(stream)
-    read = (
-        as_examples(stream.take(np.arange(start, min(start + batch_size, count))), "prediction")
-        for start in range(0, count, batch_size)
-    )
-    with Ahead(read) as ahead:
+
+    def read() -> Iterator[Examples]:
+        for start in range(0, count, batch_size):
+            rows = np.arange(start, min(start + batch_size, count))
+            examples = as_examples(stream.take(rows), "prediction")
+            check_indices(examples.x, model, "prediction", rows)
+            yield examples
+
+    with Ahead(read()) as ahead:
         asked: list[Examples] = []
 
         def inputs() -> Iterator[Any]:
