@@ -26,10 +26,12 @@ from processes import LONG, started
 import rudel
 from rudel.cluster.certificates import Authority
 from rudel.cluster.engine import Borrowed, Cluster
+from rudel.cluster.fleet import TRANSPORT_ERRORS, installed
 from rudel.cluster.hosts import Host
 from rudel.cluster.pictures import PictureWorkers
 from rudel.data.images.convert import convert
 from rudel.errors import ClusterError, HostError, OptionError
+from rudel.train.diloco.service import replica_guest
 
 PYTHON = sys.executable
 
@@ -166,6 +168,11 @@ def test_workers_of_a_borrowed_cluster_are_waited_for(running: Cluster, monkeypa
         pass
     with pytest.raises(OptionError, match="`min_hosts` must be 1 or more, not 0"):
         Borrowed(running.client, min_hosts=0)
+
+
+def test_a_host_that_cannot_be_reached_is_lost_and_not_said_to_lack_rudel(running: Cluster) -> None:
+    with installed(running, replica_guest()) as fleet, pytest.raises(TRANSPORT_ERRORS):
+        running.background.start(fleet.call("rudel://127.0.0.1:1", "describe")).result(LONG)
 
 
 def test_helps_to_convert_pictures(running: Cluster, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ class Cluster:
         """The workers, for a strategy; see `rudel.cluster.fleet`."""
         from rudel.cluster.fleet import Fleet
 
-        return Fleet(self._caller)
+        return Fleet(self._caller, proxied=False)
 
     @property
     def count(self) -> int:
@@ -204,8 +204,8 @@ class Cluster:
         errors = [unusable[launch] for launch in self._launches if launch in unusable]
         if len(errors) == 1:
             raise errors[0]
-        told = "".join(f"\n  {error}" for error in errors)
-        raise type(errors[0])(f"{len(errors)} of {len(self._launches)} hosts cannot be used:{told}")
+        reasons = "".join(f"\n  {error}" for error in errors)
+        raise type(errors[0])(f"{len(errors)} of {len(self._launches)} hosts cannot be used:{reasons}")
 
     async def _close(self) -> None:
         from rudel.cluster.transport import refused_by
@@ -216,8 +216,8 @@ class Cluster:
         if self._caller is not None:
             await self._caller.scheduler.close_rpc()
         await asyncio.gather(*(launch.stop() for launch in self._launches), return_exceptions=True)
-        if told := refused_by(self._scheduler):
-            _log.warning("%s", told)
+        if refused := refused_by(self._scheduler):
+            _log.warning("%s", refused)
         await self._scheduler.close()
 
 
@@ -292,7 +292,7 @@ class Borrowed:
         """The workers."""
         from rudel.cluster.fleet import Fleet
 
-        return Fleet(self._client)
+        return Fleet(self._client, proxied=True)
 
     def _wait_for_workers(self) -> None:
         if self.min_hosts is None:

@@ -1,6 +1,6 @@
 """Workers as a strategy sees them: names, addresses, calls; whether Rudel started them or somebody else's Dask.
 
-A strategy installs a guest on the workers for as long as a block lasts (`installed`), looks who is there (`members`),
+A strategy installs a guest on the workers for as long as a block lasts (`installed`), lists the workers (`members`),
 and calls the guest's operations. Whatever ends the block, the workers are left as they were: at once by the driver
 itself, or by the guest's watchdog if the driver was killed.
 """
@@ -47,10 +47,12 @@ class Fleet:
 
     Args:
         client: an asynchronous `distributed.Client`, or a synchronous one whose loop runs elsewhere.
+        proxied: whether the scheduler passes calls on to workers that cannot be reached from here. It is useless where
+            the scheduler is in this process, and errors of the network come back as text.
     """
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Any, proxied: bool) -> None:
+        self._client, self._proxied = client, proxied
         self._guest: Guest | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._names: dict[str, str] = {}
@@ -140,7 +142,7 @@ class Fleet:
         if address not in self._ready:
             await self._install(address)
         answer = await self._send(address, "rudel_call", guest=self._guest.name, operation=operation, message=message)
-        if answer is None:  # Dask says so where there is no such handler
+        if answer is None:  # Dask's answer where there is no such handler
             self._ready.discard(address)
             raise Gone
         if "holder" in answer:
@@ -172,9 +174,9 @@ class Fleet:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _add(self, address: str, guest: Guest) -> None:
-        self._given.add(address)
         from rudel.internals.dask import serialize_plugin
 
+        self._given.add(address)
         name = f"{guest.name}-{secrets.token_hex(4)}"  # Dask would tear down what has the same one
         try:
             answer = await self._send(address, "plugin-add", plugin=serialize_plugin(guest), name=name)
@@ -197,14 +199,14 @@ class Fleet:
             _log.info("%s does not answer (%s): it frees itself after a while", self._name_of(address), error)
 
     async def _renew(self) -> None:
-        """Tells all workers from time to time that the driver is there."""
+        """Renews the claim to all workers from time to time."""
         assert self._guest
         guest = self._guest.name
 
         async def renew(address: str) -> None:
             try:
                 await asyncio.wait_for(self._send(address, "rudel_renew", guest=guest), _RENEWAL_SECONDS)
-            except TRANSPORT_ERRORS as error:  # whoever calls it next finds out
+            except TRANSPORT_ERRORS as error:  # the next call to it fails, too
                 _log.info("the claim to %s was not renewed: %s", self._name_of(address), error)
 
         while True:
@@ -220,7 +222,7 @@ class Fleet:
         from rudel.internals.dask import is_broken, rpc
 
         if address not in self._direct:
-            self._direct[address] = await self._reachable(address)
+            self._direct[address] = not self._proxied or await self._reachable(address)
         if not self._direct[address]:
             return await self._client.scheduler.proxy(worker=address, msg={"op": op, **message})
         caller = self._callers.get(address)
