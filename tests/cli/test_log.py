@@ -2,6 +2,7 @@
 
 import io
 import logging
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,33 @@ def test_warnings_are_shown_and_all_of_it_if_asked_for(monkeypatch: pytest.Monke
     log.info("a detail")
     assert shown.getvalue().count("\n") == 2, "once, though this was called twice"
     assert shown.getvalue().endswith(" rudel.train.example: a detail\n")
+
+
+def test_the_log_of_a_run_brings_no_details_to_the_log_of_the_program(tmp_path: Path) -> None:
+    """One that has called `logging.basicConfig()`."""
+    shown = logging.StreamHandler(io.StringIO())
+    run = run_directory.create(tmp_path / "run", resume=False)
+    logging.getLogger().addHandler(shown)
+    try:
+        with run.keeping_log():
+            log.info("a detail")
+            log.warning("a warning")
+    finally:
+        logging.getLogger().removeHandler(shown)
+        run.release()
+    assert shown.stream.getvalue() == "a warning\n"
+
+
+def test_warnings_are_shown_where_no_log_is_set_up(tmp_path: Path) -> None:
+    program = (
+        "import logging, pathlib, sys; from rudel.train.run_directory import RunDirectory\n"
+        "with RunDirectory(pathlib.Path(sys.argv[1])).keeping_log():\n"
+        "    logging.getLogger('rudel.train').info('a detail')\n"
+        "    logging.getLogger('rudel.train').warning('a warning')"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stderr == "a warning\n"
+    assert (tmp_path / "log.txt").read_text().count("\n") == 2
 
 
 def test_a_run_keeps_the_log_of_its_own_time_with_tracebacks(tmp_path: Path) -> None:

@@ -37,6 +37,19 @@ _ATTEMPTS, _PAUSE = 10, 0.01
 _log = logging.getLogger(__name__)
 
 
+class _Onward(logging.Handler):
+    """Passes records on to the root logger, without those that it would not get if no run kept a log."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__(logger.getEffectiveLevel())
+        self._is_last_resort = not logger.hasHandlers()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        root = logging.getLogger()
+        if root.handlers or self._is_last_resort:
+            root.handle(record)
+
+
 @dataclass(frozen=True)
 class RunDirectory:
     """Paths and documents of a run; see the module for what they hold.
@@ -122,18 +135,23 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def keeping_log(self) -> Iterator[None]:
-        """Adds to log.txt what Rudel's modules log while the block lasts."""
-        logger, handler = logging.getLogger("rudel"), logging.FileHandler(self.log, encoding="utf-8", delay=True)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-        before = logger.level
-        logger.addHandler(handler)
-        logger.setLevel(min(logging.INFO, before or logging.INFO))
+        """Adds to log.txt what Rudel's modules log while the block lasts; other handlers get no more than before."""
+        logger, file = logging.getLogger("rudel"), logging.FileHandler(self.log, encoding="utf-8", delay=True)
+        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+        level, propagates = logger.level, logger.propagate
+        added = [file, _Onward(logger)] if propagates else [file]
+        for handler in added:
+            logger.addHandler(handler)
+        logger.setLevel(min(logging.INFO, level or logging.INFO))
+        logger.propagate = False
         try:
             yield
         finally:
-            logger.setLevel(before)
-            logger.removeHandler(handler)
-            handler.close()
+            logger.setLevel(level)
+            logger.propagate = propagates
+            for handler in added:
+                logger.removeHandler(handler)
+            file.close()
 
     @contextlib.contextmanager
     def keeping_failure(self) -> Iterator[None]:
