@@ -237,6 +237,14 @@ def test_what_was_freed_is_said_to_be_gone(fleet: tuple[Fleet, Done], client: Cl
     assert done(fleet_.call(address, "say", what="yes")) == "says yes", "it is installed again when it is called"
 
 
+def test_a_user_without_a_name_is_called_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under a number which its /etc/passwd does not have."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    assert speaking().holder["user"] == "54321"
+
+
 def test_a_claim_is_renewed_while_nobody_calls(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rudel.cluster.fleet.RENEW_SECONDS", 0.05)
     monkeypatch.setattr(guests, "ABANDONED_SECONDS", 0.5)

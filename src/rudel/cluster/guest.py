@@ -61,7 +61,7 @@ class Guest(WorkerPlugin):
         self.name = f"rudel-{secrets.token_hex(8)}"
         self.holder = {
             "purpose": purpose,
-            "user": getpass.getuser(),
+            "user": _user(),
             "host": platform.node(),
             "process": os.getpid(),
         }
@@ -133,6 +133,14 @@ class Guest(WorkerPlugin):
             await asyncio.sleep(left)
         _log.warning("freeing the worker: %s was not heard of for %.0f s", self.holder, self.quiet_for)
         await worker.plugin_remove(self.name)
+
+
+def _user() -> str:
+    """The user's name; the number where it has none, as in many containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # the latter since Python 3.13
+        return str(os.getuid())
 
 
 def _guest_of(worker: Any) -> Guest | None:
