@@ -44,7 +44,7 @@ async def _work(order: dict[str, Any], mark: Path) -> None:
     from rudel.cluster.quiet import QuietWorker
     from rudel.cluster.transport import refused_by
 
-    log = _Told()
+    log = _ToDriver()
     log.setFormatter(_OneLine())
     for name in ("distributed", "tornado.application"):
         logger = logging.getLogger(name)
@@ -67,8 +67,8 @@ async def _work(order: dict[str, Any], mark: Path) -> None:
     done, _ = await asyncio.wait(
         {driver_gone, asyncio.ensure_future(worker.finished())}, return_when=asyncio.FIRST_COMPLETED
     )
-    if told := refused_by(worker):
-        _tell({"event": "refused", "text": told})
+    if refused := refused_by(worker):
+        _tell({"event": "refused", "text": refused})
     if driver_gone not in done:
         _tell({"event": "ended"})
     _unmark(mark)
@@ -84,16 +84,18 @@ class _OneLine(logging.Formatter):
         return f"{what} ({type(error).__name__}: {error})" if error else what
 
 
-class _Told(logging.Handler):
-    """Tells the driver what Dask logs, apart from what else is written on standard error."""
+class _ToDriver(logging.Handler):
+    """Sends the driver what Dask logs, apart from what else is written on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         _tell({"event": "log", "text": self.format(record)})
 
 
 def _tell(document: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document) + "\n")
-    sys.stdout.flush()
+    """Sends the driver an event, unless it is gone."""
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.write(json.dumps(document) + "\n")
+        sys.stdout.flush()
 
 
 def _only_one(cluster: str, name: str) -> Path:
