@@ -146,13 +146,13 @@ def _lacking(host: Host, facts: Facts) -> str | None:
     if facts.installed.get("rudel") != __version__ or facts.environment is None:
         return None  # that is in the notes
     found = {} if host.python else faults(facts, worker_pins(Target.of(facts, facts.environment)))
-    told = [f"{name} {what}" for name, what in found.items()]
-    if facts.trouble and not told:
-        told = [f"a worker cannot import what it needs ({facts.trouble})"]
-    if not told:
+    lacking = [f"{name} {what}" for name, what in found.items()]
+    if facts.trouble and not lacking:
+        lacking = [f"a worker cannot import what it needs ({facts.trouble})"]
+    if not lacking:
         return None
-    mend = f"mend that in `{host.python}` there" if host.python else f"run `rudel hosts setup {host}`"
-    return f"Rudel on `{host}` is incomplete: {', '.join(told)}: {mend}."
+    remedy = f"repair the environment of `{host.python}` there" if host.python else f"run `rudel hosts setup {host}`"
+    return f"Rudel on `{host}` is incomplete: {', '.join(lacking)}: {remedy}."
 
 
 def _notes(host: Host, facts: Facts) -> list[str]:

@@ -65,8 +65,8 @@ def acknowledged(connection: socket.socket) -> int | None:
     if not hasattr(socket, "TCP_INFO"):
         return None
     try:
-        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED + 8)
-        return struct.unpack_from("=Q", told, _BYTES_ACKED)[0]
+        about = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED + 8)
+        return struct.unpack_from("=Q", about, _BYTES_ACKED)[0]
     except (OSError, struct.error):
         return None
 

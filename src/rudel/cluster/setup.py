@@ -197,7 +197,7 @@ def _compare(host: Host, facts: Facts) -> None:
             )
     if facts.trouble:
         raise HostError(
-            f"`{host.python}` on `{host}` cannot import what a worker needs ({facts.trouble}): mend that there, or "
+            f"`{host.python}` on `{host}` cannot import what a worker needs ({facts.trouble}): repair that there, or "
             "leave `python=` out of the hosts file."
         )
 

@@ -47,11 +47,11 @@ def check_can_be_loaded(model: Any) -> Places:
         else:
             places[name] = place
     if missing:
-        told = " and ".join(f"`{name}` (defined in {where})" for name, where in sorted(missing.items()))
+        named = " and ".join(f"`{name}` (defined in {where})" for name, where in sorted(missing.items()))
         given = ", ".join(f'"{name}": {name}' for name in sorted(missing))
         warnings.warn(
             f"The run can be opened only by `rudel.load(run, custom_objects={{{given}}})`, and by no command, because "
-            f"{told} cannot be imported: move what is defined there to the top of a module, such as layers.py.",
+            f"{named} cannot be imported: move what is defined there to the top of a module, such as layers.py.",
             stacklevel=2,
         )
     return places

@@ -109,11 +109,14 @@ def suspect(model: Any, x: Any) -> str | None:
         model: built.
         x: inputs (N, ...) that it was trained on.
     """
-    tables = [layer for layer in _layers(model) if _looks_up(layer)]
+    from rudel.backend import keras_here
+    from rudel.internals.keras import layers_of
+
+    tables = [layer for layer in layers_of(model) if _looks_up(layer)]
     if not tables:
         return None
     longest = max(tables, key=lambda layer: layer.input_dim)
-    for array in _leaves(x):
+    for array in map(np.asarray, keras_here().tree.flatten(x)):
         if array.dtype.kind in "iu" and array.size and array.max() >= longest.input_dim:
             return (
                 f"an input holds {array.max():,}, and the longest table of the model, `{longest.name}`, takes 0 to "
@@ -203,21 +206,6 @@ def _by_place(model: Any, x: Any) -> dict[int, np.ndarray]:
     named = structure if isinstance(structure, Mapping) else {tensor.name: tensor for tensor in tensors}
     places = {id(tensor): place for place, tensor in enumerate(tensors)}
     return {places[id(named[key])]: np.asarray(x[key]) for key in x if key in named and id(named[key]) in places}
-
-
-def _leaves(x: Any) -> Iterator[np.ndarray]:
-    parts = x.values() if isinstance(x, Mapping) else x if isinstance(x, list | tuple) else None
-    if parts is None:
-        yield np.asarray(x)
-        return
-    for part in parts:
-        yield from _leaves(part)
-
-
-def _layers(model: Any) -> Iterator[Any]:
-    for layer in getattr(model, "layers", ()):
-        yield layer
-        yield from _layers(layer)
 
 
 def _looks_up(operation: Any) -> bool:

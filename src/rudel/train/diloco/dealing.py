@@ -1,9 +1,9 @@
-"""Who trains on which examples, so that all are trained on about equally often, however fast hosts are.
+"""Deals examples to hosts so that all are trained on about equally often, however fast the hosts are.
 
 A replica takes steps in proportion to its speed, and gets pieces of the data set in proportion to its steps, as far as
 its host can hold them. The passes over each piece are counted. Where one has fallen behind, because a host has become
 slower or cannot keep up with even a single piece, the pieces are dealt again; a host of the latter kind gets the piece
-that is furthest ahead, each time anew. All others keep their pieces, so that little is sent.
+that is furthest ahead every time. All others keep their pieces, so that little is sent.
 
 Guarantee: a piece falls behind the mean by at most half a pass, or a tenth of all passes, beside what is done until it
 has been moved. Limit: examples within a piece are counted as one.

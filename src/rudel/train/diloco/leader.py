@@ -283,7 +283,7 @@ class Leader(ABC):
     # -- replicas that come and go ----------------------------------------------------------------------------------
 
     async def _lose(self, member: Member, error: BaseException | None) -> None:
-        """Goes on without a replica.
+        """Continues without a replica.
 
         Args:
             member: whose.
@@ -318,11 +318,11 @@ class Leader(ABC):
         self._tell(HostChanged(member.name, event, time.perf_counter() - self._began, reason))
 
     async def _share_out(self) -> None:
-        """Deals the examples anew to those who take part, and brings them there."""
+        """Deals the examples again to all replicas that take part, and sends them there."""
         await asyncio.gather(*map(self._bring, self._supply.deal()))
 
     async def _keep_even(self) -> None:
-        """Deals the examples anew whenever some have fallen behind."""
+        """Deals the examples again whenever some have fallen behind."""
         while not self._ended:
             await asyncio.sleep(_EVEN_SECONDS)
             if behind := self._supply.dealing.behind():
@@ -344,7 +344,7 @@ class Leader(ABC):
             await asyncio.sleep(0.5)
             try:
                 addresses = await self._fleet.members()
-            except (*TRANSPORT_ERRORS, ClusterError) as error:  # it may be gone for a while, and this has to go on
+            except (*TRANSPORT_ERRORS, ClusterError) as error:  # it may be gone for a while
                 _log.info("the scheduler did not answer: %s", error)
                 continue
             for name, address in addresses.items():
@@ -438,7 +438,7 @@ class Leader(ABC):
     def _compute(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
         """Has arithmetic done in the thread for it, after all that was asked for before.
 
-        It is done also if whoever waits for it is cancelled, so what depends on its order need not wait.
+        It is done even if the caller is cancelled, so what depends on its order need not wait.
         """
         return asyncio.shield(asyncio.get_running_loop().run_in_executor(self._arithmetic, work, *arguments))
 

@@ -40,7 +40,7 @@ class Shard:
 
     The order is a pure function of the seed, the replica's number, the pieces, the round in which they were given, and
     the count of batches taken since: permutations of the examples one after the other, cut into batches that may span
-    two of them. When pieces change, the permutation under way goes on without the examples that are gone, and with
+    two of them. When pieces change, the permutation under way continues without the examples that are gone, and with
     those that are new.
 
     Args:

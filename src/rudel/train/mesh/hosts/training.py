@@ -38,8 +38,6 @@ from rudel.train.run_directory import RunDirectory
 from rudel.train.single import Training
 from rudel.train.state import ModelState
 
-_logger = logging.getLogger("rudel.train")
-
 PATIENCE_SECONDS = 120.0
 """Time for lost hosts to come back where too few are left."""
 
@@ -53,8 +51,9 @@ _HOW = (
 """What a summary says of how it was trained, by any strategy."""
 
 _LOOK_SECONDS = 0.1
-_log = logging.getLogger(__name__)
 _INTERRUPT_SECONDS = 30.0
+
+_log = logging.getLogger(__name__)
 
 
 class HostsTraining(Training):
@@ -283,7 +282,7 @@ class HostsTraining(Training):
 
     def _refused(self, host: str, refused: messages.Refused) -> Exception:
         if refused.trace:
-            _logger.info("the training failed on %s: %s", host, refused.trace)
+            _log.info("the training failed on %s: %s", host, refused.trace)
         error = error_named(refused.kind)(refused.reason)
         if not isinstance(error, NonFiniteError) or not self.run or not self._saved_step:
             return error
