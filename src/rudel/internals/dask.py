@@ -8,7 +8,7 @@ import msgpack
 from distributed import Scheduler, Worker, protocol
 from distributed.comm import registry, tcp
 from distributed.comm.core import CommClosedError, connect
-from distributed.core import Status, clean_exception, rpc
+from distributed.core import Server, Status, clean_exception, rpc
 from distributed.protocol.pickle import dumps
 from distributed.protocol.serialize import Serialize, Serialized
 from distributed.protocol.utils import msgpack_opts, unpack_frames
@@ -43,7 +43,7 @@ require(
         "Status.closed": hasattr(Status, "closed"),
         "Worker.plugin_add": hasattr(Worker, "plugin_add") and hasattr(Worker, "plugin_remove"),
         "Worker.start_http_server": hasattr(Worker, "start_http_server"),
-        "Worker.handle_comm": hasattr(Worker, "handle_comm"),
+        "Server.handle_comm": hasattr(Worker, "handle_comm") and mentions(Server.listen, "handle_comm"),
         "Scheduler.proxy": hasattr(Scheduler, "proxy"),
         "Scheduler.heartbeat_worker": hasattr(Scheduler, "heartbeat_worker"),
         "comm.registry.backends": isinstance(getattr(registry, "backends", None), dict),
