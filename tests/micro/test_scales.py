@@ -137,6 +137,48 @@ def test_gates_of_an_lstm_begin_at_the_same_sums(rounding, tmp_path):
         _same(_gate_at_thresholds(seed), rounding, runs, folder)
 
 
+def _cells_around_the_end_of_tanh(seed: int, power: int) -> bytes:
+    """Returns an LSTM whose gates do not depend on its hidden values, and whose cells vary between -9 and 9.
+
+    Half of them stay about 5.3 from zero, where the hyperbolic tangent of 16 bits comes to its end.
+    """
+    data, (steps, batch, cells) = np.random.default_rng(seed), (60, 8, 200)
+    source, weight, hidden = 2.0**-7, 2.0**-9, float(np.float32(0.0041))
+    around = np.where(np.arange(cells) % 2, data.uniform(4.9, 5.7, cells), data.uniform(0, 9, cells))
+    # The forget gate is 0.9 and the input gate 1, so that a cell tends to ten times its gate.
+    values = (
+        np.full(cells, 8.0),
+        np.full(cells, np.log(9.0)),
+        np.arctanh(data.choice([-1, 1], cells) * around / 10),
+        data.uniform(-3, 0, cells),
+    )
+    tensors = [T((steps, batch, 1), scale=source)]
+    for gate in range(8):
+        shape = (cells, 1 if gate < 4 else cells)
+        weights = data.integers(-100, 101, shape) if gate in (2, 3) else np.zeros(shape)
+        tensors.append(T(shape, scale=weight, data=weights.astype(np.int8)))
+    for value in values:
+        bias = np.rint(value / (source * weight)).astype(np.int32)
+        tensors.append(T((cells,), "int32", scale=source * weight, data=bias))
+    tensors += [
+        T((batch, cells), scale=hidden, variable=True),
+        T((batch, cells), "int16", scale=2.0**power, variable=True),
+        T((steps, batch, cells), scale=hidden),
+        *(T((0,), "int16", scale=2.0**-12) for _ in range(4)),
+        T((0,), scale=hidden),
+    ]
+    return build(tensors, [_lstm_operator(time_major=True)], [0], [15])
+
+
+@pytest.mark.parametrize("power", [-12, -11, -10])
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_hidden_values_of_an_lstm_where_tanh_ends(rounding, power, tmp_path):
+    """The last entry of TFLM's table is that of the curve beyond it; cells reach it when they hold more than 5.29."""
+    data = np.random.default_rng(power % 16)
+    runs = [data.integers(-128, 128, (60, 8, 1)).astype(np.int8) for _ in range(5)]
+    _same(_cells_around_the_end_of_tanh(power % 16, power), rounding, runs, tmp_path)
+
+
 def _curve(kind: str, scale: float, zero_point: int) -> bytes:
     output, output_zero = (1 / 256, -128) if kind == "LOGISTIC" else (1 / 128, 0)
     tensors = [T((1, 256), scale=scale, zero_point=zero_point), T((1, 256), scale=output, zero_point=output_zero)]

@@ -135,11 +135,11 @@ def _logistic_table() -> np.ndarray:
     """Returns the logistic function at multiples of 1/24, times 65536, as TFLM tabulates it.
 
     Half of what linear interpolation loses in the middle between two entries (an eighth of the second derivative) is
-    added.
+    added; the last entry is what the curve has beyond the table.
     """
-    value = 1 / (1 + np.exp(-np.arange(256) / 24))
+    value = 1 / (1 + np.exp(-np.arange(255) / 24))
     bend = value * (1 - value) * (2 * value - 1) / 24**2
-    return np.minimum(np.rint(65536 * (value + bend / 16)), 65535).astype(np.uint16)
+    return np.append(np.rint(65536 * (value + bend / 16)), 65535).astype(np.uint16)
 
 
 _LAYER = Kernel(
