@@ -48,8 +48,9 @@ async def turn(
         HostError: the folder for Rudel cannot be made there, or the connection was lost.
     """
     command = f"exec {shlex.quote(python.path)} -c {shlex.quote(_HOLD)}"
-    try:
-        async with connection.create_process(command, encoding=None) as holder:
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            holder = await stack.enter_async_context(connection.create_process(command, encoding=None))
             said = await holder.stdout.readline()
             waited = said == b"waits\n"
             if waited:
@@ -58,15 +59,15 @@ async def turn(
             if said != b"has it\n":
                 why = (await holder.stderr.read()).decode(errors="replace").strip().rpartition("\n")[2]
                 raise HostError(f"On `{host}` the folder `{REMOTE_FOLDER}` cannot be locked ({why.rstrip('.')}).")
-            beat = asyncio.create_task(_beat(holder))
-            try:
-                yield waited
-            finally:
-                beat.cancel()
-                with contextlib.suppress(OSError):
-                    holder.stdin.write_eof()
-    except (asyncssh.Error, OSError) as error:
-        raise lost(connection, "while it was set up", error) from error
+        except (asyncssh.Error, OSError) as error:
+            raise lost(connection, "while it was set up", error) from error
+        beat = asyncio.create_task(_beat(holder))
+        try:
+            yield waited
+        finally:
+            beat.cancel()
+            with contextlib.suppress(OSError):
+                holder.stdin.write_eof()
 
 
 async def _beat(holder: asyncssh.SSHClientProcess[bytes]) -> None:

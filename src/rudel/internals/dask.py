@@ -5,10 +5,11 @@ import struct
 from typing import Any
 
 import msgpack
-from distributed import Scheduler, Worker, protocol
+from distributed import Scheduler, Worker
 from distributed.comm import registry, tcp
 from distributed.comm.core import CommClosedError, connect
 from distributed.core import Server, Status, clean_exception, rpc
+from distributed.protocol import core as protocol
 from distributed.protocol.pickle import dumps
 from distributed.protocol.serialize import Serialize, Serialized
 from distributed.protocol.utils import msgpack_opts, unpack_frames
