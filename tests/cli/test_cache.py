@@ -80,6 +80,20 @@ def test_what_is_of_no_more_use_is_removed(rudel: Callable[..., Any], cache: Pat
     assert rudel("cache", "prune").out.startswith("nothing to remove; ")
 
 
+def test_records_that_users_have_made_are_not_of_the_cache(
+    rudel: Callable[..., Any], cache: Path, tmp_path: Path
+) -> None:
+    """As where the cache is a folder that has others of the same names."""
+    source = photographs(tmp_path / "photographs")
+    for name in ("records/mine", "photographs/mine"):
+        assert rudel("data", "images", str(source), "--out", str(cache / name)).code == 0
+    shutil.rmtree(source)
+    before = files(cache)
+    assert rudel("cache", "prune").out.startswith("nothing to remove; ")
+    assert "names what there is" in rudel("cache", "prune", "records/mine").error
+    assert files(cache) == before
+
+
 def test_what_is_named_is_removed(rudel: Callable[..., Any], cache: Path, tmp_path: Path) -> None:
     kept = Path(find_photographs(str(photographs(tmp_path / "photographs"))).folder)
     names = ["jax", "play", "records", f"photographs/{kept.name}"]

@@ -24,6 +24,13 @@ def test_compile_writes_a_header_and_a_source(hello, tmp_path):
     assert "multiplications" in result.stdout
 
 
+def test_a_tilde_means_the_home_folder(hello, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert _run("micro", "compile", hello, "--out", "~/c", "--name", "sine").exit_code == 0
+    assert (tmp_path / "home/c/sine.h").exists()
+
+
 def test_compile_prints_json(hello, tmp_path):
     result = _run("micro", "compile", hello, "--out", tmp_path, "--json", "--rounding", "tflm", "--target", "cortex-m4")
     document = json.loads(result.stdout)

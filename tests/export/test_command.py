@@ -65,6 +65,13 @@ def test_mistakes_are_one_sentence_and_leave_nothing(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "taken"]
 
 
+def test_a_tilde_means_the_home_folder(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert rudel.export(digits, "litert", "~/model.tflite").path == tmp_path / "home/model.tflite"
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
 def test_a_run_without_a_recipe_asks_for_data(fitted: Callable[..., Path], tmp_path: Path) -> None:
     net = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     run = fitted(net, np.zeros((64, 3), "float32"), np.zeros(64))

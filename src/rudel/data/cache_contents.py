@@ -30,8 +30,9 @@ _KINDS = {
 }
 """Folders in the cache: what they hold, and the names in them that are Rudel's."""
 
+_KEY = r"[0-9a-f]{16}"
 _CONVERTED = ("photographs", "records")
-"""Folders with folders of photographs as records; those in the second are from before the first was made."""
+"""Folders with photographs as records, in folders named by a key; the second is what earlier versions used."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def kept(cache: Path) -> list[Kept]:
     found = [one for one in found if one.bytes]
     for name in _CONVERTED:
         for folder in _inside(cache / name):
-            if _is_converted(folder):
+            if re.fullmatch(_KEY, folder.name) and _is_converted(folder):
                 source, useless = _source(folder)
                 useless = useless if name == _CONVERTED[0] else "of an earlier version"
                 found.append(Kept(f"{name}/{folder.name}", f"photographs of {source}", _size(folder), useless))
@@ -118,8 +119,7 @@ def _source(folder: Path) -> tuple[str, str]:
 
 def _own(cache: Path, name: str) -> list[Path]:
     form = re.compile(_KINDS[name][1])
-    converted = name in _CONVERTED
-    return [path for path in _inside(cache / name) if form.fullmatch(path.name) and not (converted and path.is_dir())]
+    return [path for path in _inside(cache / name) if form.fullmatch(path.name)]
 
 
 def _inside(folder: Path) -> list[Path]:

@@ -83,10 +83,10 @@ def export_run(
     check_needs(form)
     check_whole_number("calibration", calibration)
     check_whole_number("seed", seed, least=0)
-    name = identifier(run.resolve().name if out is None else out.name.split(".")[0])
+    name = identifier(directory.path.resolve().name if out is None else out.name.split(".")[0])
     if form.name != form.converter:
         checked_name(name)
-    out = out or Path(f"{name}{form.ending}")
+    out = Path(f"{name}{form.ending}") if out is None else out.expanduser()
     check_free(out)
     tell("reading the run")
     materials = gather(directory, data, calibration if form.integers else None, seed)

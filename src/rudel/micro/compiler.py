@@ -76,6 +76,7 @@ class Compiled:
             CompileError: the folder cannot be written.
         """
         paths = []
+        folder = folder.expanduser()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for ending, text in (("h", self.header), ("c", self.source)):
