@@ -108,7 +108,7 @@ def test_the_pixels_of_a_request_are_bounded() -> None:
     status, answer = served.ask(rows(*[png(100, 20)] * 6))
     assert (status, answer["error"]) == (
         400,
-        "The pictures have more than 10,000 pixels together: send fewer at once.",
+        "The images have more than 10,000 pixels together: send fewer at once.",
     )
 
 
@@ -133,5 +133,5 @@ def test_a_picture_of_thousands_of_scans_is_refused_by_the_server(server: Any) -
 def test_the_time_is_looked_at_between_pictures() -> None:
     served = Served(Limits(seconds=0.2, pixels=10**12))
     status, answer = served.ask(rows(*[png(2000, 2000)] * 500))
-    assert (status, answer["error"]) == (504, "The pictures were not decoded within 0.2 seconds: send fewer.")
+    assert (status, answer["error"]) == (504, "The images were not decoded within 0.2 seconds: send fewer.")
     assert len(served.threads) < 500

@@ -64,12 +64,12 @@ def test_a_class_that_cannot_be_imported_is_said_and_can_be_given(tmp_path: Path
     np.testing.assert_array_equal(rudel.predict(rudel.load(run, custom_objects={"Local": Local}), X), expected)
 
 
-def test_classes_and_functions_that_can_be_imported_are_found_by_every_command(tmp_path: Path) -> None:
+def test_classes_and_functions_that_can_be_imported_are_found_by_commands(tmp_path: Path) -> None:
     """In a process that knows nothing of the folder in which they lie."""
     folder, run = tmp_path / "code", tmp_path / "run"
     folder.mkdir()
     (folder / "mine_for_a_test.py").write_text(MODULE)
-    np.save(tmp_path / "x.npy", X[0])
+    np.savez(tmp_path / "data.npz", x=X, y=Y)
     train = (
         "import rudel, keras, numpy as np, mine_for_a_test as mine\n"
         "layers = [mine.Twice(), keras.layers.Lambda(mine.thrice), keras.layers.Dense(1)]\n"
@@ -79,11 +79,11 @@ def test_classes_and_functions_that_can_be_imported_are_found_by_every_command(t
     )
     environment = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", train], cwd=folder, env=environment, check=True)
-    command = [sys.executable, "-m", "rudel", "predict", str(run), "x.npy"]
-    command[1:3] = ["-c", "from rudel.cli.main import run; run()"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
-    assert not any("code" in path for path in sys.path)
+    script = "from rudel.cli.main import run; run()"
+    for arguments in (["evaluate"], ["export", "--to", "litert"]):
+        command = [sys.executable, "-c", script, *arguments, str(run), "--data", "data.npz"]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
 
 
 def test_a_class_in_a_script_is_said(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`rudel cache`: what is kept so that it need not be fetched or made again."""
+"""`rudel cache`: lists and removes cached files."""
 
 from typing import Annotated
 
@@ -38,10 +38,10 @@ def list_cache(json: JsonOption = False) -> None:
 def prune(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="As `rudel cache list` says.  \\[default: what is of no more use]"),
+        typer.Argument(metavar="[NAME]...", help="As `rudel cache list` says.  \\[default: what is no longer of use]"),
     ] = None,
 ) -> None:
-    """Remove what is of no more use, or what you name. All of it can be fetched or made again."""
+    """Remove what is no longer of use, or what you name. All of it can be fetched or regenerated."""
     from rudel.cache import cache_folder
     from rudel.data.cache_contents import kept, remove
     from rudel.errors import OptionError

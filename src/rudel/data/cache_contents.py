@@ -1,7 +1,7 @@
-"""What is in the cache, how large it is, and what of it is of no more use.
+"""What is in the cache, how large it is, and which of it is no longer of use.
 
 Only what Rudel keeps there is counted and removed, by its name and form: the cache may be a folder that holds other
-things as well. Everything in it can be fetched or made again.
+things as well. All of it can be fetched or regenerated.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ class Kept:
         name: where it is, from the cache folder.
         what: it is.
         bytes: size of all its files.
-        useless: why it is of no more use; empty if it is.
+        useless: why it is no longer of use; empty if it is.
     """
 
     name: str
@@ -106,13 +106,13 @@ def _is_converted(folder: Path) -> bool:
 
 
 def _source(folder: Path) -> tuple[str, str]:
-    """What photographs were converted from, and why they are of no more use."""
+    """What photographs were converted from, and why they are no longer of use."""
     try:
         document = dataset_file.read(folder)
     except DataError:
         document = None
     if document is None:
-        return "a conversion that was broken off", ""
+        return "an unfinished conversion", ""
     source = str(document["source"])
     return source, "" if is_remote(source) or Path(source).exists() else "its source is gone"
 

@@ -1,4 +1,4 @@
-"""Whom the server answers: those who ask for it by a name of its own, and show the token."""
+"""Which requests the server answers: those that address it by a name of its own and carry the token."""
 
 import hmac
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from rudel.serve.refusal import Refusal
 
 @dataclass(frozen=True)
 class Guard:
-    """What is asked of every request.
+    """Checks every request.
 
     Args:
-        token: that clients have to show; None for none.
+        token: that requests must carry; None for none.
         is_local: whether the server listens on loopback, so that no name but this computer's can lead to it.
-        allowed: other names by which it may be asked then, such as that of a proxy.
+        allowed: other names under which it then answers, too, such as that of a proxy.
     """
 
     token: str | None
@@ -23,20 +23,20 @@ class Guard:
     allowed: tuple[str, ...] = ()
 
     def check(self, headers: Headers, is_open: bool) -> None:
-        """Refuses a request that is not to be answered.
+        """Refuse a request that must not be answered.
 
         Args:
             headers: of the request.
-            is_open: whether it is answered without a token.
+            is_open: whether it needs no token.
 
         Raises:
-            Refusal: the name (403) or the token (401) is another.
+            Refusal: the host name (403) or the token (401) is wrong.
         """
         if self.is_local and not is_own(headers.host, self.allowed):
             raise Refusal(
                 403,
-                "The server is asked for by a name that is not this computer's: ask `localhost`, or start it with "
-                "`--allow-host NAME` behind a proxy.",
+                "The header `Host` names another computer: use `localhost`, or behind a proxy start the server with "
+                "`--allow-host NAME`.",
             )
         if self.token is not None and not is_open and not self._is_shown(headers.authorization):
             raise Refusal(

@@ -40,7 +40,7 @@ class Metrics:
         )
         self._waiting = Gauge("rudel_requests_waiting", "Requests that wait for a model.", _VERSION, **about)
         self.others = RequestMetrics(requests, seconds, ("", ""))
-        """Requests that are about no model that exists."""
+        """Those that concern no model."""
 
     def version(self, model: str, number: int) -> "VersionMetrics":
         """The metrics of a version that is served from now on."""
@@ -90,7 +90,7 @@ class RequestMetrics:
         known[1].observe(seconds)
 
     def drop(self) -> None:
-        """Forgets them: the version is served no more."""
+        """Drop their series: the version is no longer served."""
         self._dropped = True
         for route, status in self._known:
             self._requests.remove(*self._labels, route, str(status))
@@ -125,7 +125,7 @@ class VersionMetrics:
         self._waiting.set_function(lambda: batcher.waiting)
 
     def drop(self) -> None:
-        """Forgets the version: it is served no more."""
+        """Drop all its series: the version is no longer served."""
         self.requests.drop()
         for family in self._of_version:
             family.remove(*self._labels)

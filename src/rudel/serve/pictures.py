@@ -1,7 +1,7 @@
 """Encoded pictures as inputs of a model, as in training: by the recipe's `read_image`, or decoded as photographs.
 
-A file of some kilobytes can hold a picture of many million pixels: those of a request are counted before they are
-decoded, and the time is looked at before each picture.
+A file of some kilobytes can hold an image of many million pixels: those of a request are counted before they are
+decoded, and the time limit is checked before each image.
 """
 
 import io
@@ -67,20 +67,20 @@ def decode_all(
         Refusal: the model takes no pictures, one of them is none, they have too many pixels, or it takes too long.
     """
     if decode is None:
-        raise bad(f"The input `{tensor.name}` takes numbers of shape {tensor.told_shape}, and no pictures.")
+        raise bad(f"The input `{tensor.name}` takes numbers of shape {tensor.told_shape}, and no images.")
     left = limits.pixels
 
     def admit(pixels: int) -> None:
         nonlocal left
         left -= pixels
         if left < 0:
-            raise DataError(f"The pictures have more than {limits.pixels:,} pixels together: send fewer at once.")
+            raise DataError(f"The images have more than {limits.pixels:,} pixels together: send fewer at once.")
 
     inputs = []
     try:
         for content in contents:
             if time.perf_counter() - began > limits.seconds:
-                raise Refusal(504, f"The pictures were not decoded within {limits.seconds:g} seconds: send fewer.")
+                raise Refusal(504, f"The images were not decoded within {limits.seconds:g} seconds: send fewer.")
             inputs.append(decode(content, admit))
     except DataError as error:
         raise bad(str(error)) from error

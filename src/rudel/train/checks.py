@@ -45,7 +45,7 @@ def check_indices(x: Any, model: Any, what: str, numbers: np.ndarray | None = No
     """
     if (outside := first_outside(model, lookups_of(model), x)) is not None:
         raise DataError(
-            f"{outside.told(_number(outside.row, numbers))}: make the table longer, or correct the {what} data."
+            f"{outside.described(_number(outside.row, numbers))}: make the table longer, or correct the {what} data."
         )
 
 

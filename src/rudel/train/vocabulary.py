@@ -54,7 +54,7 @@ class Outside:
     row: int
     value: float
 
-    def told(self, number: int) -> str:
+    def described(self, number: int) -> str:
         """What is wrong, in a sentence without its end; `number` is how to call the example."""
         lookup = self.lookup
         return (
@@ -164,16 +164,16 @@ def _followed(model: Any, known: dict[int, tuple[int, str, np.ndarray | None]]) 
 
 
 def _moved(operation: Any, node: Any, positions: np.ndarray) -> list[np.ndarray | None]:
-    """Where an operation puts the positions of an example; None where it does more than to move them."""
+    """Where an operation puts the positions of an example; None where it does more than move them."""
     arguments = node.arguments
     nothing: list[np.ndarray | None] = [None] * len(node.output_tensors)
     if not arguments.args or arguments.args[0] is not node.input_tensors[0]:
         return nothing
-    apart = _EXACT  # two examples, to see that none of them takes anything of the other
+    apart = _EXACT  # two examples, to see that neither takes anything from the other
     pair = np.concatenate([positions, positions + apart]).astype(np.int32)
     try:
         made = operation(pair, *arguments.args[1:], **arguments.kwargs)
-    except Exception:  # whatever it does to numbers that are none of its own
+    except Exception:  # whatever it does to values that it was not made for
         return nothing
     outputs = [np.asarray(output).astype(np.int64) for output in (made if isinstance(made, list | tuple) else [made])]
     if len(outputs) != len(nothing):

@@ -109,7 +109,7 @@ class _Guard:
 
         answer = self._app
         if not is_own(Headers(scope=scope).get("host", ""), self._names):
-            told = "The page is asked for by a name that is not this computer's: `rudel watch --allow-host NAME`.\n"
+            told = "The header `Host` names another computer: behind a proxy, use `rudel watch --allow-host NAME`.\n"
             answer = PlainTextResponse(told, 403, _HEADERS)
         await answer(scope, receive, send)
 

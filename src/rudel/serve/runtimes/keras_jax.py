@@ -118,7 +118,7 @@ class _Programs:
         if self._lookups:
             outside = first_outside(self._model, self._lookups, self._structured(columns))
             if outside is not None:
-                raise bad(f"{outside.told(outside.row)}.")
+                raise bad(f"{outside.described(outside.row)}.")
 
     def _structured(self, columns: Sequence[np.ndarray]) -> Any:
         if self._structure == 0:
