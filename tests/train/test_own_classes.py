@@ -1,5 +1,6 @@
 """Models with classes of the user's: what cannot be opened again is said before the first step."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,24 @@ def test_classes_and_functions_that_can_be_imported_are_found_by_commands(tmp_pa
         command = [sys.executable, "-c", script, *arguments, str(run), "--data", "data.npz"]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
+
+
+def test_another_module_of_the_same_name_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def module_in(folder: Path, source: str) -> Any:
+        folder.mkdir()
+        (folder / "mine_twice.py").write_text(source)
+        monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+        monkeypatch.delitem(sys.modules, "mine_twice", raising=False)
+        return importlib.import_module("mine_twice")
+
+    mine = module_in(tmp_path / "first", MODULE)
+    expected = fit(model_of(mine.Twice()), tmp_path / "run")
+    np.testing.assert_array_equal(rudel.predict(rudel.load(tmp_path / "run"), X), expected)
+    module_in(tmp_path / "second", MODULE.replace("2 * inputs", "5 * inputs"))
+    with pytest.raises(RunError, match=r"another module of that name is imported: rename one"):
+        rudel.load(tmp_path / "run")
+    loaded = rudel.load(tmp_path / "run", custom_objects={"Twice": mine.Twice})
+    np.testing.assert_array_equal(rudel.predict(loaded, X), expected)
 
 
 def test_a_class_in_a_script_is_said(tmp_path: Path) -> None:

@@ -40,8 +40,10 @@ def load(run: str | Path, best: bool = False, custom_objects: Mapping[str, Any] 
     recipe = recipe_of(directory)  # registers the classes that a recipe of the user's defines
     if recipe:
         recipe.register_classes()
-    with imported(directory.read_config().get("own_classes", {})) as found:
-        return load_model(directory.best if best else directory.model, found | dict(custom_objects or {}))
+    given = dict(custom_objects or {})
+    places = directory.read_config().get("own_classes", {})
+    with imported({key: place for key, place in places.items() if place["name"] not in given}) as found:
+        return load_model(directory.best if best else directory.model, found | given)
 
 
 def recipe_of(run: RunDirectory) -> Recipe | None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rudel.errors import ModelError
+from rudel.errors import ModelError, RunError
 
 Places = Mapping[str, Mapping[str, str]]
 """By the name that Keras knows a class or a function by: its `module`, its `name` there, and the `folder` of that."""
@@ -59,20 +59,35 @@ def check_can_be_loaded(model: Any) -> Places:
 
 @contextmanager
 def imported(places: Places) -> Iterator[dict[str, Any]]:
-    """The classes and functions that are still there; while it is entered, their folders can be imported from."""
+    """The classes and functions that are still there; while it is entered, their folders can be imported from.
+
+    Raises:
+        RunError: another module of the same name is imported, which Keras would take them from.
+    """
     folders = [folder for folder in {place["folder"] for place in places.values()} if folder not in sys.path]
     sys.path += folders
     try:
         found = {}
         for key, place in places.items():
             try:
-                found[key] = getattr(importlib.import_module(place["module"]), place["name"])
+                value = getattr(importlib.import_module(place["module"]), place["name"])
             except (ImportError, AttributeError):
                 continue  # Keras says what it lacks
+            if _place_of(value) != place and _is_there(place):
+                raise RunError(
+                    f"The run needs `{place['name']}` of the module `{place['module']}` in {place['folder']}, and "
+                    "another module of that name is imported: rename one, or use rudel.load(run, custom_objects=...)."
+                )
+            found[key] = value
         yield found
     finally:
         for folder in folders:
             sys.path.remove(folder)
+
+
+def _is_there(place: Mapping[str, str]) -> bool:
+    path = Path(place["folder"], *place["module"].split("."))
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
 
 
 def _place_of(value: Any) -> dict[str, str] | None:
