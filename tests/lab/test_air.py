@@ -34,13 +34,15 @@ def round_trip(lab: Lab, name: str) -> float:
     return min(times) * 1e3
 
 
-def seconds_to_send(lab: Lab, names: Sequence[str], length: int) -> float:
-    """Has nodes send bytes to the desktop, all at once."""
-    with socket.create_server((lab.desktop, 0)) as server:
+def seconds_to_send(lab: Lab, names: Sequence[str], length: int, desktop: str = "") -> float:
+    """Has nodes send bytes to an address of the desktop, all at once."""
+    desktop = desktop or lab.desktop
+    family = socket.AF_INET6 if ":" in desktop else socket.AF_INET
+    with socket.create_server((desktop, 0), family=family) as server:
         port = str(server.getsockname()[1])
         senders = [
             subprocess.Popen(
-                lab.command(name, PYTHON, "-c", _SENDER, lab.desktop, port, str(length)), stdin=subprocess.PIPE
+                lab.command(name, PYTHON, "-c", _SENDER, desktop, port, str(length)), stdin=subprocess.PIPE
             )
             for name in names
         ]
@@ -107,6 +109,18 @@ def test_what_is_sent_is_counted_at_once(lab: Lab) -> None:
     assert sent[second].bytes < 5_000
     lab.stats(reset=True)
     assert lab.stats()[first].bytes < 5_000
+
+
+def test_ipv6_takes_its_time_on_the_air_and_is_counted(lab: Lab) -> None:
+    first, second = lab.hosts
+    lab.stats(reset=True)
+    with changed(lab, rate=20.0):
+        seconds = seconds_to_send(lab, [first], 1_000_000, lab.settings.desktop_ipv6)
+    assert 0.5 * 20.0 <= 8 * 1_000_000 / 1e6 / seconds <= 1.05 * 20.0
+    sent = lab.stats()
+    assert 1_000_000 * (1 + 74 / 1440) < sent[first].bytes < 1_090_000
+    assert 1_000_000 / 1514 < sent[first].frames < 900
+    assert sent[second].bytes < 5_000
 
 
 def test_a_silent_air_carries_nothing(lab: Lab) -> None:

@@ -27,6 +27,17 @@ def test_ssh_leads_to_pi_at_home(lab: Lab) -> None:
     assert ssh(lab, lab.hosts[0], "true", "-o", f"UserKnownHostsFile={os.devnull}").returncode == 255
 
 
+def test_ssh_leads_to_nodes_by_ipv6_and_by_link_local_addresses(lab: Lab) -> None:
+    first, second = lab.settings.nodes
+    done = ssh(lab, first.ipv6, "hostname; whoami; echo $SSH_CONNECTION")
+    assert done.stdout.split()[:3] == [first.name, "pi", lab.settings.desktop_ipv6]
+    greet = f"import socket; print(socket.create_connection(('{second.ipv6}', 22)).recv(4))"
+    assert lab.run(first.name, PYTHON, "-c", greet).stdout == "b'SSH-'\n"
+    shown = lab.run(first.name, "ip", "-6", "-oneline", "address", "show", "scope", "link", "dev", "wlan0").stdout
+    with socket.create_connection((f"{shown.split()[3].partition('/')[0]}%{lab.settings.tap}", 22), LONG) as connection:
+        assert connection.recv(4) == b"SSH-"
+
+
 def test_homes_are_own_and_other_folders_shared(lab: Lab, tmp_path: Path) -> None:
     first, second = lab.hosts
     assert ssh(lab, first, "echo mine > note").returncode == 0

@@ -65,7 +65,7 @@ class Keeper:
         _write_keys(settings)
         burst = air.segments_per_burst(settings.rate * 1e6)
         taps = [tap.open_tap(settings.tap)]
-        tap.configure(settings.tap, settings.mac(0), f"{settings.desktop}/24", burst)
+        tap.configure(settings.tap, settings.mac(0), f"{settings.desktop}/24", f"{settings.desktop_ipv6}/64", burst)
         for place, each in enumerate(settings.nodes, 1):
             network, device = _network(each, settings.mac(place), burst)
             taps.append(device)
@@ -211,7 +211,7 @@ def _network(each: Node, mac: str, burst: int) -> tuple[int, int]:
         try:
             network = os.open("/proc/self/ns/net", os.O_RDONLY)
             device = tap.open_tap(tap.DEVICE)
-            tap.configure(tap.DEVICE, mac, f"{each.address}/24", burst)
+            tap.configure(tap.DEVICE, mac, f"{each.address}/24", f"{each.ipv6}/64", burst)
         finally:
             kernel.enter(own, kernel.NEW_NETWORK)
     finally:
@@ -242,9 +242,10 @@ def _write_keys(settings: Settings) -> None:
         node.prepare(settings, each)
         (settings.folder(each) / "log").write_bytes(b"")
         key = (settings.folder(each) / "host_key.pub").read_text().rsplit(" ", 1)[0]
-        known += f"{each.name},{each.address} {key}\n"
+        known += f"{each.name},{each.address},{each.ipv6} {key}\n"
         told += (
-            f"Host {each.name}\n  HostName {each.address}\n  User {node.USER}\n  IdentityFile {settings.key}\n"
+            f"Host {each.name}\n  HostName {each.address}\n"
+            f"Host {each.name} {each.address} {each.ipv6}\n  User {node.USER}\n  IdentityFile {settings.key}\n"
             f"  IdentitiesOnly yes\n  UserKnownHostsFile {settings.known_hosts}\n  StrictHostKeyChecking yes\n"
         )
     settings.known_hosts.write_text(known)

@@ -30,7 +30,6 @@ _OWN_ID = 61000  # in no range that Linux distributions use
 
 _SSHD_CONFIG = """\
 Port 22
-ListenAddress {address}
 HostKey /run/rudel/host_key
 PidFile none
 UsePAM no
@@ -202,7 +201,7 @@ def _arrange_files(settings: Settings, node: Node, root: Path | None) -> None:
         Path(folder).mkdir(exist_ok=True)
     Path("/run/lock").chmod(0o1777)
     _write(Path("/run/rudel/host_key"), host_key, 0o600)
-    _write(Path("/run/rudel/sshd_config"), _SSHD_CONFIG.format(address=node.address).encode(), 0o644)
+    _write(Path("/run/rudel/sshd_config"), _SSHD_CONFIG.encode(), 0o644)
     _write_etc(settings, node, owner.st_uid, owner.st_gid)
     if root is not None:
         _write(Path("/etc/sudoers.d/pi"), f"{USER} ALL=(ALL) NOPASSWD: ALL\n".encode(), 0o440)

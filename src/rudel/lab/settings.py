@@ -37,6 +37,11 @@ class Node:
     cpu: float
     arch: str
 
+    @property
+    def ipv6(self) -> str:
+        """Its IPv6 address, where this machine's kernel has IPv6."""
+        return ipv6_beside(self.address)
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -62,6 +67,11 @@ class Settings:
     def desktop(self) -> str:
         """This machine's address in the lab."""
         return f"{self.subnet}.{_DESKTOP_NUMBER}"
+
+    @property
+    def desktop_ipv6(self) -> str:
+        """This machine's IPv6 address in the lab."""
+        return ipv6_beside(self.desktop)
 
     @property
     def tap(self) -> str:
@@ -108,6 +118,16 @@ class Settings:
     def document(self) -> dict[str, Any]:
         """The same as a JSON document; `from_document` is the way back."""
         return dataclasses.asdict(self) | {"state": str(self.state)}
+
+
+def ipv6_beside(address: str) -> str:
+    """The IPv6 address of a station with this IPv4 address: a unique local one (RFC 4193) that ends in the same digits.
+
+    >>> ipv6_beside("10.77.0.12")
+    'fd72:750a:4d00::12'
+    """
+    first, second, third, number = address.split(".")
+    return f"fd72:75{int(first):02x}:{int(second):02x}{int(third):02x}::{number}"
 
 
 def tap_name(lab: str) -> str:

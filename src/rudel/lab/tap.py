@@ -74,26 +74,32 @@ def open_tap(name: str) -> int:
     return tap
 
 
-def configure(name: str, mac: str, address: str, burst: int) -> None:
+def configure(name: str, mac: str, address: str, ipv6: str, burst: int) -> None:
     """Names, addresses and starts a device of the current network namespace, and its loopback device.
+
+    Where the kernel has IPv6, the device looks for no routers and for no doubles of its addresses, so that a silent
+    network stays silent.
 
     Args:
         name: of the device.
         mac: its Ethernet address.
         address: its IPv4 address with the length of the prefix, "10.77.0.1/24".
+        ipv6: its IPv6 address with the length of the prefix; left out where the kernel has no IPv6.
         burst: how many segments a burst may have.
 
     Raises:
         LabError: the program `ip` refuses.
     """
-    without_ipv6 = Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
-    if without_ipv6.exists():  # its neighbour discovery would be on the air all the time
-        without_ipv6.write_text("1")
+    of_ipv6 = Path(f"/proc/sys/net/ipv6/conf/{name}")
+    if has_ipv6 := of_ipv6.exists():
+        for setting in ("accept_ra", "router_solicitations", "accept_dad", "disable_ipv6"):
+            (of_ipv6 / setting).write_text("0")
     run_ip(
         [
             "link set lo up",
             f"link set {name} address {mac}",
             f"address add {address} dev {name}",
+            *([f"address add {ipv6} dev {name} nodad"] if has_ipv6 else []),
             *tuning(name, burst),
             f"link set {name} up",
         ]
