@@ -5,9 +5,10 @@
 
 Schemathesis makes requests that the document allows, and requests that it does not, for every path. No answer may be
 5xx; status, media type and document of an answer have to be those that are told; what the document allows has to be
-answered, and what it does not allow has to be refused. For `/infer`, the last two are left out, as no schema can tell
-that the `shape` of a tensor has to fit its `data`; the same goes for columns of models with several inputs, which need
-as many examples each. Use models with small inputs: what Schemathesis makes is small, too.
+answered, unless the numbers are so large that the model answers with NaN or infinity (422), and what it does not allow
+has to be refused. For `/infer`, the last two are left out, as no schema can tell that the `shape` of a tensor has to
+fit its `data`; the same goes for columns of models with several inputs, which need as many examples each. Use models
+with small inputs: what Schemathesis makes is small, too.
 """
 
 import collections
@@ -38,8 +39,11 @@ ALWAYS = [not_a_server_error, status_code_conformance, content_type_conformance,
 
 
 def accepted(context: Any, response: Any, case: Any) -> Any:
-    """What the document allows is answered, but for lengths of several inputs that differ, of which it cannot tell."""
-    if response.status_code == 400 and response.json().get("error") == UNEVEN:
+    """What the document allows is answered, except for what it cannot describe.
+
+    That is several inputs of different lengths, and numbers of which the model makes NaN or infinity.
+    """
+    if response.status_code == 422 or (response.status_code == 400 and response.json().get("error") == UNEVEN):
         return None
     return positive_data_acceptance(context, response, case)
 
