@@ -74,6 +74,7 @@ class Launch:
         """
         self._connection = await connect(self.host, self.ssh_config)
         try:
+            self._check_address()
             self._process = await self._launch()
             await self._until_ready()
         except (asyncssh.Error, OSError) as error:
@@ -133,6 +134,19 @@ class Launch:
                 await asyncio.wait_for(self._until_ended(), 3)
         connection.abort()
         await connection.wait_closed()
+
+    def _check_address(self) -> None:
+        """Refuses a link-local address: what it means to the host, it means to nobody else.
+
+        Raises:
+            HostError: it is one.
+        """
+        address = str(self._connection.get_extra_info("peername")[0])
+        if address.lower().startswith("fe80:"):
+            raise HostError(
+                f"`{self.host}` is reached at {address}, a link-local address, by which other hosts cannot reach it: "
+                "give another address of it, or set `AddressFamily inet` for it in the SSH configuration."
+            )
 
     async def _launch(self) -> asyncssh.SSHClientProcess[bytes]:
         connection = self._connection

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from rudel.cluster.fleet import TRANSPORT_ERRORS
 from rudel.errors import ClusterError, RudelError
+from rudel.own_names import is_loopback
 from rudel.train.checkpoint import Checkpoint
 from rudel.train.diloco.members import Piece
 from rudel.train.mesh.hosts.channel import Messages, framed, slices
@@ -151,13 +152,38 @@ class Attempt:
     async def _processes(self) -> list[Processes]:
         """Who trains together, as each of the members is to know it."""
         names = list(self.hosts)
-        addresses = [str(urlsplit(address).hostname) for address in self.hosts.values()]
+        addresses = await self._of_one_family([str(urlsplit(address).hostname) for address in self.hosts.values()])
         port = await self._call(names[0], "port", host=addresses[0])
         host = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
         return [
             Processes(number, len(names), f"{host}:{port}", "the list of hosts", address)
             for number, address in enumerate(addresses)
         ]
+
+    async def _of_one_family(self, addresses: Sequence[str]) -> Sequence[str]:
+        """These addresses of the hosts, all IPv4 or all IPv6: gloo cannot connect the one with the other.
+
+        Raises:
+            ClusterError: the hosts have no family of addresses in common.
+        """
+        by_ipv6 = [":" in address for address in addresses]
+        first = {family: addresses[by_ipv6.index(family)] for family in by_ipv6}
+        if len(first) == 1:
+            return addresses
+        for family, target in first.items():
+            if is_loopback(target) and not all(map(is_loopback, addresses)):
+                continue
+            found = [
+                address if own == family else await self._call(name, "towards", host=target)
+                for name, address, own in zip(self.hosts, addresses, by_ipv6, strict=True)
+            ]
+            if all(found):
+                return found
+        four, six = (list(self.hosts)[by_ipv6.index(family)] for family in (False, True))
+        raise ClusterError(
+            f"{four} is reached by IPv4 and {six} by IPv6, and the hosts of a mesh need addresses of one kind: "
+            "give all of them by IPv4, or all by IPv6."
+        )
 
     async def _train(self, name: str, processes: Processes) -> None:
         """Starts a member, gives it its order, and follows it to its end."""

@@ -221,10 +221,10 @@ def _own_address(processes: Processes) -> tuple[str, bool]:
         return own, True
     assert processes.coordinator
     host = processes.coordinator.rpartition(":")[0].strip("[]")
-    towards = _source_towards(host)
+    towards = source_towards(host)
     if towards and (not is_loopback(towards) or is_loopback(host)):
         return towards, False
-    return _source_towards("192.0.2.1") or platform.node(), False  # by way of the default route; nothing is sent
+    return source_towards("192.0.2.1") or platform.node(), False  # by way of the default route; nothing is sent
 
 
 def _if_own(host: str) -> str | None:
@@ -239,7 +239,7 @@ def _if_own(host: str) -> str | None:
     return None
 
 
-def _source_towards(host: str) -> str | None:
+def source_towards(host: str) -> str | None:
     """The address from which this host would talk to another one."""
     with contextlib.suppress(OSError):
         family, _, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]

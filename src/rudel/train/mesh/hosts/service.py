@@ -20,6 +20,7 @@ from typing import Any
 from rudel.cluster.guest import Gone, Guest
 from rudel.train.diloco import pieces
 from rudel.train.mesh.hosts.channel import SLICE
+from rudel.train.mesh.hosts.join import source_towards
 
 VERSIONED = ("rudel", "jax", "jaxlib", "keras", "numpy", "distributed")
 """Packages that have to be alike on all hosts."""
@@ -30,7 +31,7 @@ _MOST_HELD = 2**28
 """Bytes that a member may have said and nobody has heard: on a slow link, it waits before it says more."""
 
 
-_OPERATIONS = ("describe", "missing", "piece", "port", "start", "hear", "say", "interrupt", "stop")
+_OPERATIONS = ("describe", "missing", "piece", "towards", "port", "start", "hear", "say", "interrupt", "stop")
 
 
 def members_guest(purpose: str = "a training") -> Guest:
@@ -63,6 +64,10 @@ class Service:
         except OSError as error:
             return error.strerror or str(error)
         return ""
+
+    async def towards(self, host: str) -> str | None:
+        """The address from which this host would talk to another one; None if it cannot."""
+        return source_towards(host)
 
     async def port(self, host: str) -> int:
         """A port that is free at an address of this host."""
