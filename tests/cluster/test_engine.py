@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+import asyncssh
 import numpy as np
 import psutil
 import pytest
@@ -452,7 +453,20 @@ def refused(cluster: Cluster) -> str:
     return str(caught.value)
 
 
-def test_a_host_without_rudel_is_told_with_what_mends_it(computer: Computer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ended_first", [False, True])
+def test_a_host_without_rudel_is_told_with_what_mends_it(
+    computer: Computer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended_first: bool
+) -> None:
+    """Whether the worker ends before it is given its order, or after."""
+    create_process = asyncssh.SSHClientConnection.create_process
+
+    async def ended(*arguments: Any, **options: Any) -> asyncssh.SSHClientProcess[bytes]:
+        process = await create_process(*arguments, **options)
+        await process.wait_closed()
+        return process
+
+    if ended_first:
+        monkeypatch.setattr(asyncssh.SSHClientConnection, "create_process", ended)
     bare = tmp_path / "bare"
     subprocess.run([PYTHON, "-m", "venv", "--without-pip", str(bare)], check=True)
     for python in (None, "no/such/python", str(bare / "bin" / "python")):

@@ -162,7 +162,8 @@ class Launch:
         tell = f'printf \'{{"computer": "%s"}}\\n\' "$({COMPUTER} 2>/dev/null)"'
         command = f"exec sh -c {shlex.quote(f'{tell}; exec env {_ALLOCATOR} {python} -m rudel.cluster.worker')}"
         process = await connection.create_process(command, encoding=None)
-        process.stdin.write(json.dumps(order).encode() + b"\n")
+        with contextlib.suppress(BrokenPipeError):  # it has ended already, and `_failed` says why
+            process.stdin.write(json.dumps(order).encode() + b"\n")
         return process
 
     async def _until_ready(self) -> None:
