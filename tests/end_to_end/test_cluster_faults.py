@@ -200,6 +200,7 @@ def test_what_hosts_are_sent_before_the_first_step_is_shown_on_its_way(
     on_the_way = {done for done, total in shown.sent if total > weights and done < 0.9 * total}
     assert len(on_the_way) >= 5
     assert [done for done, _ in shown.sent] == sorted(done for done, _ in shown.sent)
+    assert all(total for _, total in shown.sent)
 
 
 def test_a_wifi_that_is_gone_for_good_ends_the_training_at_a_checkpoint(

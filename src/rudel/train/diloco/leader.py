@@ -87,10 +87,13 @@ class Leader(ABC):
         self._link_seconds = 0.0  # in which all exchange what a round has to, all at once
 
     @property
-    def delivered(self) -> int | None:
-        """Bytes of all that was sent that have arrived; None where that is not known. Can be read in any thread."""
-        delivered = self._fleet.delivered()
-        return None if delivered is None else min(delivered, self.sent)
+    def delivered(self) -> tuple[int, int] | None:
+        """Bytes that have arrived, and all that were sent; None where nothing was, or where that is not known.
+
+        Can be read in any thread.
+        """
+        sent, delivered = self.sent, self._fleet.delivered()
+        return None if delivered is None or not sent else (min(delivered, sent), sent)
 
     def stop(self) -> None:
         """Ends the training soon; can be called from any thread."""

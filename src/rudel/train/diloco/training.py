@@ -252,8 +252,8 @@ class DilocoTraining(Training):
     def _show_delivered(self) -> None:
         """Shows how much of the program, the examples and the weights has arrived at the hosts."""
         coordinator = getattr(self, "_coordinator", None)
-        if self.display.live and coordinator and (delivered := coordinator.delivered) is not None:
-            self.display.sending(delivered, coordinator.sent)
+        if self.display.live and coordinator and (delivered := coordinator.delivered):
+            self.display.sending(*delivered)
 
     def _agree(self, speeds: Speeds) -> Agreed:
         agreed = self._given.agree(self._options, len(self._hosts), speeds)
