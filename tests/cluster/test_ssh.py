@@ -1,5 +1,6 @@
 import asyncio
 import os
+import pwd
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -183,6 +184,7 @@ Host *
 @pytest.mark.parametrize("host", ["raspi1", "percent", "alias", "plain"])
 def test_tokens_are_expanded_as_by_openssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     monkeypatch.setenv("RUDEL_TEST_KEYS", "/kept")
+    monkeypatch.setenv("HOME", pwd.getpwuid(os.getuid()).pw_dir)  # OpenSSH asks the system, whatever HOME says
     config = tmp_path / "config"
     config.write_text(f"Host plain\n  Port 2222\n  User pi\n{TOKENS}")
     said = subprocess.run(["ssh", "-G", "-F", config, host], check=True, capture_output=True, text=True).stdout

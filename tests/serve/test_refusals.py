@@ -41,7 +41,7 @@ def tensor(**changes: Any) -> dict[str, Any]:
         (PREDICT, {"instances": [[1, 2, 3, True]]}, 400, "takes numbers"),
         (PREDICT, {"instances": [[True] * 4]}, 400, "takes real numbers"),
         (PREDICT, {"instances": [{"y": [1, 2, 3, 4]}]}, 400, "takes `x`"),
-        (PREDICT, {"instances": [{"b64": "AAAA"}]}, 400, "no pictures"),
+        (PREDICT, {"instances": [{"b64": "AAAA"}]}, 400, "no images"),
         (PREDICT, {"instances": [[1, 2, 3, 4]], "signature_name": "other"}, 400, "serving_default"),
         ("/v1/models/pairs:predict", {"instances": [[1, 2]]}, 400, "`left`, `right`"),
         ("/v1/models/pairs:predict", {"instances": [{"left": [1, 2], "right": [0.5]}]}, 400, "whole numbers"),
@@ -67,7 +67,7 @@ def tensor(**changes: Any) -> dict[str, Any]:
         (INFER, tensor(datatype="INT32", data=[1, 2, 3, 4.5]), 400, "no list of INT32"),
         (INFER, tensor(datatype="INT8", data=[1, 2, 3, 400]), 400, "no INT8"),
         (INFER, tensor(datatype="BOOL", data=[True] * 4), 400, "real numbers"),
-        (INFER, tensor(datatype="BYTES", shape=[1], data=["x"]), 400, "no pictures"),
+        (INFER, tensor(datatype="BYTES", shape=[1], data=["x"]), 400, "no images"),
         (INFER, tensor(shape=[1, 5]), 400, "4 elements, and its shape says 5"),
         (INFER, tensor(shape=[4, 1]), 400, "shape (1,)"),
         (INFER, tensor(shape=[0, 4], data=[]), 400, "no examples"),
@@ -159,7 +159,7 @@ def test_bad_pictures(server: Any, model: str, content: bytes, kind: str, status
 
 def test_a_picture_for_a_model_that_takes_none(server: Any) -> None:
     answer = server.ask("/v1/models/pairs:predict", damaged(), {"content-type": "image/png"})
-    assert (answer.status, answer.error) == (400, "The model `pairs` takes no pictures.")
+    assert (answer.status, answer.error) == (400, "The model `pairs` takes no images.")
 
 
 def test_a_huge_body(server: Any) -> None:

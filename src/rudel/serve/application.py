@@ -323,7 +323,7 @@ def _picture(body: bytes, media_type: str, version: Version) -> Columns:
     if media_type not in pictures.TYPES:
         raise Refusal(415, f"Pictures are taken as {' or '.join(pictures.TYPES)}.")
     if version.loaded.decode is None:
-        raise bad(f"The model `{version.model}` takes no pictures.")
+        raise bad(f"The model `{version.model}` takes no images.")
     return [column_of_bytes([body], version.loaded.signature.inputs[0])]
 
 
