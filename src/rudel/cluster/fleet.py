@@ -128,11 +128,14 @@ class Fleet:
 
     def forget(self, address: str) -> None:
         """Drops the connections to a worker that was lost; the next call makes new ones."""
-        from rudel.internals.dask import close_at_once
-
         self._direct.pop(address, None)
         self._given.discard(address)
         self._ready.discard(address)
+        self._disconnect(address)
+
+    def _disconnect(self, address: str) -> None:
+        from rudel.internals.dask import close_at_once
+
         caller = self._callers.pop(address, None)
         if caller:
             close_at_once(caller)
@@ -193,6 +196,7 @@ class Fleet:
 
     async def _remove(self, address: str) -> None:
         assert self._guest
+        self._disconnect(address)  # a call that was given up has closed its connection, though the worker is there
         try:
             await asyncio.wait_for(self._send(address, "plugin-remove", name=self._guest.name), _LEAVING_SECONDS)
         except TRANSPORT_ERRORS as error:
