@@ -39,13 +39,13 @@ except KeyboardInterrupt:
     assert (done.stdout.split(), done.stderr, done.returncode) == (["lost", "caught"], "", 0)
 
 
-def ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+WITHOUT_INTERRUPTS = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
+"""A command before another, which then ignores SIGINT from its start."""
 
 
 def test_tests_of_interrupts_do_not_hang_where_they_are_ignored() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", __file__, "-k", "comes_again"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, preexec_fn=ignore_interrupts)
+    done = subprocess.run([*WITHOUT_INTERRUPTS, *command], capture_output=True, text=True, timeout=LONG)
     assert done.returncode == 0, done.stdout
 
 
@@ -63,8 +63,8 @@ def until_measured(run: Path, more: int) -> int:
 
 
 def test_sigterm_ends_a_training_with_a_word_though_interrupts_are_ignored(tmp_path: Path) -> None:
-    how = {"stderr": subprocess.PIPE, "preexec_fn": ignore_interrupts}
-    with started([*TRAIN, "--run", tmp_path / "run"], **how) as process:
+    command = [*WITHOUT_INTERRUPTS, *TRAIN, "--run", tmp_path / "run"]
+    with started(command, stderr=subprocess.PIPE) as process:
         lines = until_measured(tmp_path / "run", 1)
         process.send_signal(signal.SIGINT)
         until_measured(tmp_path / "run", lines + 2)

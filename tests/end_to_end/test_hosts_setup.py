@@ -31,6 +31,7 @@ def lab(tmp_path: Path, lacking: Callable[[str], NoReturn]) -> Iterator[Lab]:
         yield lab
 
 
+@pytest.mark.filterwarnings("ignore:Mismatched versions")  # of a Dask client, which Rudel turns off
 def test_a_host_without_an_index_is_set_up_once(lab: Lab) -> None:
     began = time.monotonic()
     (first,) = wait_for(set_up_hosts(lab.hosts, lab.ssh_config, offline=True, minimal=True))

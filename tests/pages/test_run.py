@@ -172,7 +172,7 @@ def _lab(cores: dict[str, float], config: Path, homes: Path) -> Iterator[None]:
     with Lab(nodes=len(cores), cpu=tuple(cores.values()), rate=1000, latency=1, prefix="raspi", state=homes) as lab:
         text = lab.ssh_config.read_text()
         for node, name in zip(lab.hosts, cores, strict=True):
-            text = text.replace(f"Host {node}\n", f"Host {name}\n")
+            text = re.sub(rf"^Host {node}\b", f"Host {name}", text, flags=re.MULTILINE)
         config.write_text(text)
         yield
 

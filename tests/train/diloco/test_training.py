@@ -148,8 +148,8 @@ def test_metrics_of_an_epoch_are_those_of_its_examples(crew: Any) -> None:
     model.compile(keras.optimizers.SGD(0.0), model.loss, metrics=["accuracy"])
     expected = model.evaluate(x, y, verbose=0, return_dict=True)
     history = rudel.fit(model, x, y, epochs=4, batch_size=16, validation=(x, y), client=crew.client, strategy=SHORT)
-    for name, value in expected.items():
-        np.testing.assert_allclose(history.history[name], value, rtol=0.1)
+    for name, value in expected.items():  # hosts that change their speed see some examples twice in an epoch
+        np.testing.assert_allclose(np.mean(history.history[name]), value, rtol=0.1)
         np.testing.assert_allclose(history.history[f"val_{name}"], value, rtol=1e-5)
 
 
