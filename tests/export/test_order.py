@@ -56,7 +56,9 @@ def test_inputs_and_outputs_stay_in_order(
     else:
         told = in_c(made, given)
     for mine, right in zip(told, y, strict=True):
-        np.testing.assert_allclose(np.reshape(mine, (2,)), right[0], atol=1e-5 if form in ("litert", "onnx") else 0.1)
+        np.testing.assert_allclose(
+            np.reshape(np.asarray(mine), (2,)), right[0], atol=1e-5 if form in ("litert", "onnx") else 0.1
+        )
 
 
 def interpreted(path: Path, given: list[np.ndarray]) -> list[np.ndarray]:

@@ -232,7 +232,8 @@ def test_inputs_and_outputs_have_the_order_and_names_of_the_signature(tmp_path, 
 def test_any_names_of_inputs_make_c_that_compiles(tmp_path, names, parameters):
     tensors = [T((1, 3), scale=0.1), T((1, 3), scale=0.2), T((1, 3), scale=0.3)]
     operators = [Op("ADD", (0, 1), (2,), {"activation": "NONE"})]
-    signature = dict(zip(names, (1, 0), strict=True)), {"y": 2}
+    tensor_of: dict[str, int] = dict(zip(names, (1, 0), strict=True))
+    signature = tensor_of, {"y": 2}
     compiled = compile_model(build(tensors, operators, [0, 1], [2], signature), name="net")
     assert [port.name for port in compiled.inputs] == names
     assert [port.variable for port in compiled.inputs] == parameters
