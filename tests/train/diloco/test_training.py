@@ -614,8 +614,8 @@ class Slow:
 def test_arithmetic_holds_up_no_heartbeat(
     strategy: Any, crew: Any, many: Any, classifier: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The event loop of the driver beats on time, though each encoding, decoding and outer step takes half a second."""
-    slow = Slow(0.5)
+    """The event loop of the driver beats on time, though each encoding, decoding and outer step takes a second."""
+    slow = Slow(1.0)
     make_codec, make_outer, make_delayed = leader.make_codec, training.make_outer, async_training.make_delayed
 
     def slow_codec(name: str) -> Any:
@@ -643,7 +643,7 @@ def test_arithmetic_holds_up_no_heartbeat(
     finally:
         beating.cancel()
     assert slow.count >= 6
-    assert max(gaps) < 0.4, "less than one of them takes"
+    assert max(gaps) < 0.8, "less than one of them takes"
 
 
 def defective(*arguments: Any, **named: Any) -> None:
