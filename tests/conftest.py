@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.option.slow:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("slow")])
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if parallel.is_one_of_several(config):
         items.sort(key=lambda item: parallel.order(item.nodeid))
 
 

@@ -94,10 +94,15 @@ def make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Groups(config, log)
 
 
+def is_one_of_several(config: pytest.Config) -> bool:
+    """Whether this process tests beside others; one that a test started does not, whatever its environment says."""
+    return hasattr(config, "workerinput")
+
+
 @contextlib.contextmanager
 def while_nobody_measures(item: pytest.Item, following: pytest.Item | None) -> Iterator[None]:
     """Yields when the test may run; tests that measure wait until no other process tests, and they wait for these."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
+    if not is_one_of_several(item.config):
         yield
         return
     gate = _gate(Path(item.config.option.basetemp).parent / "gate")

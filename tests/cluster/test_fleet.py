@@ -156,6 +156,28 @@ def test_nothing_is_left_whatever_ends_the_block(client: Client) -> None:
     assert (handlers(client), plugins(client)) == ([], [])
 
 
+def test_calls_that_go_on_when_the_block_ends_install_nothing_again(fleet: tuple[Fleet, Done], client: Client) -> None:
+    fleet_, done = fleet
+    (address,) = done(fleet_.members()).values()
+
+    async def ended_by_leaving() -> BaseException | None:
+        async def call_on_and_on() -> None:
+            while True:
+                await fleet_.call(address, "say", what="yes", after=0.05)
+
+        calling = asyncio.create_task(call_on_and_on())
+        await fleet_.call(address, "say", what="yes", after=0.2)  # meanwhile, the others have begun
+        await fleet_.uninstall()
+        try:
+            await asyncio.wait([calling], timeout=5)
+            return None if calling.done() else AssertionError("calls go on")
+        finally:
+            calling.cancel()
+
+    assert done(ended_by_leaving()) is None
+    assert (handlers(client), plugins(client)) == ([], [])
+
+
 def test_a_busy_worker_is_refused_and_the_first_driver_goes_on(fleet: tuple[Fleet, Done], client: Client) -> None:
     fleet_, done = fleet
     (address,) = done(fleet_.members()).values()

@@ -60,6 +60,7 @@ class Fleet:
         self._given: set[str] = set()
         self._ready: set[str] = set()
         self._callers: dict[str, Any] = {}
+        self._calls: set[asyncio.Task[Any]] = set()
 
     async def members(self) -> dict[str, str]:
         """Addresses of the workers that are there now, by name.
@@ -95,9 +96,11 @@ class Fleet:
             raise error
 
     async def uninstall(self) -> None:
-        """Removes the guest from all workers, as far as they answer, and closes the connections to them."""
-        if self._renewing:
-            self._renewing.cancel()
+        """Ends all calls, removes the guest from workers, as far as they answer, and closes the connections to them."""
+        going_on = [*self._calls, *filter(None, [self._renewing])]
+        for task in going_on:  # a call that went on would install the guest again
+            task.cancel()
+        await asyncio.gather(*going_on, return_exceptions=True)
         await asyncio.gather(*map(self._remove, self._given))
         self._given.clear()
         self._ready.clear()
@@ -112,8 +115,12 @@ class Fleet:
             TimeoutError: there was no answer in time.
             RudelError: the operation raised it, or the worker is used by somebody else.
             OperationError: the operation failed by another error.
+            CancelledError: the guest was uninstalled meanwhile.
         """
-        return await asyncio.wait_for(self._call(address, operation, message), timeout)
+        task = asyncio.create_task(self._call(address, operation, message))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return await asyncio.wait_for(task, timeout)
 
     def is_ready(self, address: str) -> bool:
         """Whether the guest is on a worker, as far as is known."""

@@ -101,7 +101,7 @@ def changed_on(name: str, change: Callable[[dict[str, Any]], None]) -> Callable[
     class Changed(Guest):
         async def setup(self, worker: Any) -> None:
             await super().setup(worker)
-            if str(worker.name) == name:
+            if self.is_in_use and str(worker.name) == name:
                 change(self.operations)
 
     def changed(backend: str = "jax", purpose: str = "") -> Guest:
