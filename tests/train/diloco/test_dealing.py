@@ -13,7 +13,12 @@ EXAMPLES, BATCH = 4800, 32
 
 
 class Hosts:
-    """Hosts that train as replicas do, on shards as replicas have them, in rounds of whatever length."""
+    """Hosts that train as replicas do, on shards as replicas have them, in rounds of whatever length.
+
+    Args:
+        speeds: as a try-out shows them.
+        shuffle: the examples.
+    """
 
     def __init__(self, speeds: Sequence[float], shuffle: bool = True) -> None:
         spans = cut(EXAMPLES, 100, len(speeds))
@@ -75,6 +80,24 @@ def test_examples_of_a_host_that_becomes_slow_are_moved_to_the_others() -> None:
     assert len(hosts.members[2].pieces) <= 2
     assert hosts.times.min() > 0.75 * hosts.times.mean()
     assert hosts.moved <= 40
+
+
+def test_hosts_that_a_try_out_shows_as_about_equally_fast_get_equally_many() -> None:
+    hosts = Hosts((1.0, 0.83, 0.95, 0.3))
+    *alike, slower = [len(member.pieces) for member in hosts.members]
+    assert max(alike) - min(alike) <= 1
+    assert min(alike) > 2.5 * slower
+
+
+@pytest.mark.parametrize("tried", [(1.0, 0.83), (1.0, 0.65), (1.0, 0.2)], ids=str)
+def test_a_try_out_that_was_wrong_is_made_up_for(tried: Sequence[float]) -> None:
+    hosts = Hosts(tried)
+    hosts.train(30, (1.0, 1.0))
+    assert hosts.times.min() > 0.85 * hosts.times.mean()
+    before = hosts.times.copy()
+    hosts.train(10, (1.0, 1.0))
+    since = hosts.times - before
+    assert since.min() >= 0.9 * since.mean() - 1
 
 
 def test_speeds_that_go_up_and_down_move_little() -> None:

@@ -1,9 +1,10 @@
 """Deals examples to hosts so that all are trained on about equally often, however fast the hosts are.
 
 A replica takes steps in proportion to its speed, and gets pieces of the data set in proportion to its steps, as far as
-its host can hold them. The passes over each piece are counted. Where one has fallen behind, because a host has become
-slower or cannot keep up with even a single piece, the pieces are dealt again; a host of the latter kind gets the piece
-that is furthest ahead every time. All others keep their pieces, so that little is sent.
+its host can hold them. Hosts that a try-out shows to be about equally fast get equally many. The passes over each piece
+are counted. Where one has fallen behind, because a host has become slower or cannot keep up with even a single piece,
+the pieces are dealt again; a host of the latter kind gets the piece that is furthest ahead every time. All others keep
+their pieces, so that little is sent.
 
 Guarantee: a piece falls behind the mean by at most half a pass, or a tenth of all passes, beside what is done until it
 has been moved. Limit: examples within a piece are counted as one.
@@ -20,8 +21,11 @@ _BEHIND_PASSES, _BEHIND_SHARE = 0.5, 0.1
 _TOO_SLOW = 0.75
 """A host that takes fewer steps than are due to this share of a piece cannot keep up with one."""
 
-_SURPLUS = 1.2
-"""By how much more pieces than are due to it a host keeps."""
+_SURPLUS = 1.1
+"""By how much more pieces than are due to it a host keeps: they do not fall behind by more than is allowed."""
+
+_ALIKE = 1.25
+"""Speeds that differ by less are taken for the same, before the training has shown how fast a host is."""
 
 
 class Dealing:
@@ -73,6 +77,8 @@ class Dealing:
         4
         """
         speeds = [member.steady_speed for member in members]
+        if not any(member.measured for member in members):
+            speeds = alike(speeds)
         due = quotas(len(self.passes), speeds, [int(member.room * len(self.passes)) for member in members])
         exact = [len(self.passes) * speed / sum(speeds) for speed in speeds]
         too_slow = {member for member, share in zip(members, exact, strict=True) if share < _TOO_SLOW}
@@ -106,6 +112,22 @@ class Dealing:
             kept[holders[piece]].remove(piece)
         free.pop(piece, None)
         kept[slow].append(piece)
+
+
+def alike(speeds: Sequence[float]) -> list[float]:
+    """Speeds in which those that hardly differ are the same, namely their mean: a short try-out is no more exact.
+
+    >>> alike([1.0, 0.9, 0.5, 1.1])
+    [1.0, 1.0, 0.5, 1.0]
+    """
+    result = list(speeds)
+    left = sorted(range(len(speeds)), key=lambda i: -speeds[i])
+    while left:
+        group = [i for i in left if speeds[i] * _ALIKE > speeds[left[0]]]
+        for i in group:
+            result[i] = sum(speeds[j] for j in group) / len(group)
+        left = left[len(group) :]
+    return result
 
 
 def quotas(count: int, speeds: Sequence[float], most: Sequence[int]) -> list[int]:

@@ -92,10 +92,15 @@ class Member:
         return 1.0 / max(self.step_seconds, 1e-9)
 
     @property
+    def measured(self) -> bool:
+        """Whether its speed is that of steps of the training, and not of a try-out."""
+        return self.lately[0] > 0
+
+    @property
     def steady_speed(self) -> float:
         """Steps a second, without the ups and downs of single rounds."""
         steps, seconds = self.lately
-        return steps / seconds if steps else self.speed
+        return steps / seconds if self.measured else self.speed
 
     def answered(self, steps: int, seconds: float, now: float) -> None:
         """Learns from a round how fast it is."""
