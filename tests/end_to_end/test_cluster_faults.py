@@ -26,7 +26,6 @@ from rudel.lab.requirements import check_machine
 from rudel.train.diloco.options import Diloco
 from rudel.train.display import Display
 
-pytestmark = pytest.mark.filterwarnings("ignore:(?s).*Mismatched versions")  # of Python, by its last number
 keras = keras_on_jax()
 random = np.random.default_rng(0)
 X = random.normal(size=(20_000, 200)).astype("float32")

@@ -7,18 +7,15 @@ minute should find its cluster as it left it; who trains decides sooner by itsel
 """
 
 import logging
-import warnings
 from typing import Any
 
 import dask.config
 from distributed import Scheduler, Worker
-from distributed.versions import VersionMismatchWarning
+from distributed.versions import get_versions
 
 from rudel.cluster.transport import SCHEME
 
 logging.getLogger("distributed").setLevel(logging.WARNING)
-warnings.filterwarnings("ignore", category=VersionMismatchWarning)  # what has to be alike, Rudel checks itself
-logging.getLogger("distributed.worker").addFilter(lambda record: "Mismatched versions" not in record.getMessage())
 
 DASHBOARD_PORT = 8787
 
@@ -74,12 +71,20 @@ _OF_ANOTHER_HOST = ("get_data",)
 
 
 class GuardedScheduler(Scheduler):
-    """A scheduler for which hosts are workers and not clients, and to which they report seldom."""
+    """A scheduler for which hosts are workers and not clients, and to which they report seldom.
+
+    Which versions have to be alike, Rudel checks before a host takes part. Dask would warn of the last number of
+    Python's version, and of packages that training does not use; so the scheduler takes all versions for its own.
+    """
 
     def handle_comm(self, comm: Any) -> Any:
         """Answers a connection."""
         comm.allow(_OF_A_HOST)
         return super().handle_comm(comm)
+
+    async def add_worker(self, comm: Any, *, versions: Any, **about: Any) -> None:
+        """Takes a worker in."""
+        await super().add_worker(comm, versions=get_versions(), **about)
 
     def heartbeat_worker(self, *arguments: Any, **options: Any) -> Any:
         """Answers a worker, and tells it when to report again."""

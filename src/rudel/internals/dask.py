@@ -1,5 +1,6 @@
 """What Rudel uses of Dask distributed that Dask does not document: how messages reach workers, and are read."""
 
+import inspect
 import ssl
 import struct
 from typing import Any
@@ -46,6 +47,7 @@ require(
         "Worker.start_http_server": hasattr(Worker, "start_http_server"),
         "Server.handle_comm": hasattr(Worker, "handle_comm") and mentions(Server.listen, "handle_comm"),
         "Scheduler.proxy": hasattr(Scheduler, "proxy"),
+        "Scheduler.add_worker": "versions" in inspect.signature(Scheduler.add_worker).parameters,
         "Scheduler.heartbeat_worker": hasattr(Scheduler, "heartbeat_worker"),
         "comm.registry.backends": isinstance(getattr(registry, "backends", None), dict),
         "comm.tcp.read_bytes_rw": hasattr(tcp, "read_bytes_rw"),

@@ -603,15 +603,17 @@ def test_a_defect_ends_the_training_with_its_traceback_in_the_log(
 
 
 class Slow:
-    """Arithmetic that takes its time, as that of a large model does."""
+    """Arithmetic that takes its time, as that of a large model does; notes from when until when."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.count = seconds, 0
+        self.seconds = seconds
+        self.times: list[tuple[float, float]] = []
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def slowly(*arguments: Any) -> Any:
-            self.count += 1
+            began = time.perf_counter()
             time.sleep(self.seconds)
+            self.times.append((began, time.perf_counter()))
             return function(*arguments)
 
         return slowly
@@ -635,22 +637,21 @@ def test_arithmetic_holds_up_no_heartbeat(
         monkeypatch.setattr(
             module, name, lambda n, made=made: dataclasses.replace(made(n), update=slow(made(n).update)), raising=False
         )
-    gaps: list[float] = []
+    beats: list[float] = []
 
     async def beat() -> None:
-        last = time.perf_counter()
         while True:
+            beats.append(time.perf_counter())
             await asyncio.sleep(0.02)
-            gaps.append(time.perf_counter() - last)
-            last = time.perf_counter()
 
     beating = asyncio.run_coroutine_threadsafe(beat(), crew.client.loop.asyncio_loop)
     try:
         rudel.fit(classifier(), *many, steps=300, client=crew.client, strategy=strategy)
     finally:
         beating.cancel()
-    assert slow.count >= 6
-    assert max(gaps) < 0.8, "less than one of them takes"
+    assert len(slow.times) >= 6
+    during = [sum(began < at < ended for at in beats) for began, ended in slow.times]
+    assert min(during) >= 10, "of fifty: on the event loop there would be none, however busy this computer is"
 
 
 def defective(*arguments: Any, **named: Any) -> None:
