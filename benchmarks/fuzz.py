@@ -5,14 +5,15 @@
 
 Schemathesis makes requests that the document allows, and requests that it does not, for every path. No answer may be
 5xx; status, media type and document of an answer have to be those that are told; what the document allows has to be
-answered, unless the numbers are so large that the model answers with NaN or infinity (422), and what it does not allow
-has to be refused. For `/infer`, the last two are left out, as no schema can tell that the `shape` of a tensor has to
-fit its `data`; the same goes for columns of models with several inputs, which need as many examples each. Use models
-with small inputs: what Schemathesis makes is small, too.
+answered, and what it does not allow has to be refused. Status 422 is allowed for numbers above 1e30 of which the model
+makes NaN or infinity, as its answer has to say. For `/infer`, acceptance and refusal are left out, as no schema can
+tell that the `shape` of a tensor has to fit its `data`; the same goes for columns of models with several inputs, which
+need as many examples each. Use models with small inputs: what Schemathesis makes is small, too.
 """
 
 import collections
 import io
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -35,7 +36,33 @@ from schemathesis.specs.openapi.checks import (
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 UNEVEN = "The inputs have different numbers of examples."
-ALWAYS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+NOT_FINITE = re.compile(r"The model answers example [\d,]+ with NaN or infinity in its output `[^`]+`\.")
+HUGE = 1e30
+"""Numbers below this do not overflow in a small model, whose values are float32."""
+
+
+def overflowed(context: Any, response: Any, case: Any) -> Any:
+    """Status 422 is for numbers so large that the model answers with NaN or infinity, and for nothing else."""
+    if response.status_code == 422:
+        error = response.json().get("error", "")
+        assert NOT_FINITE.fullmatch(error), f"status 422 because: {error}"
+        assert _largest(case.body) > HUGE, f"status 422 for numbers up to {_largest(case.body):g}"
+
+
+def _largest(value: Any) -> float:
+    """The largest magnitude of all numbers in a request's body."""
+    if isinstance(value, dict | list):
+        return max(map(_largest, value.values() if isinstance(value, dict) else value), default=0.0)
+    return abs(value) if isinstance(value, int | float) else 0.0
+
+
+ALWAYS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    overflowed,
+]
 
 
 def accepted(context: Any, response: Any, case: Any) -> Any:

@@ -3,6 +3,7 @@
 import asyncio
 import importlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,3 +38,18 @@ def test_answers_are_as_the_openapi_document_says(script: Any, server: Any) -> N
     assert sum(answered.values()) > 100
     assert {status for _, status in answered} <= {200, 400, 422}
     assert "Traceback" not in server.log.read_text()
+
+
+def test_an_answer_without_numbers_needs_a_reason(script: Any) -> None:
+    fuzz = script("fuzz")
+
+    def check(error: str, *numbers: float) -> None:
+        answer = SimpleNamespace(status_code=422, json=lambda: {"error": error})
+        fuzz.overflowed(None, answer, SimpleNamespace(body={"instances": [[1.0, [*numbers]]]}))
+
+    said = "The model answers example 0 with NaN or infinity in its output `output_0`."
+    check(said, -3e38)
+    with pytest.raises(AssertionError, match="for numbers up to 5"):
+        check(said, 5.0)
+    with pytest.raises(AssertionError, match="because: The request"):
+        check("The request makes no sense.", 3e38)
