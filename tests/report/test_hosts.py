@@ -115,6 +115,14 @@ def test_a_host_that_contributes_next_to_nothing_is_named(spread_run):
     assert "next to nothing" not in words(section(spread_run.rounds(log(slow=HOSTS[2])).report()))
 
 
+def test_a_host_that_never_answered_is_named(spread_run):
+    lines = log()
+    for line in lines:
+        del line["hosts"][HOSTS[2]]
+    told = words(section(spread_run.rounds(lines).report()))
+    assert "pi@raspi3 contributes next to nothing: it takes 0.0 % of the steps" in told
+
+
 def test_what_happened_to_a_lost_host_is_told_and_drawn(spread_run):
     page = spread_run.rounds(log(events=LOST)).report()
     assert page.table("What happened") == [

@@ -1,6 +1,7 @@
 """How fast a host is reached, and how its clock stands, measured over an SSH connection."""
 
 import asyncio
+import math
 import os
 import socket
 import struct
@@ -36,7 +37,7 @@ class Link:
 
 
 async def measure_link(connection: asyncssh.SSHClientConnection, host: Host) -> Link:
-    """Measures with 11 MB at most, and for about a third of a second where the link is a fast one.
+    """Measures with 19 MB at most, and for about half a second where the link is a fast one.
 
     Raises:
         HostError: the connection was lost, or is too slow to be measured.
@@ -86,19 +87,32 @@ async def _clock(shell: asyncssh.SSHClientProcess) -> tuple[float, float]:
 
 
 async def _speed(connection: asyncssh.SSHClientConnection, round_trip: float) -> float:
-    """Bits per second, of blocks that grow until one takes long enough."""
+    """Bits per second, of blocks that grow until one takes long enough, also when it is sent again.
+
+    The quicker of the two counts: a computer that is busy for a moment makes a link look slow, and nothing makes it
+    look fast.
+    """
     size = _FIRST_BYTES
     while True:
-        command = f"echo; head -c {size} >/dev/null; echo"
-        async with connection.create_process(command, encoding=None) as counter:
-            await _ask(counter, b"")
-            block = os.urandom(size)
-            begin = time.perf_counter()
-            await _ask(counter, block)
-            took = max(1e-6, time.perf_counter() - begin - round_trip)
-        if took > _LONG_ENOUGH or size >= _MOST_BYTES:
+        took = math.inf
+        for _ in range(2):
+            took = min(took, await _send(connection, size, round_trip))
+            if took <= _LONG_ENOUGH and size < _MOST_BYTES:
+                break
+        else:
             return 8 * size / took
         size *= 4
+
+
+async def _send(connection: asyncssh.SSHClientConnection, size: int, round_trip: float) -> float:
+    """Seconds that so many bytes take."""
+    command = f"echo; head -c {size} >/dev/null; echo"
+    async with connection.create_process(command, encoding=None) as counter:
+        await _ask(counter, b"")
+        block = os.urandom(size)
+        begin = time.perf_counter()
+        await _ask(counter, block)
+        return max(1e-6, time.perf_counter() - begin - round_trip)
 
 
 async def _ask(shell: asyncssh.SSHClientProcess, line: bytes) -> bytes:

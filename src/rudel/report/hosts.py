@@ -21,7 +21,7 @@ def hosts(run: Run) -> Html | None:
         [
             element("p", f"{_work(rounds)} {_shared(rounds)}"),
             element("p", _cost(rounds, run)),
-            *(element("p", sentence) for sentence in _little(rounds)),
+            *(element("p", sentence) for sentence in _little(rounds, run)),
             element("h3", "What each host did when"),
             timeline(rounds),
             plots(rounds),
@@ -61,15 +61,19 @@ def _shared(rounds: Rounds) -> str:
     return f"Most of the steps were taken by {more}, and fewest by {less}."
 
 
-def _little(rounds: Rounds) -> list[str]:
-    """A sentence for each host that contributes next to nothing while it is there."""
+def _little(rounds: Rounds, run: Run) -> list[str]:
+    """A sentence for each host that contributes next to nothing while it is there, or did not answer to the end."""
     there = [host for host in rounds.hosts if host.present > 0]
     speeds = [host.steps / host.present for host in there]
-    return [
+    found = [
         little(host.name, host.steps / max(1, rounds.steps))
         for host, speed in zip(there, speeds, strict=True)
         if contributes_little(speed, speeds)
     ]
+    named = (run.summary or {}).get("hosts")
+    known = {host.name for host in rounds.hosts}
+    silent = [name for name in named if isinstance(name, str) and name not in known] if isinstance(named, list) else []
+    return [*found, *(little(name, 0.0) for name in silent)]
 
 
 def _cost(rounds: Rounds, run: Run) -> str:
