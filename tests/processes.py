@@ -1,9 +1,13 @@
-"""Processes that tests start: whatever happens to a test, they end with it, and their pipes are closed."""
+"""Processes that tests start, which end with them and whose pipes are closed, and interrupts of the one they run in."""
 
 import contextlib
+import signal
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+import pytest
 
 LONG = 240.0
 """Seconds to wait for what takes moments: so long that no slow or busy computer needs them, and a hang still ends."""
@@ -17,3 +21,18 @@ def started(command: Sequence[Any], **how: Any) -> Iterator[subprocess.Popen[str
             yield process
         finally:
             process.kill()
+
+
+@contextlib.contextmanager
+def interrupted(when: threading.Event) -> Iterator[None]:
+    """Inside the block, the main thread gets an interrupt as soon as this is set, and the block ends by it."""
+
+    def interrupt() -> None:
+        when.wait(LONG)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        yield
+    thread.join()

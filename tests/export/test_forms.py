@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import rudel
-from rudel.errors import ExportError
+from rudel.errors import ExportError, OptionError
 from rudel.export import compiled
 from rudel.export.process import ENVIRONMENT
 from rudel.micro.reader import read_model
@@ -86,6 +86,12 @@ def test_int8_depends_on_the_examples_and_on_nothing_else(digits: Path, int8: An
     other = rudel.export(digits, "litert-int8", tmp_path / "c.tflite", calibration=3, seed=1)
     assert other.calibrated_on == 3
     assert content(other.path) != content(int8.path)
+
+
+def test_calibration_is_refused_where_there_is_none(digits: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="`calibration` is for forms with ranges of int8 numbers, and `litert` has"):
+        rudel.export(digits, "litert", tmp_path / "d.tflite", calibration=500)
+    assert not list(tmp_path.iterdir())
 
 
 def test_onnx(digits: Path, tmp_path: Path, needs: Callable[..., None]) -> None:

@@ -169,7 +169,7 @@ class TestMistakes:
             ({"steps": 2.5}, "`steps`"),
             ({"epochs": 1, "steps": 1}, "not both"),
             ({"resume": True}, "run directory"),
-            ({"checkpoint_every": -5}, "`checkpoint_every`"),
+            ({"checkpoint_every": 5}, "`checkpoint_every` has no effect without a run directory"),
             ({"validation_batch_size": 0}, "`validation_batch_size`"),
             ({"validation": 2}, "`validation` is a fraction"),
         ):

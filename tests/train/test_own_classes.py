@@ -105,6 +105,23 @@ def test_another_module_of_the_same_name_is_not_taken(tmp_path: Path, monkeypatc
     np.testing.assert_array_equal(rudel.predict(loaded, X), expected)
 
 
+def test_a_module_that_cannot_be_imported_any_more_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "mine_broken.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    mine = importlib.import_module("mine_broken")
+    expected = fit(model_of(mine.Twice()), tmp_path / "run")
+    (tmp_path / "mine_broken.py").write_text("raise ValueError('no such card')")
+    monkeypatch.delitem(sys.modules, "mine_broken")
+    importlib.invalidate_caches()
+    with pytest.raises(RunError, match="cannot be loaded"):
+        rudel.load(tmp_path / "run")
+    loaded = rudel.load(tmp_path / "run", custom_objects={"Twice": mine.Twice})
+    np.testing.assert_array_equal(rudel.predict(loaded, X), expected)
+    assert "`Twice` of the module `mine_broken` cannot be imported: ValueError: no such card" in caplog.text
+
+
 def test_a_class_in_a_script_is_said(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

@@ -35,7 +35,9 @@ def export(
             "\\[default: the data of the run]",
         ),
     ] = None,
-    calibration: Annotated[int, typer.Option(help="Training examples that int8 ranges are found on.")] = 500,
+    calibration: Annotated[
+        int | None, typer.Option(help="Training examples that int8 ranges are found on.  \\[default: 500]")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the choice of examples.")] = 0,
     json: JsonOption = False,
 ) -> None:

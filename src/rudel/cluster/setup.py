@@ -153,7 +153,10 @@ class _SetUp:
             if found == [""]:
                 await work.finish(json.dumps(record))
                 return
-        raise HostError(f"On `{self.host}` what was installed cannot be used ({', '.join(found)}).")
+        raise HostError(
+            f"On `{self.host}` what was installed cannot be used ({', '.join(found)}): mend that there and run it "
+            "again, or give a Python that has Rudel, by `python=` in the hosts file."
+        )
 
     async def _install(self, work: Installation, facts: Facts, target: Target, missing: dict[str, str]) -> None:
         """Installs what is missing, and Rudel; wheels are fetched before anything on the host is given up."""

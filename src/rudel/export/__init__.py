@@ -20,7 +20,7 @@ def export(
     out: str | Path | None = None,
     *,
     data: Any = None,
-    calibration: int = 500,
+    calibration: int | None = None,
     seed: int = 0,
 ) -> "Exported":
     """Brings the trained model of a run into another form, runs the result, and compares it with the model.
@@ -41,13 +41,15 @@ def export(
             tuple `(x, y)`, or the path of an `.npz` file with `x` and `y` (or an array for each input by its name), or
             where the recipe shall take its data from. Of data in one part, a share is kept for calibration, and the
             rest is compared on.
-        calibration: how many training examples the ranges of int8 numbers are found on.
+        calibration: how many training examples the ranges of int8 numbers are found on, 500 if None; only for forms
+            that have such ranges.
         seed: of the choice of examples.
 
     Returns:
         What was written and what it costs: size, metrics, the largest difference from the model's own outputs.
 
     Raises:
+        OptionError: `calibration` is given for a form without ranges of int8 numbers.
         ExportError: the form is unknown, a tool is missing, `out` is there already, or the model cannot be converted.
         RunError: there is no such run, it is unfinished, or it has no data.
         DataError: the data does not fit the model.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rudel.backend import keras_on_jax
+from rudel.errors import OptionError
 from rudel.export import page, process
 from rudel.export.comparison import Comparison, compare
 from rudel.export.forms import Form, check_needs, find_form
@@ -19,6 +20,9 @@ from rudel.micro.names import checked_name, identifier
 from rudel.train import run_directory
 from rudel.train.evaluation import predict
 from rudel.train.schedule import check_whole_number
+
+_CALIBRATION = 500
+"""Examples that ranges of int8 numbers are found on, where nothing else is asked for."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ def export_run(
     to: str,
     out: Path | None,
     data: Any,
-    calibration: int,
+    calibration: int | None,
     seed: int,
     tell: Callable[[str], None] = lambda doing: None,
 ) -> Exported:
@@ -81,6 +85,11 @@ def export_run(
     form = find_form(to)
     directory = run_directory.open_finished(run)
     check_needs(form)
+    if calibration is not None and not form.integers:
+        raise OptionError(
+            f"`calibration` is for forms with ranges of int8 numbers, and `{form.name}` has none: leave it out."
+        )
+    calibration = _CALIBRATION if calibration is None else calibration
     check_whole_number("calibration", calibration)
     check_whole_number("seed", seed, least=0)
     name = identifier(directory.path.resolve().name if out is None else out.name.split(".")[0])

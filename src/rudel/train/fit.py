@@ -119,6 +119,8 @@ def fit(
         raise OptionError("There is nothing to resume without a run directory: give run=... too.")
     if isinstance(validation, int | float) and not (isinstance(validation, float) and 0 < validation < 1):
         raise OptionError(f"`validation` is a fraction between 0 and 1, or examples, not {validation!r}.")
+    if checkpoint_every is not None and run is None:
+        raise OptionError("`checkpoint_every` has no effect without a run directory: give run=..., or leave it out.")
     dataset = as_dataset(train, y, sample_weight, validation, seed)
     with place(on, cluster, client, strategy) as (where, options):
         request = Request(

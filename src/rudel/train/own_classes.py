@@ -7,6 +7,7 @@ defined in a script, a notebook or a function.
 
 import importlib
 import json
+import logging
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from rudel.errors import ModelError, RunError
+
+_log = logging.getLogger(__name__)
 
 Places = Mapping[str, Mapping[str, str]]
 """By the name that Keras knows a class or a function by: its `module`, its `name` there, and the `folder` of that."""
@@ -71,7 +74,11 @@ def imported(places: Places) -> Iterator[dict[str, Any]]:
         for key, place in places.items():
             try:
                 value = getattr(importlib.import_module(place["module"]), place["name"])
-            except (ImportError, AttributeError):
+            except Exception as error:  # a module of the user's may raise anything
+                _log.warning(
+                    "`%s` of the module `%s` cannot be imported: %s: %s",
+                    *(place["name"], place["module"], type(error).__name__, error),
+                )
                 continue  # Keras says what it lacks
             if _place_of(value) != place and _is_there(place):
                 raise RunError(

@@ -1,7 +1,6 @@
 """`rudel plan` on workers that there are."""
 
 import json
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import pytest
-from processes import LONG
+from processes import interrupted
 
 import rudel
 from rudel.cluster.guest import Gone, Guest
@@ -209,16 +208,9 @@ def test_an_interrupt_ends_measuring_and_gives_workers_back(crew: Any, monkeypat
         rehearsing.set()
         return await rehearsed(*arguments)
 
-    def interrupt() -> None:
-        rehearsing.wait(LONG)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
     monkeypatch.setattr(measure, "_rehearsed", noticed)
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(rehearsing):
         look(Asked("digits", steps=200), client=crew.client)
-    thread.join()
     assert handlers_of_rudel(crew.client) == []
 
 

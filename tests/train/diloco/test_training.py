@@ -19,7 +19,7 @@ import cloudpickle
 import keras
 import numpy as np
 import pytest
-from processes import LONG, started
+from processes import LONG, interrupted, started
 
 import rudel
 from rudel.errors import ClusterError, ModelError, NonFiniteError, OptionError, RunError
@@ -557,16 +557,9 @@ def test_an_interrupt_while_data_is_sent_leaves_nothing_on_the_workers(
         await asyncio.sleep(LONG)
         await keep(self, member, pieces)
 
-    def interrupt() -> None:
-        sending.wait(LONG)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
     monkeypatch.setattr(Supply, "_ship", ship)
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted(sending):
         rudel.fit(classifier(), *many, steps=10**7, client=crew.client)
-    thread.join()
     assert not any(crew.client.run(left_on).values())
 
 

@@ -127,7 +127,8 @@ def _codec(name: str, form_of: Callable[[tuple[int, ...]], Form], kept: float = 
             if not (np.max(total, initial=0) <= _MOST and np.min(total, initial=0) >= -_MOST):
                 raise NonFiniteError(
                     f"The change of weight array {number} in a round is NaN, infinite or above {_MOST:g}: "
-                    "lower the learning rate."
+                    "lower the learning rate, clip the gradients (clipnorm=1.0 in the optimizer), or look for outliers "
+                    "in the data."
                 )
             part, rest = form_of(total.shape).write(total)
             parts.append(part)
