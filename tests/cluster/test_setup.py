@@ -228,7 +228,8 @@ def test_a_python_that_is_gone_makes_a_new_environment(lab: Lab, homes: dict[str
 @pytest.fixture
 def index(lab: Lab, homes: dict[str, Path]) -> Iterator[list[str]]:
     """A package index on the desktop, for which the pip of the first host is configured; what it was asked for."""
-    asyncio.run(set_up_hosts(lab.hosts[1], lab.ssh_config, offline=True, minimal=True))
+    if not _cached("pip"):  # no other test has set a host up
+        asyncio.run(set_up_hosts(lab.hosts[1], lab.ssh_config, offline=True, minimal=True))
     root = homes[lab.hosts[0]].parents[1] / "index"
     for path in [*_cached("toolz"), *_cached("packaging"), *_cached("pip")]:
         folder = root / "simple" / path.name.split("-")[0]
