@@ -1,22 +1,22 @@
 """What a schedule of rounds learns: all workers in this process, without a network and without a clock.
 
-    python benchmarks/convergence.py --data FOLDER "workers=1,round=8192" "round=128,delay=16" "round=256,up=int8"
+    python benchmarks/convergence.py --data FOLDER "workers=1,round=8192" "round=32,delay=16" "round=64,up=int8"
 
 Each setting is trained on as many samples with the codecs, the outer optimizers and the compiled loop that a cluster
 uses. A line says how accurate it became (mean over seeds), and how many bytes would have travelled. Settings, with
 their defaults:
 
     workers=4           each has a share of the examples, batches of 32, and an optimizer state of its own
-    round=128           local steps between two exchanges
-    first=0             length of the first round, if it is to be a shorter one; the next are twice as long each
+    round=64            local steps between two exchanges
     delay=0             so many steps into the next round, what was exchanged is taken in; meanwhile all go on
-    up=topk:0.1:2       codec of a worker's delta
+    up=topk:0.05:2      codec of a worker's delta
     down=topk:0.1:2     codec of the mean delta, which is sent to each worker
     outer=nesterov:1:0.5  outer optimizer
     factor=2            of the recipe's learning rate
     final=1             share of that factor which is left at the end, along a cosine
     net=mlp             or cnn
     samples=262144      over all workers
+    target=0.8          accuracy whose first time is told, in steps of a worker; looked at 64 times, at ends of rounds
     speeds=             of the workers, as 1:1:1:0.1: nobody waits for anybody (the strategy `async`), and the outer
                         optimizer is one of arrivals; `round` is then the visit of the fastest, and `delay` in its steps
     hold=0              steps of the fastest that go by before a worker is answered, so that it hears of those who come
@@ -55,13 +55,12 @@ from rudel.train.asynchronous.visits import in_step  # noqa: E402
 from rudel.train.blocks import as_batch  # noqa: E402
 from rudel.train.diloco.codec import make_codec  # noqa: E402
 from rudel.train.diloco.outer import make_outer  # noqa: E402
+from rudel.train.diloco.vector import NOTHING, Change, Layout  # noqa: E402
 from rudel.train.evaluation import Evaluator  # noqa: E402
 
 CLASSES = "airplane,alarm clock,apple,banana,bicycle,bird,book,cat,dog,fish,flower,house,rainbow"
 ONE_WORKER = "workers=1,round=8192,up=float32,down=float32,outer=average,factor=1"
-BATCH_SIZE = 32
-
-Weights = list[np.ndarray]
+BATCH_SIZE, LOOKS = 32, 64
 
 
 @dataclass(frozen=True)
@@ -69,16 +68,16 @@ class Setting:
     """A schedule to try; see the top of this file."""
 
     workers: int = 4
-    round: int = 128
-    first: int = 0
+    round: int = 64
     delay: int = 0
-    up: str = "topk:0.1:2"
+    up: str = "topk:0.05:2"
     down: str = "topk:0.1:2"
     outer: str = "nesterov:1:0.5"
     factor: float = 2.0
     final: float = 1.0
     net: str = "mlp"
     samples: int = 262_144
+    target: float = 0.8
     speeds: str = ""
     least: int = 0
     hold: int = 0
@@ -99,15 +98,11 @@ class Setting:
     def rounds(self) -> list[int]:
         """The lengths of all rounds; the last may be cut short.
 
-        >>> Setting(round=128, first=32, samples=4 * 32 * 500).rounds
-        [32, 64, 128, 128, 128, 20]
+        >>> Setting(round=128, samples=4 * 32 * 500).rounds
+        [128, 128, 128, 116]
         """
-        lengths: list[int] = []
-        length = self.first or self.round
-        while (left := self.steps - sum(lengths)) > 0:
-            lengths.append(min(length, left))
-            length = min(2 * length, self.round)
-        return lengths
+        whole, rest = divmod(self.steps, self.round)
+        return [self.round] * whole + [rest] * (rest > 0)
 
 
 @dataclass(frozen=True)
@@ -115,12 +110,14 @@ class Outcome:
     """What came of it.
 
     Args:
+        reached: steps of a worker to the target; infinite if it was not reached.
         accuracy: share of the held-out drawings that are recognised.
         loss: of them.
         up: bytes that a worker sends, by round, mean over workers.
         down: bytes that each worker gets, by round.
     """
 
+    reached: float
     accuracy: float
     loss: float
     up: Sequence[float]
@@ -167,16 +164,14 @@ class Worker:
         progress: its model and its optimizer.
         examples: indices of its share.
         random: of its order of examples, and of augmentation.
-        start: weights from which what it adds is measured.
-        residuals: what it has not sent yet.
+        layout: of its weights.
         stream: examples of an epoch that it has not trained on yet.
     """
 
     progress: loop.Progress
     examples: np.ndarray
     random: np.random.Generator
-    start: Weights
-    residuals: Weights
+    layout: Layout
     stream: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def order(self, steps: int) -> np.ndarray:
@@ -186,19 +181,15 @@ class Worker:
         taken, self.stream = np.split(self.stream, [steps * BATCH_SIZE])
         return taken.reshape(steps, BATCH_SIZE).astype(np.int32)
 
-    def moved(self) -> Weights:
-        """What it has added to the weights; from here on, it is measured anew."""
-        here = [np.asarray(w) for w in self.progress.state.trainable]
-        own = [now - before for now, before in zip(here, self.start, strict=True)]
-        self.start = here
-        return own
+    def moved(self, weights: np.ndarray) -> np.ndarray:
+        """By how much its weights are not the ones given."""
+        return self.layout.vector(self.progress.state.trainable) - weights
 
-    def shift(self, by: Weights) -> None:
+    def shift(self, by: np.ndarray) -> None:
         """Moves the weights by what is not its own doing."""
-        values = self.progress.state
-        trainable = [jax.device_put(np.asarray(w) + s) for w, s in zip(values.trainable, by, strict=True)]
+        values, moved = self.progress.state, self.layout.arrays(by)
+        trainable = [jax.device_put(np.asarray(w) + s) for w, s in zip(values.trainable, moved, strict=True)]
         self.progress = self.progress._replace(state=values._replace(trainable=trainable))
-        self.start = [w + s for w, s in zip(self.start, by, strict=True)]
 
 
 class Bench:
@@ -231,14 +222,22 @@ class Bench:
         """A worker with its share of the examples and random numbers of its own."""
         own = [v + v.dtype.type(7919 * number) if v.dtype == np.uint32 else v for v in initial.non_trainable]
         progress = loop.Progress(initial._replace(non_trainable=own), self.logs, np.asarray(-1, np.int32))
-        shapes = [w.shape for w in initial.trainable]
         return Worker(
             progress=jax.tree.map(lambda value: jnp.array(value, copy=True), progress),
             examples=np.arange(number, len(self.dataset.train), self.setting.workers),
             random=np.random.default_rng([seed, number]),
-            start=initial.trainable,
-            residuals=make_codec(self.setting.up).init(shapes),
+            layout=Layout.of(initial.trainable, [self.dataset.train.x.shape[1:]]),
         )
+
+    def metrics(self, worker: Worker, weights: np.ndarray) -> dict[str, float]:
+        """Of these weights, with all else as a worker has it."""
+        arrays = jax.device_put(worker.layout.arrays(weights))
+        return self.evaluator.run(worker.progress.state._replace(trainable=arrays))
+
+    def outcome(self, worker: Worker, weights: np.ndarray, reached: float, *ways: Sequence[float]) -> Outcome:
+        """What came of a training that ended with these weights."""
+        metrics = self.metrics(worker, weights)
+        return Outcome(reached, metrics["accuracy"], metrics["loss"], *ways)
 
     def step(self, worker: Worker, steps: int) -> None:
         """Trains a worker for some steps."""
@@ -256,60 +255,61 @@ class Training:
         self.bench, setting = bench, bench.setting
         initial = state.to_host(state.read(bench.model(seed)))
         self.up, self.down, self.outer = make_codec(setting.up), make_codec(setting.down), make_outer(setting.outer)
-        self.weights: Weights = initial.trainable
-        self.shapes = [w.shape for w in self.weights]
-        self.memory, self.residuals = self.outer.init(self.weights), self.down.init(self.shapes)
         self.workers = [bench.worker(number, seed, initial) for number in range(setting.workers)]
+        self.layout = self.workers[0].layout
+        self.weights = self.layout.vector(initial.trainable)
+        self.memory, self.left = self.outer.init(self.layout.size), np.zeros(self.layout.size, np.float32)
         self.bytes_up: list[float] = []
         self.bytes_down: list[float] = []
 
     def run(self) -> Outcome:
         """Trains, and evaluates what everyone agrees upon at the end."""
-        delay = self.bench.setting.delay
-        moved: list[Weights] = []
-        merged: Weights | None = None
+        setting, delay, done, looked, reached = self.bench.setting, self.bench.setting.delay, 0, 0, math.inf
+        merged: Change | None = None
+        sent: list[Change] = []
         for steps in self.bench.setting.rounds:
             early = min(delay, steps) if merged else 0
             if merged:
                 self.step(early)
-                self.take_in(merged, moved)
-                merged = None
+                self.take_in(merged, sent)
             self.step(steps - early)
-            moved = [worker.moved() for worker in self.workers]
-            merged = self.exchange(moved)
+            merged, sent = self.exchange()
             self.average_statistics()
             if not delay:
-                self.take_in(merged, moved)
+                self.take_in(merged, sent)
                 merged = None
+            done += steps
+            if reached == math.inf and done - looked >= setting.steps / LOOKS:
+                looked = done
+                if self.bench.metrics(self.workers[0], self.weights)["accuracy"] >= setting.target:
+                    reached = done
         if merged:
-            self.take_in(merged, moved)
-        final = self.workers[0].progress.state._replace(trainable=jax.device_put(self.weights))
-        metrics = self.bench.evaluator.run(final)
-        return Outcome(metrics["accuracy"], metrics["loss"], self.bytes_up, self.bytes_down)
+            self.take_in(merged, sent)
+        return self.bench.outcome(self.workers[0], self.weights, reached, self.bytes_up, self.bytes_down)
 
     def step(self, steps: int) -> None:
         for worker in self.workers:
             self.bench.step(worker, steps)
 
-    def exchange(self, moved: Sequence[Weights]) -> Weights:
-        """Sends all deltas up and their mean down; what all decode."""
-        messages = []
-        for worker, own in zip(self.workers, moved, strict=True):
-            message, worker.residuals = self.up.encode(own, worker.residuals)
-            messages.append(message)
-        decoded = [self.up.decode(message, self.shapes) for message in messages]
-        mean = [np.mean(np.stack(arrays), axis=0) for arrays in zip(*decoded, strict=True)]
-        message, self.residuals = self.down.encode(mean, self.residuals)
+    def exchange(self) -> tuple[Change, list[Change]]:
+        """Sends all deltas up and their mean down; what all decode, and what each has sent."""
+        deltas = [worker.moved(self.weights) for worker in self.workers]
+        messages, sent = zip(*(self.up.encode(delta, self.layout) for delta in deltas), strict=True)
+        for change in sent:
+            change.add_to(self.left, 1 / len(sent))
+        message, merged = self.down.encode(self.left, self.layout)
+        merged.add_to(self.left, -1.0)
         self.bytes_up.append(statistics.fmean(map(len, messages)))
         self.bytes_down.append(len(message))
-        return self.down.decode(message, self.shapes)
+        return merged, list(sent)
 
-    def take_in(self, merged: Weights, moved: Sequence[Weights]) -> None:
-        """Makes the outer step; every worker puts it in the place of what it has added itself."""
-        new, self.memory = self.outer.update(merged, self.memory, self.weights)
-        for worker, own in zip(self.workers, moved, strict=True):
-            worker.shift([n - w - o for n, w, o in zip(new, self.weights, own, strict=True)])
-        self.weights = new
+    def take_in(self, merged: Change, sent: Sequence[Change]) -> None:
+        """Makes the outer step; every worker puts it in the place of what it has sent itself."""
+        movement = self.outer.step(merged, self.memory, self.weights)
+        for worker, own in zip(self.workers, sent, strict=True):
+            shift = movement.copy()
+            own.add_to(shift, -1.0)
+            worker.shift(shift)
 
     def average_statistics(self) -> None:
         """Makes moving statistics everyone's mean."""
@@ -330,15 +330,15 @@ class Visitor:
         speed: steps in a unit of time.
         held: the global weights as it has them.
         seen: steps of all when it was told of them.
-        own: what it has brought last.
+        own: what it has sent last.
         ends: when it is expected.
     """
 
     worker: Worker
     speed: float
-    held: Weights
+    held: np.ndarray
     seen: int = 0
-    own: Weights = field(default_factory=list)
+    own: Change = NOTHING
     ends: float = 0.0
 
 
@@ -353,18 +353,18 @@ class Arriving:
         initial = state.to_host(state.read(bench.model(seed)))
         self.up, self.down = make_codec(self.setting.up), make_codec(self.setting.down)
         self.outer = make_delayed(self.setting.outer)
-        self.weights: Weights = initial.trainable
-        self.shapes = [w.shape for w in self.weights]
-        self.memory = self.outer.init(self.weights)
+        workers = [bench.worker(number, seed, initial) for number in range(len(speeds))]
+        self.layout = workers[0].layout
+        self.weights, self.memory = self.layout.vector(initial.trainable), self.outer.init(self.layout.size)
         self.visitors = [
-            Visitor(bench.worker(number, seed, initial), speed, self.weights) for number, speed in enumerate(speeds)
+            Visitor(worker, speed, self.weights.copy()) for worker, speed in zip(workers, speeds, strict=True)
         ]
         self.done = self.arrivals = self.given = 0
         self.ways: tuple[list[float], list[float]] = ([], [])
 
     def run(self) -> Outcome:
         """Trains, and evaluates the weights at the end."""
-        total, coming = self.setting.samples // BATCH_SIZE, []
+        total, coming, looked, reached = self.setting.samples // BATCH_SIZE, [], 0, math.inf
         for number, visitor in enumerate(self.visitors):
             if steps := self.plan(visitor):
                 self.bench.step(visitor.worker, steps)
@@ -377,6 +377,10 @@ class Arriving:
                 wait = min(self.setting.hold / self.fastest, 0.9 * self.length(visitor) / visitor.speed)
                 heapq.heappush(coming, (now + wait, number, False, now))
                 continue
+            if reached == math.inf and self.done - looked >= total / LOOKS:
+                looked = self.done
+                if self.bench.metrics(self.visitors[0].worker, self.weights)["accuracy"] >= self.setting.target:
+                    reached = self.done / len(self.visitors)
             came, by = steps, self.answer(visitor)
             steps = self.plan(visitor, came)
             early = min(round((now - came + self.setting.delay / self.fastest) * visitor.speed), steps)
@@ -385,9 +389,7 @@ class Arriving:
             self.bench.step(visitor.worker, steps - early)
             if steps:
                 heapq.heappush(coming, (self.begin(visitor, came, steps), number, True, steps))
-        final = self.visitors[0].worker.progress.state._replace(trainable=jax.device_put(self.weights))
-        metrics = self.bench.evaluator.run(final)
-        return Outcome(metrics["accuracy"], metrics["loss"], *self.ways)
+        return self.bench.outcome(self.visitors[0].worker, self.weights, reached, *self.ways)
 
     def begin(self, visitor: Visitor, now: float, steps: int) -> float:
         """Begins a visit, and returns when it will be over."""
@@ -401,9 +403,8 @@ class Arriving:
 
     def length(self, visitor: Visitor) -> int:
         """Steps of a visit."""
-        setting, number = self.setting, self.arrivals // len(self.visitors)
-        longest = min(setting.round, (setting.first or setting.round) << min(number, 30))
-        return max(round(longest * visitor.speed / self.fastest), min(longest, setting.least), 1)
+        setting = self.setting
+        return max(round(setting.round * visitor.speed / self.fastest), min(setting.round, setting.least), 1)
 
     @property
     def cycle(self) -> float:
@@ -428,23 +429,22 @@ class Arriving:
 
     def arrive(self, visitor: Visitor, steps: int) -> None:
         """Takes a worker's delta in."""
-        visitor.own = visitor.worker.moved()
-        message, visitor.worker.residuals = self.up.encode(visitor.own, visitor.worker.residuals)
+        message, visitor.own = self.up.encode(visitor.worker.moved(visitor.held), self.layout)
         self.ways[0].append(len(message))
         fresh = freshness((self.done - visitor.seen) / self.cycle)
-        weight, delta = self.length(visitor) / self.cycle, self.up.decode(message, self.shapes)
-        self.weights, self.memory = self.outer.update(delta, weight, fresh, self.memory, self.weights)
+        self.outer.step(visitor.own, self.length(visitor) / self.cycle, fresh, self.memory, self.weights)
         self.done, self.arrivals = self.done + steps, self.arrivals + 1
 
-    def answer(self, visitor: Visitor) -> Weights:
+    def answer(self, visitor: Visitor) -> np.ndarray:
         """By how much a worker's weights are to be shifted."""
         visitor.seen = self.done
-        difference = [now - held for now, held in zip(self.weights, visitor.held, strict=True)]
-        answer, _ = self.down.encode(difference, self.down.init(self.shapes))
-        told = self.down.decode(answer, self.shapes)
-        visitor.held = [held + part for held, part in zip(visitor.held, told, strict=True)]
+        answer, told = self.down.encode(self.weights - visitor.held, self.layout)
+        told.add_to(visitor.held)
         self.ways[1].append(len(answer))
-        return [part - moved for part, moved in zip(told, visitor.own, strict=True)]
+        shift = np.zeros_like(visitor.held)
+        told.add_to(shift)
+        visitor.own.add_to(shift, -1.0)
+        return shift
 
 
 def main() -> None:
@@ -478,6 +478,7 @@ def line(text: str, setting: Setting, outcomes: Sequence[Outcome]) -> str:
     rounds = len(outcomes[0].up) / (setting.workers if setting.speeds else 1)
     total = setting.workers * rounds * (up + down)
     return (
+        f"{statistics.median(outcome.reached for outcome in outcomes):6.0f} steps  "
         f"{statistics.fmean(accuracies):.4f} ({min(accuracies):.4f} to {max(accuracies):.4f})  "
         f"loss {statistics.fmean(outcome.loss for outcome in outcomes):.4f}  {rounds:3.0f} rounds  "
         f"{up / 1e3:6.1f} kB up  {down / 1e3:6.1f} kB down  {total / 1e6:6.2f} MB in all  {text or 'the defaults'}"

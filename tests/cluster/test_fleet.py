@@ -17,7 +17,7 @@ from processes import LONG
 import rudel
 from rudel.cluster import guest as guests
 from rudel.cluster.engine import Borrowed
-from rudel.cluster.fleet import TRANSPORT_ERRORS, Fleet, OperationError, installed
+from rudel.cluster.fleet import TRANSPORT_ERRORS, Fleet, NoLineError, OperationError, installed
 from rudel.cluster.guest import Gone, Guest
 from rudel.errors import ClusterError, NonFiniteError
 
@@ -34,6 +34,9 @@ class Speaking:
         if what == "nan":
             raise NonFiniteError("The loss became NaN.")
         return f"says {what}"
+
+    def listen(self, send: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        return lambda message: send(b"hears " + message)
 
     async def close(self) -> None:
         """It ends."""
@@ -125,6 +128,23 @@ def test_who_does_not_answer_in_time_is_not_waited_for(fleet: tuple[Fleet, Done]
     assert done(fleet_.call(address, "say", what="yes")).endswith("says yes")
 
 
+def test_bytes_go_over_a_line_where_a_worker_is_reached_directly(fleet: tuple[Fleet, Done], client: Client) -> None:
+    fleet_, done = fleet
+    (address,) = done(fleet_.members()).values()
+    done(fleet_.call(address, "say", what="yes"))
+    if not fleet_._direct[address]:
+        with pytest.raises(NoLineError):
+            done(fleet_.ask(address, b"this"))
+        return
+    assert [done(fleet_.ask(address, what)) for what in (b"this", b"that")] == [b"hears this", b"hears that"]
+    fleet_.forget(address)
+    done(fleet_.call(address, "say", what="yes"))
+    assert done(fleet_.ask(address, b"a new one")) == b"hears a new one"
+    client.restart()
+    with pytest.raises(TRANSPORT_ERRORS):
+        done(fleet_.ask(address, b"who has gone"))
+
+
 def test_who_is_not_there_is_told(fleet: tuple[Fleet, Done]) -> None:
     fleet_, done = fleet
     with pytest.raises(TRANSPORT_ERRORS):
@@ -152,7 +172,7 @@ def test_nothing_is_left_whatever_ends_the_block(client: Client) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert sorted(found) == ["rudel_call", "rudel_renew"]
+    assert sorted(found) == ["rudel_call", "rudel_line", "rudel_renew"]
     assert (handlers(client), plugins(client)) == ([], [])
 
 

@@ -42,7 +42,7 @@ def test_the_command_prints_a_table_and_nothing_else(digits: Path, tmp_path: Pat
         ({"out": "taken"}, ExportError, "taken is there already: remove it"),
         ({"out": "file/inside"}, ExportError, "file/inside"),
         ({"to": "c", "out": "int"}, CompileError, "`int` cannot be a name in C"),
-        ({"calibration": 0}, rudel.RudelError, "`calibration` must be a whole number of at least 1"),
+        ({"to": "litert-int8", "calibration": 0}, rudel.RudelError, "must be a whole number of at least 1"),
         ({"seed": -1}, rudel.RudelError, "`seed` must be a whole number of at least 0"),
         ({"data": "missing.npz"}, DataError, "missing.npz cannot be read as an .npz file"),
         ({"data": "folder"}, rudel.RudelError, "takes no data from elsewhere"),

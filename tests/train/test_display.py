@@ -2,6 +2,7 @@ import io
 import itertools
 import re
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -20,7 +21,15 @@ def told(name, steps=100, seconds=1.0, waited=0.25):
 
 def closed(number, seconds, replicas, sent=0, received=0):
     return RoundClosed(
-        World(number, 0, [], [], [], []), seconds, list(replicas), [], [], sent, received, Merge(b"", b""), None
+        World(number, 0, np.empty(0), np.empty(0), np.empty(0), []),
+        seconds,
+        list(replicas),
+        [],
+        [],
+        sent,
+        received,
+        Merge(b"", b""),
+        None,
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rudel.cluster.guest import RENEW_SECONDS, Gone, Guest
+from rudel.cluster.line import Talk
 from rudel.cluster.link import acknowledged
 from rudel.errors import ClusterError, error_named
 
@@ -22,6 +23,7 @@ TRANSPORT_ERRORS = (OSError,)
 OSErrors, while errors of the operation itself come as `RudelError` or `OperationError`."""
 
 _LEAVING_SECONDS = 5.0
+_LINE_SECONDS = 10.0
 _RENEWAL_SECONDS = 5.0
 _LOOK_SECONDS = 0.5
 _log = logging.getLogger(__name__)
@@ -40,6 +42,10 @@ class OperationError(Exception):
         super().__init__(f"{kind}: {text} (on {host})")
         self.text = text
         self.add_note(f"On {host}:\n{traceback}")
+
+
+class NoLineError(Exception):
+    """There can be no line to a worker: it is reached through the scheduler only, or not over TCP."""
 
 
 class Fleet:
@@ -61,6 +67,7 @@ class Fleet:
         self._ready: set[str] = set()
         self._callers: dict[str, Any] = {}
         self._calls: set[asyncio.Task[Any]] = set()
+        self._talks: dict[str, Talk] = {}
 
     async def members(self) -> dict[str, str]:
         """Addresses of the workers that are there now, by name.
@@ -104,6 +111,8 @@ class Fleet:
         await asyncio.gather(*map(self._remove, self._given))
         self._given.clear()
         self._ready.clear()
+        for address in list(self._talks):
+            self._hang_up(address)
         callers, self._callers = self._callers, {}
         await asyncio.gather(*(caller.close_rpc() for caller in callers.values()), return_exceptions=True)
 
@@ -122,6 +131,43 @@ class Fleet:
         task.add_done_callback(self._calls.discard)
         return await asyncio.wait_for(task, timeout)
 
+    async def ask(self, address: str, message: bytes) -> bytes:
+        """Sends bytes to the guest's service on a worker over a line, and returns those that come next from there.
+
+        Raises:
+            NoLineError: there can be none to this worker: call an operation instead.
+            OSError: the connection was lost or cannot be made.
+        """
+        talk = self._talks.get(address)
+        if talk is None:
+            talk = self._talks[address] = await self._open_line(address)
+        return await talk.ask(message)
+
+    async def _open_line(self, address: str) -> Talk:
+        from rudel.internals.dask import connect, detached
+
+        assert self._guest
+        if not self._direct.get(address, not self._proxied):
+            raise NoLineError
+        comm = await connect(address, timeout=5, **self._client.security.get_connection_args("client"))
+        await comm.write({"op": "rudel_line", "guest": self._guest.name, "reply": False})
+        connection = detached(comm)
+        if connection is None:
+            comm.abort()
+            raise NoLineError
+        talk = Talk(connection)
+        try:
+            if await asyncio.wait_for(talk.next(), _LINE_SECONDS) != self._guest.name.encode():
+                raise Gone
+        except BaseException:
+            talk.close()
+            raise
+        return talk
+
+    def _hang_up(self, address: str) -> None:
+        if talk := self._talks.pop(address, None):
+            talk.close()
+
     def is_ready(self, address: str) -> bool:
         """Whether the guest is on a worker, as far as is known."""
         return address in self._ready
@@ -138,6 +184,7 @@ class Fleet:
         self._direct.pop(address, None)
         self._given.discard(address)
         self._ready.discard(address)
+        self._hang_up(address)
         self._disconnect(address)
 
     def _disconnect(self, address: str) -> None:
@@ -158,7 +205,7 @@ class Fleet:
         if "holder" in answer:
             raise self._busy(address, answer["holder"])
         if "error" in answer:
-            raise _error_of(answer, self._name_of(address))
+            raise error_of(answer, self._name_of(address))
         return answer["result"]
 
     async def _install(self, address: str) -> None:
@@ -290,8 +337,13 @@ def installed(cluster: Any, guest: Guest) -> Iterator[Any]:
         background.start(fleet.uninstall()).result()
 
 
-def _error_of(answer: dict[str, Any], name: str) -> Exception:
-    """The error that an operation raised on a worker."""
+def error_of(answer: dict[str, Any], name: str) -> Exception:
+    """The error that an operation raised on a worker.
+
+    Args:
+        answer: the error's name, its text, and its traceback unless it is one of Rudel's.
+        name: of the worker.
+    """
     if "traceback" in answer:
         return OperationError(name, answer["error"], answer["text"], answer["traceback"])
     return error_named(answer["error"])(answer["text"])

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from rudel.cluster.line import Line
 from rudel.errors import RudelError
 
 RENEW_SECONDS = 2.0
@@ -42,7 +43,11 @@ class Gone(ConnectionError):  # noqa: N818  # like ConnectionError's other kinds
 
 
 class Service(Protocol):
-    """What a guest does on a worker: methods that are called by name, and `close`."""
+    """What a guest does on a worker: methods that are called by name, and `close`.
+
+    One that has a method `listen` can be sent bytes over a line: it is called with what sends bytes back, from any
+    thread, and returns what is called with those that come.
+    """
 
     async def close(self) -> None:
         """Ends whatever it does, and frees its memory."""
@@ -68,6 +73,7 @@ class Guest(WorkerPlugin):
         self._make, self._operations = make, tuple(operations)
         self._silent, self._abandoned = SILENT_SECONDS, ABANDONED_SECONDS
         self._service: Service | None = None
+        self._line: Line | None = None
         self._heard = 0.0
 
     async def setup(self, worker: Any) -> None:
@@ -82,7 +88,7 @@ class Guest(WorkerPlugin):
         worker.plugins[self.name] = worker.plugins.pop(key)
         self._heard, self._service = time.monotonic(), self._make()
         self.operations = {name: getattr(self._service, name) for name in self._operations}
-        worker.handlers.update(rudel_renew=self._renew, rudel_call=self._call)
+        worker.handlers.update(rudel_renew=self._renew, rudel_call=self._call, rudel_line=self._open_line)
         self._watchdog = asyncio.create_task(self._watch(worker))
 
     async def teardown(self, worker: Any) -> None:
@@ -90,8 +96,9 @@ class Guest(WorkerPlugin):
         service, self._service = self._service, None
         if service is None:
             return
-        for name in ("rudel_renew", "rudel_call"):
+        for name in ("rudel_renew", "rudel_call", "rudel_line"):
             worker.handlers.pop(name, None)
+        self._hang_up()
         if self._watchdog is not asyncio.current_task():
             self._watchdog.cancel()
         await service.close()
@@ -126,6 +133,28 @@ class Guest(WorkerPlugin):
             return {"error": type(error).__name__, "text": str(error)}
         except Exception as error:
             return {"error": type(error).__name__, "text": str(error), "traceback": traceback.format_exc()}
+
+    async def _open_line(self, comm: Any, guest: str) -> None:
+        """Makes a line to the service of the connection on which this was asked for, in the place of another one.
+
+        The first message on it says whether it is one: it has the text of the guest's name.
+        """
+        from rudel.internals.dask import detached
+
+        if guest != self.name or not (connection := detached(comm)):
+            comm.abort()
+            return
+        self._hang_up()
+        service: Any = self._service
+        line = Line(connection, lambda message: receive(message), lambda: None)
+        receive = service.listen(line.send)
+        self._line = line
+        line.send(self.name.encode())
+
+    def _hang_up(self) -> None:
+        if self._line:
+            self._line.close()
+        self._line = None
 
     async def _watch(self, worker: Any) -> None:
         """Frees the worker when the driver has been silent for too long."""

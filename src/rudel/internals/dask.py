@@ -14,13 +14,13 @@ from distributed.protocol import core as protocol
 from distributed.protocol.pickle import dumps
 from distributed.protocol.serialize import Serialize, Serialized
 from distributed.protocol.utils import msgpack_opts, unpack_frames
-from tornado.iostream import StreamClosedError
+from tornado.iostream import IOStream, StreamClosedError
 
 from rudel.internals import mentions, require
 
 __all__ = [
     "TLS", "CommClosedError", "Serialized", "Status", "TLSConnector", "TLSListener", "close_at_once", "connect",
-    "error_of", "is_broken", "msgpack_opts", "read_frames", "register", "rpc", "serialize_plugin",
+    "detached", "error_of", "is_broken", "msgpack_opts", "read_frames", "register", "rpc", "serialize_plugin",
 ]  # fmt: skip
 
 
@@ -50,6 +50,8 @@ require(
         "Scheduler.add_worker": "versions" in inspect.signature(Scheduler.add_worker).parameters,
         "Scheduler.heartbeat_worker": hasattr(Scheduler, "heartbeat_worker"),
         "comm.registry.backends": isinstance(getattr(registry, "backends", None), dict),
+        "TCP._finalizer": mentions(tcp.TCP.abort, "_finalizer", "stream", "_closed"),
+        "IOStream.io_loop": mentions(IOStream.__bases__[0].__init__, "io_loop"),
         "comm.tcp.read_bytes_rw": hasattr(tcp, "read_bytes_rw"),
         "comm.tcp.convert_stream_closed_error": hasattr(tcp, "convert_stream_closed_error"),
         "TLS.read": mentions(tcp.TLS.read, "stream", "read_bytes_rw", "unpack_frames", "_closed", "deserialize"),
@@ -88,6 +90,22 @@ def close_at_once(caller: Any) -> None:
         comm.abort()
     caller.comms.clear()
     caller.status = Status.closed  # otherwise it warns when it is collected
+
+
+def detached(comm: Any) -> Any:
+    """The socket of a connection on which nobody reads or writes at the moment, which Dask then forgets.
+
+    Returns:
+        The socket, not blocking; None where the connection has none, as one within a process.
+    """
+    stream = getattr(comm, "stream", None)
+    if not isinstance(stream, IOStream) or not hasattr(stream.socket, "recv"):
+        return None
+    stream.set_close_callback(None)
+    stream.io_loop.remove_handler(stream.fileno())
+    connection, comm.stream, comm._closed = stream.socket, None, True
+    comm._finalizer.detach()
+    return connection
 
 
 async def read_frames(comm: Any) -> list[Any]:

@@ -26,6 +26,7 @@ from rudel.train.diloco.messages import Answer, Merge, Plan, Setup, Standing
 from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.program import export_rounds
 from rudel.train.diloco.replica import Replica
+from rudel.train.diloco.vector import Layout
 
 
 class Hosted:
@@ -74,8 +75,9 @@ class Hosted:
     def begin(self, weights: Any = None, number: int = 0, merges: Any = (), **standing: Any) -> None:
         weights = self.state.trainable if weights is None else weights
         statistics = [np.asarray(self.state.non_trainable[i], np.float32) for i in self.setup.statistics]
-        momentum = make_outer(self.setup.outer).init([np.asarray(w, np.float32) for w in weights])
-        fields = {"weights": wire.pack(weights), "momentum": wire.pack(momentum), "statistics": wire.pack(statistics)}
+        vector = Layout.of(weights).vector(weights)
+        memory = make_outer(self.setup.outer).init(len(vector))
+        fields = {"weights": wire.pack([vector, memory]), "statistics": wire.pack(statistics)}
         self.replica.stand(Standing(**{**fields, **standing}))
         self.replica.join(number, merges)
 

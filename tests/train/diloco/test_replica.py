@@ -15,6 +15,7 @@ from rudel.train.diloco import wire
 from rudel.train.diloco.codec import make_codec
 from rudel.train.diloco.messages import Answer
 from rudel.train.diloco.outer import make_outer
+from rudel.train.diloco.vector import Layout
 from rudel.train.loop import Progress, compile_training
 
 layers, ops = keras.layers, keras.ops
@@ -25,7 +26,13 @@ EXACT = make_codec("float32")
 
 
 def decoded(message: bytes, like: Any) -> list[np.ndarray]:
-    return EXACT.decode(message, [np.shape(w) for w in like])
+    layout = Layout.of(like)
+    return layout.parts(EXACT.decode(message, layout).values)
+
+
+def encoded(arrays: Any) -> bytes:
+    layout = Layout.of(arrays)
+    return EXACT.encode(layout.vector(arrays), layout)[0]
 
 
 def regression(optimizer: Any = None) -> Any:
@@ -34,9 +41,9 @@ def regression(optimizer: Any = None) -> Any:
     return model
 
 
-def linear() -> Any:
+def linear(inputs: int = 5) -> Any:
     """Its gradient, the mean input of a batch, does not depend on the weights: steps add up, wherever they begin."""
-    model = keras.Sequential([keras.Input((5,)), layers.Dense(1, use_bias=False)])
+    model = keras.Sequential([keras.Input((inputs,)), layers.Dense(1, use_bias=False)])
     model.compile(optimizer=keras.optimizers.SGD(0.05), loss=lambda truth, predicted: ops.mean(predicted, axis=-1))
     return model
 
@@ -71,15 +78,15 @@ def test_rounds_are_encoded_though_the_model_makes_no_numbers_of_zeros(hosted: A
     model = linear()
     model.compile(optimizer="sgd", loss=lambda truth, predicted: ops.mean(predicted / predicted, axis=-1))
     one = hosted(model, DATA).replica
-    codec, encoded = one._delta_codec, []
+    codec, vectors = one._delta_codec, []
 
-    def counted(delta: Any, residuals: Any) -> Any:
-        encoded.append(delta)
-        return codec.encode(delta, residuals)
+    def counted(vector: Any, layout: Any) -> Any:
+        vectors.append(vector)
+        return codec.encode(vector, layout)
 
     one._delta_codec = replace(codec, encode=counted)
     one.rehearse_rounds(0.05, 2, one.rehearse(0.05))
-    assert len(encoded) > 3  # what each round would send
+    assert len(vectors) > 3  # what each round would send
 
 
 def test_one_replica_whose_deltas_are_taken_as_they_are_trains_as_one_computer_does(hosted: Any) -> None:
@@ -110,7 +117,7 @@ def test_a_delta_is_what_its_round_has_moved_whenever_the_last_merge_comes(hoste
     for number, steps in enumerate((3, 40, 5000, 17)):
         one.plan(number, steps, pieces=one.everything if number == 0 else None)
         if number:  # at some moment of the round; what the others did is very different
-            one.merge(number - 1, EXACT.encode([np.full((5, 1), 10.0 * number, np.float32)], EXACT.init([(5, 1)]))[0])
+            one.merge(number - 1, encoded([np.full((5, 1), 10.0 * number)]))
         answer = one.answer(number)
         (delta,) = decoded(answer.delta, one.state.trainable)
         np.testing.assert_allclose(delta, movement(range(taken, taken + steps)), rtol=1e-3, atol=1e-3)
@@ -141,27 +148,47 @@ def test_replicas_that_get_the_same_merges_have_the_same_weights_to_the_bit(host
     codec, outer = make_codec("topk:0.05:4"), make_outer("nesterov:0.7:0.6")
     settings = {"delta_codec": codec.name, "merge_codec": codec.name, "outer": outer.name, "shuffle": True}
     pair = [hosted(regression(), DATA, number=number, **settings) for number in (0, 1)]
-    world = [np.asarray(w, np.float32) for w in pair[0].state.trainable]
-    momentum, residual = outer.init(world), codec.init([w.shape for w in world])
-    shapes = [w.shape for w in world]
+    layout = Layout.of(pair[0].state.trainable)
+    world, momentum = layout.vector(pair[0].state.trainable), outer.init(layout.size)
+    left = np.zeros_like(world)
     for one in pair:
         one.begin(pair[0].state.trainable)
-    merges = []
     for number in range(5):
         for place, one in enumerate(pair):
             one.plan(number, 20 + place, pieces=[(32 * place, 32 * place + 32)] if number == 0 else None)
-        deltas = [codec.decode(one.answer(number).delta, shapes) for one in pair]
-        mean = [(a + b) / 2 for a, b in zip(*deltas, strict=True)]
-        message, residual = codec.encode(mean, residual)
-        world, momentum = outer.update(codec.decode(message, shapes), momentum, world)
-        merges.append(message)
+        for one in pair:
+            codec.decode(one.answer(number).delta, layout).add_to(left, 0.5)
+        message, merged = codec.encode(left, layout)
+        merged.add_to(left, -1.0)
+        outer.step(merged, momentum, world)
         for one in pair:
             one.merge(number, message)
     for one in pair:
         one.plan(5, 1)
         one.answer(5)
-        for ours, theirs in zip(one.replica._weights, world, strict=True):
-            assert ours.tobytes() == theirs.tobytes()
+        assert one.replica._weights.tobytes() == world.tobytes()
+
+
+def test_what_was_not_sent_stays_in_the_weights_and_is_part_of_what_is_sent_next(hosted: Any) -> None:
+    table = random.normal(size=(64, 2000)).astype("float32")
+    one = hosted(linear(2000), (table, table[:, :1], None), delta_codec="topk:0.2:1")
+    layout, codec = Layout.of(one.state.trainable), make_codec("topk:0.2:1")
+    one.begin()
+    arrived = np.zeros(layout.size, np.float32)
+    for number in range(4):
+        one.plan(number, 8, pieces=one.everything if number == 0 else None)
+        sent = codec.decode(one.answer(number).delta, layout)
+        assert len(sent.values) < 600
+        sent.add_to(arrived)
+        message = np.zeros(layout.size, np.float32)
+        sent.add_to(message)  # as if all others had sent the same
+        one.merge(number, EXACT.encode(message, layout)[0])
+    one.plan(4, 1, rates=0.0)
+    one.answer(4)
+    kept = one.replica._moved()  # the local weights, beside the global ones
+    movement = -0.05 * 4 * table.reshape(8, 8, -1).mean(1).sum(0)  # the 8 batches, four times
+    np.testing.assert_allclose(arrived + kept, movement, rtol=1e-3, atol=1e-4)
+    assert np.linalg.norm(kept) > 0.1 * np.linalg.norm(movement)
 
 
 def test_who_joins_late_with_the_merges_since_a_standing_has_the_weights_of_the_others(hosted: Any) -> None:
@@ -181,7 +208,7 @@ def test_who_joins_late_with_the_merges_since_a_standing_has_the_weights_of_the_
     late.plan(3, 1, rates=0.0, pieces=late.everything)
     (delta,) = decoded(late.answer(3).delta, one.state.trainable)
     assert not delta.any()
-    assert late.replica._weights[0].tobytes() == one.replica._weights[0].tobytes()
+    assert late.replica._weights.tobytes() == one.replica._weights.tobytes()
 
 
 def test_every_step_has_the_learning_rate_of_the_plan(hosted: Any) -> None:

@@ -628,7 +628,7 @@ def test_arithmetic_holds_up_no_heartbeat(
     for module, made in ((training, make_outer), (async_training, make_delayed)):
         name = made.__name__
         monkeypatch.setattr(
-            module, name, lambda n, made=made: dataclasses.replace(made(n), update=slow(made(n).update)), raising=False
+            module, name, lambda n, made=made: dataclasses.replace(made(n), step=slow(made(n).step)), raising=False
         )
     beats: list[float] = []
 
@@ -652,9 +652,6 @@ def defective(*arguments: Any, **named: Any) -> None:
 
 
 def break_service(dask_worker: Any) -> None:
-    async def defective(**message: Any) -> None:
-        raise KeyError("the defect")
-
     for plugin in dask_worker.plugins.values():
         if hasattr(plugin, "operations"):
-            plugin.operations["exchange"] = defective
+            plugin._service._take = defective

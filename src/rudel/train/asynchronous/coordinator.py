@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from rudel.train.asynchronous.delayed import Delayed, freshness
 from rudel.train.asynchronous.visits import Visits
 from rudel.train.diloco import wire
 from rudel.train.diloco.leader import HOST_ERRORS, Leader, not_finite
-from rudel.train.diloco.lengths import Lengths
 from rudel.train.diloco.members import Member
 from rudel.train.diloco.messages import Answer, Merge, Standing
 from rudel.train.diloco.rounds import Arrival, RoundClosed, Task, World
@@ -61,7 +60,7 @@ class _Held:
         steps: merged when it was told of them.
     """
 
-    weights: list[np.ndarray]
+    weights: np.ndarray
     steps: int
 
 
@@ -77,7 +76,7 @@ class AsyncCoordinator(Leader):
     ) -> None:
         super().__init__(fleet, task, world, slots, tell)
         self._outer = outer
-        self._visits = Visits(self._members, Lengths(1, 1), task.total_steps, task.rates)
+        self._visits = Visits(self._members, 1, task.total_steps, task.rates)
         self._held: dict[str, _Held] = {}
         self._came: list[tuple[str, Answer, Arrival]] = []
         self._told_at = 0.0
@@ -93,7 +92,7 @@ class AsyncCoordinator(Leader):
 
     async def _agree(self, members: Sequence[Member]) -> None:
         await super()._agree(members)
-        self._visits.lengths = self.agreed.lengths
+        self._visits.length = self.agreed.steps
 
     async def _lead(self) -> None:
         alone_since: float | None = None
@@ -123,7 +122,7 @@ class AsyncCoordinator(Leader):
     def _plan(self, member: Member, number: int) -> bool:
         """Plans a visit, if there is something to do; whether it is planned."""
         if not self._stopping:
-            self._visits.plan(member, number, self.world.round, self.world.steps)
+            self._visits.plan(member, number, self.world.steps)
         return number in member.plans
 
     async def _follow(self, member: Member, number: int) -> None:
@@ -134,10 +133,10 @@ class AsyncCoordinator(Leader):
                 if self._ended:
                     return
                 self._plan(member, number + 1)
-                plans = [(n, asdict(plan)) for n, plan in member.plans.items() if n > told]
+                plans = [(n, plan) for n, plan in member.plans.items() if n > told]
                 told = max([told, *(n for n, _ in plans)])
-                self._count_sent(member, sum(len(m["delta"]) + len(m["statistics"]) for _, m in merges))
-                self._count_sent(member, sum(len(plan["rates"]) for _, plan in plans))
+                self._count_sent(member, sum(len(m.delta) + len(m.statistics) for _, m in merges))
+                self._count_sent(member, sum(len(plan.rates) for _, plan in plans))
                 answer = await self._answer(member, number, plans, merges)
                 self._count_received(member, answer)
                 self._learn(member, answer)
@@ -149,7 +148,7 @@ class AsyncCoordinator(Leader):
                     async with self._changed:
                         self._changed.notify_all()
                     await self._others(member, number + 1)
-                    merges = [(number, asdict(await self._merge_for(member)))]
+                    merges = [(number, await self._merge_for(member))]
                 number += 1
         except HOST_ERRORS as error:
             await self._lose(member, error)
@@ -160,14 +159,14 @@ class AsyncCoordinator(Leader):
         Raises:
             OSError: it is not.
         """
-        call = asyncio.ensure_future(self._call(member, "exchange", round=number, plans=plans, merges=merges))
+        call = asyncio.ensure_future(self._exchange(member, number, plans, merges))
         expected = member.plans[number].steps * member.step_seconds
         silent = _SILENT_FACTOR * expected + _SILENT_SECONDS + self._link_seconds
         try:
             while True:
                 done, _ = await asyncio.wait([call], timeout=silent)
                 if done:
-                    return Answer(**call.result())
+                    return call.result()
                 await self._call(member, "describe", timeout=ASKED_SECONDS + self._link_seconds)
         finally:
             call.cancel()
@@ -202,11 +201,12 @@ class AsyncCoordinator(Leader):
 
     def _applied(self, world: World, answer: Answer, weight: float, fresh: float) -> World:
         """The state after a replica's delta."""
-        delta = self._delta_codec.decode(answer.delta, [w.shape for w in world.weights])
-        weights, momentum = self._outer.update(delta, weight, fresh, world.momentum, world.weights)
+        delta = self._delta_codec.decode(answer.delta, self._task.layout)
+        weights, momentum = world.weights.copy(), world.momentum.copy()
+        self._outer.step(delta, weight, fresh, momentum, weights)
         own = wire.unpack(answer.statistics)
         statistics = [s + np.float32(weight) * (o - s) for s, o in zip(world.statistics, own, strict=True)]
-        return World(world.round + 1, world.steps + answer.steps, weights, momentum, [], statistics)
+        return World(world.round + 1, world.steps + answer.steps, weights, momentum, world.residual, statistics)
 
     async def _merge_for(self, member: Member) -> Merge:
         """What a replica is told: how the weights differ from those that it has."""
@@ -216,11 +216,9 @@ class AsyncCoordinator(Leader):
 
     def _difference(self, world: World, held: _Held) -> tuple[Merge, _Held]:
         """What a replica with these weights is told, and those that it has then."""
-        shapes = [w.shape for w in world.weights]
-        difference = [np.subtract(w, h) for w, h in zip(world.weights, held.weights, strict=True)]
-        message, _ = self._merge_codec.encode(difference, self._merge_codec.init(shapes))
-        told = self._merge_codec.decode(message, shapes)
-        weights = [np.add(h, t) for h, t in zip(held.weights, told, strict=True)]
+        message, told = self._merge_codec.encode(world.weights - held.weights, self._task.layout)
+        weights = held.weights.copy()
+        told.add_to(weights)
         return Merge(message, wire.pack(world.statistics)), _Held(weights, world.steps)
 
     def _tell_of_arrivals(self, seconds: float) -> None:
@@ -258,6 +256,6 @@ class AsyncCoordinator(Leader):
         self._visits.forget(member)
 
     def _standing_for(self, member: Member, world: World, with_slots: bool) -> Standing:
-        as_told = [w.astype(d).astype(np.float32) for w, d in zip(world.weights, self._task.dtypes, strict=True)]
-        self._held[member.name] = _Held(as_told, world.steps)
-        return replace(super()._standing_for(member, world, with_slots), momentum=wire.pack([]))
+        self._held[member.name] = _Held(world.weights, world.steps)
+        weights = wire.pack([world.weights, np.empty(0, np.float32)])
+        return replace(super()._standing_for(member, world, with_slots), weights=weights)

@@ -13,16 +13,14 @@ is added with every arrival instead pushes the weights N times as often with N r
 and makes learning unstable. There, every delta has the weight 1 / N; here, replicas of all speeds have theirs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from rudel.errors import OptionError
 from rudel.train.diloco.outer import rate_and_momentum
-
-Arrays = Sequence[np.ndarray]
-"""One float32 array for each variable of a model."""
+from rudel.train.diloco.vector import Change
 
 _FRESH = 2.0
 """Cycles that a delta may be old and still count fully: one has to pass before a replica comes again, and as it takes
@@ -36,25 +34,28 @@ class Delayed:
 
     Args:
         name: what `make_delayed` makes it from.
-        init: (weights) -> state, a list of float32 arrays, which may be empty.
-        update: (delta, weight, freshness, state, weights) -> (new weights, new state), with the share that the delta's
-            steps have in a cycle, and how much it counts for its age, from 0 to 1.
+        state_size: (elements of the weights) -> elements of the state.
+        step: (delta, weight, freshness, state, weights) -> None, with the share that the delta's steps have in a cycle,
+            and how much it counts for its age, from 0 to 1; state and weights, float32 vectors, are changed in place.
 
     >>> outer = make_delayed("nesterov:1:0.5")
-    >>> weights, delta = [np.zeros(1, np.float32)], [np.ones(1, np.float32)]
-    >>> state = outer.init(weights)
+    >>> weights, state, delta = np.zeros(1, np.float32), outer.init(1), Change(np.ones(1, np.float32))
     >>> for _ in range(4):
-    ...     weights, state = outer.update(delta, 0.5, 1.0, state, weights)
+    ...     outer.step(delta, 0.5, 1.0, state, weights)
     ...     print(weights[0])
-    [0.5]
-    [1.5]
-    [2.]
-    [3.25]
+    0.5
+    1.5
+    2.0
+    3.25
     """
 
     name: str
-    init: Callable[[Arrays], list[np.ndarray]]
-    update: Callable[[Arrays, float, float, Arrays, Arrays], tuple[list[np.ndarray], list[np.ndarray]]]
+    state_size: Callable[[int], int]
+    step: Callable[[Change, float, float, np.ndarray, np.ndarray], None]
+
+    def init(self, size: int) -> np.ndarray:
+        """The state before the first step, for so many weights: float32 zeros."""
+        return np.zeros(self.state_size(size), np.float32)
 
 
 def freshness(age: float) -> float:
@@ -89,41 +90,26 @@ def make_delayed(name: str) -> Delayed:
 
 
 def _without_memory(name: str) -> Delayed:
-    def update(
-        delta: Arrays, weight: float, fresh: float, state: Arrays, weights: Arrays
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        by = np.float32(fresh if name == "sum" else weight * fresh)
-        return [np.add(w, d * by) for w, d in zip(weights, delta, strict=True)], list(state)
+    def step(delta: Change, weight: float, fresh: float, state: np.ndarray, weights: np.ndarray) -> None:
+        delta.add_to(weights, fresh if name == "sum" else weight * fresh)
 
-    return Delayed(name, lambda weights: [], update)
+    return Delayed(name, lambda size: 0, step)
 
 
 def _delayed_nesterov(lr: float, mu: float) -> Delayed:
-    """The state: momentum and sums of weighted deltas, one of each for every variable, and the sum of their weights."""
-    rate, kept = np.float32(lr), np.float32(mu)
+    """The state: momentum, the sum of weighted deltas, and the sum of their weights, one after the other."""
+    kept, ahead = np.float32(mu), np.float32(lr * mu)
 
-    def init(weights: Arrays) -> list[np.ndarray]:
-        return [np.zeros(w.shape, np.float32) for w in [*weights, *weights]] + [np.zeros(1, np.float32)]
+    def step(delta: Change, weight: float, fresh: float, state: np.ndarray, weights: np.ndarray) -> None:
+        momentum, sums, came = np.split(state, [weights.size, 2 * weights.size])
+        delta.add_to(sums, weight * fresh)
+        delta.add_to(weights, lr * weight * fresh)
+        came += np.float32(weight)
+        if came[0] >= 1:
+            momentum *= kept
+            momentum += sums
+            weights += momentum * ahead
+            sums[:] = 0
+            came -= 1
 
-    def update(
-        delta: Arrays, weight: float, fresh: float, state: Arrays, weights: Arrays
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        *arrays, came = state
-        count = len(weights)
-        momentum, sums, by = list(arrays[:count]), list(arrays[count:]), np.float32(weight * fresh)
-        came, moved = came + np.float32(weight), []
-        whole = bool(came[0] >= 1)
-        for i, (d, w) in enumerate(zip(delta, weights, strict=True)):
-            part = d * by
-            sums[i] = sums[i] + part
-            part *= rate
-            part += w
-            if whole:
-                momentum[i] = momentum[i] * kept
-                momentum[i] += sums[i]
-                part += momentum[i] * (rate * kept)
-                sums[i] = np.zeros(d.shape, np.float32)
-            moved.append(part)
-        return moved, [*momentum, *sums, np.maximum(came - 1, 0) if whole else came]
-
-    return Delayed(f"nesterov:{lr:g}:{mu:g}", init, update)
+    return Delayed(f"nesterov:{lr:g}:{mu:g}", lambda size: 2 * size + 1, step)

@@ -4,32 +4,15 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rudel.train.diloco.lengths import Agreed, Lengths, Speeds
-from rudel.train.diloco.options import check_merging
+from rudel.train.diloco.lengths import Agreed, Speeds, best_length, goes_in_full
+from rudel.train.diloco.options import DELTA_CODEC, IN_FULL, MERGE_CODEC, check_merging
 from rudel.train.schedule import check_whole_number
 
 MOST_STEPS, FEWEST_VISITS = 640, 3
-"""What visits may be like, where the user says nothing."""
+"""What visits may be like, where the user says nothing and the link is not slow."""
 
-LEAST_STEPS, VISIT_SECONDS, EXCHANGE_SHARE = 16, 1.0, 0.03
-"""Of steps that take long, a visit has no more than fill these seconds, or than keep encoding and merging cheap."""
-
-LINK_SHARE = 0.5
-"""Visits are longer where what is sent would take more than this share of the link."""
-
-LEAST_FIRST_STEPS = 64
-"""The first visits are shorter, but no shorter than this, unless all are."""
-
-DENSE_SHARE = 0.3
-"""Where every change in full, in few bits, takes less than this share of the link, it is sent so: it is faster to
-encode, and teaches a little more.
-"""
-
-_CODEC, _CODEC_OF_STEPS = "topk:0.2:3", "float16"
-"""How changes travel, and how those of single steps."""
-
-_DENSE, DENSE_BYTES = "int4", 4.0
-"""How changes travel over fast links, and by how much more that is."""
+_CODEC_OF_STEPS = "float16"
+"""How changes of single steps travel."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +36,16 @@ class Async:
 
     Args:
         steps_between: local steps of the fastest replica between two visits to the computer that drives; slower ones
-            take fewer. 1 makes the classical parameter server: every step of a replica is one of all. None for 640, or
-            fewer where a replica would not come 3 times, or where steps take long, and for fewer at first.
+            take fewer. 1 makes the classical parameter server: every step of a replica is one of all. None for what
+            lets the hosts learn most in a second.
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
             root of the number of replicas, at least 1 and at most 3, and for 1 with single steps.
         outer: what becomes of a delta: `sum`, `average` or `nesterov:LR:MU`; None for `nesterov:1:MU` with a momentum
             of half of 1 - 1 / square root of the number of replicas, and for `sum` with single steps.
         delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `bfloat16`, `int8`, `int4`,
-            `topk:SHARE:BITS` or `topk:SHARE:BITS:KEPT`.
-        merge_codec: how what others have done travels to a replica, in the same words.
+            `topk:SHARE:BITS`; None for `topk:0.05:2`, and for `float16` with single steps.
+        merge_codec: how what others have done travels to a replica, in the same words; None for `topk:0.1:2`, and for
+            `float16` with single steps.
         patience: seconds to wait for a host to come back when all are lost.
 
     Raises:
@@ -106,41 +90,24 @@ class Async:
             total_steps: of all of them together.
         """
         root, single = math.sqrt(replicas), self.steps_between == 1
-        codec = "float32" if replicas == 1 else _CODEC_OF_STEPS if single else _CODEC
+        alone = "float32" if replicas == 1 else _CODEC_OF_STEPS if single else None
         chosen: dict[str, Any] = {
             "steps_between": max(1, min(MOST_STEPS, total_steps // (replicas * FEWEST_VISITS))),
             "rate_factor": 1.0 if single else min(max(0.8 * root, 1.0), 3.0),
             "outer": "sum" if single else f"nesterov:1:{(1 - 1 / root) / 2:.2g}",
-            "delta_codec": codec,
-            "merge_codec": codec,
+            "delta_codec": alone or DELTA_CODEC,
+            "merge_codec": alone or MERGE_CODEC,
         }
         given = {name: value for name, value in vars(self).items() if value is not None}
         return Chosen(**chosen | given)
 
     def agree(self, chosen: Chosen, replicas: int, speeds: Speeds) -> Agreed:
-        """What holds for all visits, once it is known how fast replicas and links are.
-
-        Args:
-            chosen: what `chosen_for` chose.
-            replicas: how many train together.
-            speeds: what was measured.
-
-        >>> options = Async()
-        >>> chosen = options.chosen_for(replicas=4, total_steps=8192)
-        >>> options.agree(chosen, 4, Speeds(0.0007, 0.02, 62e3, bytes_per_second=30e6))
-        Agreed(lengths=Lengths(most=640, first=320), delta_codec='int4', merge_codec='int4')
-        >>> options.agree(chosen, 4, Speeds(0.0007, 0.02, 62e3, bytes_per_second=5e6))
-        Agreed(lengths=Lengths(most=640, first=320), delta_codec='topk:0.2:3', merge_codec='topk:0.2:3')
-        >>> options.agree(chosen, 4, Speeds(0.0007, 0.02, 62e3, bytes_per_second=1e6)).lengths
-        Lengths(most=709, first=354)
-        """
-        most, codecs = chosen.steps_between, (chosen.delta_codec, chosen.merge_codec)
+        """What holds for all visits, once it is known how fast replicas and links are; see `Diloco.agree`."""
         if self.steps_between is not None or replicas == 1:
-            return Agreed(Lengths(most, most), *codecs)
-        by_time = max(VISIT_SECONDS, speeds.exchange_seconds / EXCHANGE_SHARE) / speeds.step_seconds
-        most = min(most, max(LEAST_STEPS, round(by_time)))
-        by_link = replicas * speeds.exchange_bytes / (speeds.bytes_per_second * speeds.step_seconds)
-        if DENSE_BYTES * by_link < DENSE_SHARE * most and codecs == (_CODEC, _CODEC):
-            codecs = self.delta_codec or _DENSE, self.merge_codec or _DENSE
-        most = max(most, math.ceil(by_link / LINK_SHARE))
-        return Agreed(Lengths(most, min(most, max(LEAST_FIRST_STEPS, most // 2))), *codecs)
+            steps = chosen.steps_between
+        else:
+            steps = best_length(replicas, chosen.steps_between, speeds)
+        codecs = chosen.delta_codec, chosen.merge_codec
+        if codecs == (DELTA_CODEC, MERGE_CODEC) and goes_in_full(replicas, speeds):
+            codecs = self.delta_codec or IN_FULL, self.merge_codec or IN_FULL
+        return Agreed(steps, *codecs)

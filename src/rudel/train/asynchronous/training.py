@@ -29,22 +29,22 @@ class AsyncTraining(DilocoTraining):
 
     _strategy, _counted = "async", "arrivals"
 
-    def _first_memory(self, weights: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        return make_delayed(self._options.outer).init(weights), []
+    def _first_memory(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        return make_delayed(self._options.outer).init(size), np.empty(0, np.float32)
 
     @property
     def _replicas_outer(self) -> str:
         return "average"
 
     def _take_agreed(self, agreed: Agreed) -> None:
-        self._options = replace(self._options, steps_between=agreed.lengths.most)
+        self._options = replace(self._options, steps_between=agreed.steps)
 
     def _make_coordinator(self, fleet: Any, task: Task) -> AsyncCoordinator:
         outer = make_delayed(self._options.outer)
         return AsyncCoordinator(fleet, task, self._world, self._slots, self._events.put, outer)
 
     def _save_is_due(self) -> bool:
-        limit = _JOURNAL_FACTOR * sum(w.nbytes for w in self._world.weights)
+        limit = _JOURNAL_FACTOR * self._world.weights.nbytes
         return super()._save_is_due() or (self._journal is not None and self._journal.size > max(limit, 2**24))
 
     def _record_of_round(self, closed: RoundClosed) -> Record:
@@ -59,8 +59,8 @@ class AsyncTraining(DilocoTraining):
             return None
         statistics, sums, *deltas = record.parts
         codec, outer = make_codec(document["delta_codec"]), make_delayed(document["outer"])
-        weights, momentum, shapes = world.weights, world.momentum, [w.shape for w in world.weights]
+        weights, momentum = world.weights.copy(), world.momentum.copy()
         for delta, (_, weight, fresh) in zip(deltas, document["arrivals"], strict=True):
-            weights, momentum = outer.update(codec.decode(delta, shapes), weight, fresh, momentum, weights)
-        after = World(document["round"], document["step"], weights, momentum, [], wire.unpack(statistics))
+            outer.step(codec.decode(delta, self._layout), weight, fresh, momentum, weights)
+        after = World(document["round"], document["step"], weights, momentum, world.residual, wire.unpack(statistics))
         return after, wire.unpack(sums)

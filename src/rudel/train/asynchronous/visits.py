@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from rudel.train.diloco import wire
-from rudel.train.diloco.lengths import Lengths
 from rudel.train.diloco.members import Member
 from rudel.train.diloco.messages import Plan
 
@@ -55,7 +54,7 @@ class Visits:
 
     Args:
         members: by name; others add to it and take from it.
-        lengths: of visits of the fastest replica, by the number of the cycle.
+        length: local steps of a visit of the fastest replica.
         total_steps: of the training, over all replicas.
         rates: see `rudel.train.diloco.rounds.Task`.
         clock: seconds.
@@ -64,24 +63,23 @@ class Visits:
     def __init__(
         self,
         members: Mapping[str, Member],
-        lengths: Lengths,
+        length: int,
         total_steps: int,
         rates: Rates,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._members, self.lengths, self._total_steps, self._rates = members, lengths, total_steps, rates
+        self._members, self.length, self._total_steps, self._rates = members, length, total_steps, rates
         self._clock = clock
         self._planned: dict[tuple[str, int], Visit] = {}
         self._since: dict[str, float] = {}  # when a replica began with the first visit that is planned for it
         self.slots_wanted = False
 
-    def plan(self, member: Member, number: int, arrivals: int, done: int) -> None:
+    def plan(self, member: Member, number: int, done: int) -> None:
         """Plans what a replica does in its visit of this number, unless that is planned, or nothing is left for it.
 
         Args:
             member: whose.
             number: of the visit, by which replica and coordinator know it.
-            arrivals: of all replicas, so far.
             done: steps merged.
         """
         active = self._active()
@@ -92,7 +90,7 @@ class Visits:
         left = self._total_steps - done - ahead
         if left <= 0:
             return
-        lengths = self._lengths(active, arrivals)
+        lengths = self._lengths(active)
         length = lengths[member.name]
         fair = fair_share(left, member.name, {m.name: m.speed for m in active}, busy)
         if not fair:
@@ -174,7 +172,7 @@ class Visits:
         the others will come; or all of it, if that is little. What is too little for anybody is for the one who is done
         with it soonest.
         """
-        least, half = self._least(member, self.lengths.most), math.ceil(fair / 2)
+        least, half = self._least(member, self.length), math.ceil(fair / 2)
         if half >= LITTLE * least:
             return half
         if 2 * fair >= least:
@@ -182,11 +180,10 @@ class Visits:
         first = min(busy, key=lambda name: busy[name] + left * self._members[name].step_seconds)
         return max(math.ceil(fair), least) if first == member.name else 0
 
-    def _lengths(self, active: Sequence[Member], arrivals: int) -> dict[str, int]:
+    def _lengths(self, active: Sequence[Member]) -> dict[str, int]:
         """Steps of a visit of each replica."""
         fastest = max(m.speed for m in active)
-        whole = self.lengths.of(arrivals // len(active))
-        return {m.name: max(round(whole * m.speed / fastest), self._least(m, whole), 1) for m in active}
+        return {m.name: max(round(self.length * m.speed / fastest), self._least(m, self.length), 1) for m in active}
 
     def _least(self, member: Member, whole: int) -> int:
         """Steps below which it does not pay for a replica to come."""

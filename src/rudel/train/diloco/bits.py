@@ -1,9 +1,7 @@
-"""Small whole numbers as few bits, by array operations alone: bit planes, and Golomb-Rice codes of sorted indices.
+"""Small whole numbers as few bits, by array operations alone: bit planes, and gaps between indices in bytes.
 
 Everything that is read comes from the network. What does not fit raises `ValueError`; nothing is read beyond the end of
 a message, and no array is made that has more elements than the message has bits, whatever a message claims.
-
-Limit: indices are below 2**31.
 """
 
 import struct
@@ -11,8 +9,7 @@ import struct
 import numpy as np
 
 _LENGTH = struct.Struct("<I")
-_BLOCK = 256
-_MOST_BITS = 31
+_BYTE = 8
 
 
 class Reader:
@@ -71,6 +68,8 @@ class Reader:
 def pack(values: np.ndarray, width: int) -> bytes:
     """Packs numbers of `width` bits, one plane of bits after the other, each filled up to a whole byte.
 
+    Numbers of 8 bits are packed as they are.
+
     Args:
         values: unsigned integers (N,) below 2**width.
         width: bits of each.
@@ -78,6 +77,8 @@ def pack(values: np.ndarray, width: int) -> bytes:
     >>> pack(np.array([1, 2, 3], np.uint8), 2).hex()
     'a060'
     """
+    if width == _BYTE:
+        return values.astype(np.uint8, copy=False).tobytes()
     return b"".join(pack_plane(values, bit) for bit in range(width))
 
 
@@ -98,6 +99,8 @@ def unpack(reader: Reader, count: int, width: int) -> np.ndarray:
     >>> unpack(Reader(bytes.fromhex("a060")), 3, 2)
     array([1, 2, 3], dtype=uint8)
     """
+    if width == _BYTE:
+        return reader.array("u1", count)
     values = unpack_plane(reader, count)
     for bit in range(1, width):
         values |= unpack_plane(reader, count) << np.uint8(bit)
@@ -113,95 +116,56 @@ def unpack_plane(reader: Reader, count: int) -> np.ndarray:
     return np.unpackbits(reader.array("u1", -(-count // 8)), count=count)
 
 
-def pack_indices(indices: np.ndarray) -> bytes:
-    """Packs sorted indices: the gaps between them, less one, as Golomb-Rice codes.
+def pack_elements(indices: np.ndarray, codes: np.ndarray, width: int) -> bytes:
+    """Packs elements of a sparse vector into a byte each: a code, and the gap to the element before.
 
-    A gap is cut into its lower k bits, packed as they are, and the rest, in unary. Where each index is taken with the
-    same probability, gaps are distributed geometrically, and the code comes within a few per cent of their entropy.
-    Every 256 gaps have a k of their own, so that it follows the density.
-
-    Sources: S. Golomb, *Run-length encodings*, IEEE Transactions on Information Theory 12 (1966); R. Rice, *Some
-    practical universal noiseless coding techniques*, JPL 79-22 (1979). F. Sattler and others, *Robust and
-    communication-efficient federated learning from non-i.i.d. data*, 1903.02891, send sparse deltas so.
+    The gap, less one, is in the lower 8 - width bits. Where it does not fit, bytes with all of these set come first,
+    each of which stands for as many elements that are passed over.
 
     Args:
         indices: integers (N,), strictly increasing, from 0.
+        codes: unsigned integers (N,) below 2**width.
+        width: bits of a code, 1 to 4.
 
-    >>> unpack_indices(Reader(pack_indices(np.array([0, 5, 6, 40]))), count=4, size=41)
-    array([ 0,  5,  6, 40])
+    >>> packed = pack_elements(np.array([0, 5, 100]), np.array([3, 1, 2]), 2)
+    >>> len(packed), [part.tolist() for part in unpack_elements(Reader(packed), 101, 2)]
+    (8, [[0, 5, 100], [3, 1, 2]])
     """
-    count = len(indices)
-    if not count:
-        return b""
-    blocks = np.zeros((-(-count // _BLOCK), _BLOCK), np.uint32)
-    gaps = blocks.reshape(-1)[:count]
-    gaps[0] = indices[0]
-    np.subtract(indices[1:], indices[:-1], out=gaps[1:], casting="unsafe")
-    gaps[1:] -= np.uint32(1)
-    parameters = _parameters(gaps)
-    unary_lengths = (blocks >> parameters[:, None]).reshape(-1)[:count]
-    unary_lengths += np.uint32(1)
-    ends = np.cumsum(unary_lengths, dtype=np.int64)
-    unary = np.zeros(ends[-1], np.bool_)
-    unary[ends - 1] = True
-    coded = np.packbits(unary).tobytes()
-    planes = []
-    for bit in range(parameters.max()):
-        (long,) = np.nonzero(parameters > bit)
-        filled = len(long) * _BLOCK - (blocks.size - count if long[-1] == len(blocks) - 1 else 0)
-        planes.append(pack_plane(blocks[long].reshape(-1)[:filled], bit))
-    return b"".join([_LENGTH.pack(len(coded)), parameters.tobytes(), coded, *planes])
+    most = (1 << (8 - width)) - 1
+    gaps = np.diff(indices, prepend=-1)
+    gaps -= 1
+    coded = (codes.astype(np.int64) << (8 - width)) + gaps
+    if len(gaps) and gaps.max() >= most:
+        passed = gaps // most
+        coded -= passed * most
+        longer = np.full(len(gaps) + int(passed.sum()), most, np.int64)
+        longer[np.arange(len(gaps)) + np.cumsum(passed)] = coded
+        coded = longer
+    return _LENGTH.pack(len(coded)) + coded.astype(np.uint8).tobytes()
 
 
-def unpack_indices(reader: Reader, count: int, size: int) -> np.ndarray:
-    """Reads indices that `pack_indices` wrote.
+def unpack_elements(reader: Reader, size: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Reads what `pack_elements` wrote.
 
     Args:
-        reader: where they begin.
-        count: how many there are.
-        size: what all of them must be less than.
+        reader: where it begins.
+        size: what all indices must be less than.
+        width: bits of a code.
 
     Returns:
-        int64 (count,), strictly increasing.
+        Indices, int64 (N,), and codes, uint8 (N,).
 
     Raises:
-        ValueError: the message ends early, or holds other than `count` indices below `size`.
+        ValueError: the message ends early, or holds an index beyond the size.
     """
-    if count == 0:
-        return np.empty(0, np.int64)
-    (length,) = reader.fields(_LENGTH)
-    parameters = reader.array("u1", -(-count // _BLOCK))
-    ends = np.flatnonzero(np.unpackbits(reader.array("u1", length)).view(np.bool_))
-    if len(ends) != count:
-        raise ValueError(f"The message is damaged: it holds {len(ends):,} indices in place of {count:,}.")
-    if parameters.max() > _MOST_BITS:
-        raise ValueError(f"The message is damaged: a gap cannot have {parameters.max()} lower bits.")
-    gaps = np.zeros((len(parameters), _BLOCK), np.int64)
-    flat = gaps.reshape(-1)[:count]
-    flat[0] = ends[0]
-    np.subtract(ends[1:], ends[:-1], out=flat[1:])
-    flat[1:] -= 1
-    if np.any(gaps.max(axis=1) > np.int64(size) >> parameters):
+    (count,) = reader.fields(_LENGTH)
+    coded, most = reader.array("u1", count), (1 << (8 - width)) - 1
+    gaps = (coded & np.uint8(most)).astype(np.int64)
+    ends = gaps != most
+    places = np.cumsum(gaps + ends)
+    if not ends.all():
+        places, coded = places[ends], coded[ends]
+    places -= 1
+    if len(places) and places[-1] >= size:
         raise ValueError(f"The message is damaged: it holds an index beyond an array of {size:,}.")
-    gaps <<= parameters[:, None]
-    missing = gaps.size - count
-    for bit in range(parameters.max()):
-        (blocks,) = np.nonzero(parameters > bit)
-        unfilled = missing if blocks[-1] == len(parameters) - 1 else 0
-        plane = unpack_plane(reader, len(blocks) * _BLOCK - unfilled)
-        plane = np.concatenate([plane, np.zeros(unfilled, np.uint8)]).reshape(-1, _BLOCK)
-        gaps[blocks] |= np.left_shift(plane, bit, dtype=np.int64)
-    flat += 1
-    indices = np.cumsum(flat, out=flat)
-    indices -= 1
-    if indices[-1] >= size:
-        raise ValueError(f"The message is damaged: it holds an index beyond an array of {size:,}.")
-    return indices
-
-
-def _parameters(gaps: np.ndarray) -> np.ndarray:
-    """A k for every 256 gaps with which their codes have few bits: uint8."""
-    starts = np.arange(0, len(gaps), _BLOCK)
-    sums = np.add.reduceat(gaps, starts, dtype=np.float64)
-    means = sums / np.diff(starts, append=len(gaps))
-    return np.log2(np.maximum(1, means * np.log(2) + 0.5)).astype(np.uint8)
+    return places, coded >> np.uint8(8 - width)

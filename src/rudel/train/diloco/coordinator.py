@@ -19,20 +19,19 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from rudel.train.diloco import wire
-from rudel.train.diloco.codec import Codec, Shapes
+from rudel.train.diloco.codec import Codec
 from rudel.train.diloco.leader import HOST_ERRORS, Leader, not_finite
-from rudel.train.diloco.lengths import Lengths
 from rudel.train.diloco.members import Member
 from rudel.train.diloco.messages import Answer, Merge
-from rudel.train.diloco.outer import Outer
 from rudel.train.diloco.plans import Plans
 from rudel.train.diloco.rounds import RoundClosed, Task, World
+from rudel.train.diloco.vector import Layout
 
 LEAST_GRACE, LONGEST_GRACE = 1.0, 4.0
 """Seconds to wait for the others when half of the replicas have answered: half a round, but within these, and what an
@@ -52,17 +51,17 @@ class _Round:
 
     Args:
         answers: by host, and by the round that they were planned for; their arrays may still have to be added.
-        deltas: sums of deltas and of averaged variables, weighted by steps.
+        deltas: the sum of deltas, weighted by steps: float32 (N,).
         statistics: likewise of averaged variables.
     """
 
+    deltas: np.ndarray
     answers: dict[tuple[str, int], Answer] = field(default_factory=dict)
-    deltas: list[np.ndarray] = field(default_factory=list)
     statistics: list[np.ndarray] = field(default_factory=list)
 
-    def add(self, answer: Answer, codec: Codec, shapes: Shapes) -> None:
+    def add(self, answer: Answer, codec: Codec, layout: Layout) -> None:
         """Adds the arrays of an answer."""
-        self.deltas = _weighted_sum(self.deltas, codec.decode(answer.delta, shapes), answer.steps)
+        codec.decode(answer.delta, layout).add_to(self.deltas, answer.steps)
         self.statistics = _weighted_sum(self.statistics, wire.unpack(answer.statistics), answer.steps)
 
     @property
@@ -77,8 +76,8 @@ class Coordinator(Leader):
     def __init__(self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]) -> None:
         super().__init__(fleet, task, world, slots, tell)
         self._merges: dict[int, Merge] = {}
-        self._open = _Round()
-        self._plans = Plans(self._members, Lengths(1, 1), task.total_steps, task.rates)
+        self._open = self._new_round()
+        self._plans = Plans(self._members, 1, task.total_steps, task.rates)
 
     def want_slots(self) -> None:
         """See `Leader`."""
@@ -86,7 +85,7 @@ class Coordinator(Leader):
 
     async def _agree(self, members: Sequence[Member]) -> None:
         await super()._agree(members)
-        self._plans.lengths = self.agreed.lengths
+        self._plans.length = self.agreed.steps
 
     async def _lead(self) -> None:
         while self.world.steps < self._task.total_steps and not self._stopping:
@@ -103,8 +102,8 @@ class Coordinator(Leader):
         number = self.world.round
         if not await self._enough_answers(number):
             return
-        closing, self._open = self._open, _Round()
-        merge, self.world = await self._compute(_merged, closing, self.world, self._merge_codec, self._task.outer)
+        closing, self._open = self._open, self._new_round()
+        merge, self.world = await self._compute(self._merged, closing, self.world)
         self._merges[number] = merge
         self._merges.pop(number - _HISTORY, None)
         self._measure_skew(closing.answers)
@@ -117,6 +116,22 @@ class Coordinator(Leader):
         slots = next((answer.slots for answer in closing.answers.values() if answer.slots), None)
         self._slots = slots or self._slots
         self._tell(self._report(closing.answers, merge, slots))
+
+    def _new_round(self) -> _Round:
+        return _Round(np.zeros(self._task.layout.size, np.float32))
+
+    def _merged(self, closing: _Round, world: World) -> tuple[Merge, World]:
+        """What replicas are told of a round, and the state after it."""
+        total = closing.steps
+        statistics = [value / np.float32(total) for value in closing.statistics]
+        mean = closing.deltas / np.float32(total)
+        mean += world.residual
+        message, merged = self._merge_codec.encode(mean, self._task.layout)
+        weights, momentum = world.weights.copy(), world.momentum.copy()
+        self._task.outer.step(merged, momentum, weights)
+        merged.add_to(mean, -1.0)
+        after = World(world.round + 1, world.steps + total, weights, momentum, mean, statistics)
+        return Merge(message, wire.pack(statistics)), after
 
     @property
     def _longest_grace(self) -> float:
@@ -193,13 +208,13 @@ class Coordinator(Leader):
                 await self._until(lambda number=number: number in member.plans)
                 if self._ended:
                     return
-                plans = [(n, asdict(plan)) for n, plan in member.plans.items() if n > told_plan]
+                plans = [(n, plan) for n, plan in member.plans.items() if n > told_plan]
                 told_plan = max(n for n, _ in plans) if plans else told_plan
-                merges = [(n, asdict(self._merges[n])) for n in range(told_merge + 1, self.world.round)]
+                merges = [(n, self._merges[n]) for n in range(told_merge + 1, self.world.round)]
                 told_merge = max(told_merge, self.world.round - 1)
-                self._count_sent(member, sum(len(m["delta"]) + len(m["statistics"]) for _, m in merges))
-                self._count_sent(member, sum(len(plan["rates"]) for _, plan in plans))
-                answer = Answer(**await self._call(member, "exchange", round=number, plans=plans, merges=merges))
+                self._count_sent(member, sum(len(m.delta) + len(m.statistics) for _, m in merges))
+                self._count_sent(member, sum(len(plan.rates) for _, plan in plans))
+                answer = await self._exchange(member, number, plans, merges)
                 self._count_received(member, answer)
                 await self._deliver(member, number, answer)
                 if not member.active and number < self.world.round - 1:  # too late to go on from where it is
@@ -221,8 +236,7 @@ class Coordinator(Leader):
             if number >= self.world.round - 1:
                 if answer.bad_step < 0:
                     self._open.answers[member.name, number] = answer
-                    shapes = [w.shape for w in self.world.weights]
-                    adding = self._compute(self._open.add, answer, self._delta_codec, shapes)
+                    adding = self._compute(self._open.add, answer, self._delta_codec, self._task.layout)
                 if not member.active and not member.lost:
                     member.active = True  # late, but still in step
                     for missed in range(number + 1, self.world.round + 2):
@@ -266,23 +280,12 @@ class Coordinator(Leader):
         standing_of = self.world.round
         await self._stand(member, with_slots)
         number = self.world.round
-        await self._call_to_join(member, number, [asdict(self._merges[n]) for n in range(standing_of, number)])
+        await self._call_to_join(member, number, [vars(self._merges[n]) for n in range(standing_of, number)])
         return number
 
     def _plan_for_joined(self, member: Member, number: int) -> None:
         for missed in range(number, self.world.round + 2):  # rounds may have closed while it joined
             self._plan_late(member, missed, (missed - self.world.round + 1) / 2)
-
-
-def _merged(closing: _Round, world: World, codec: Codec, outer: Outer) -> tuple[Merge, World]:
-    """What replicas are told of a round, and the state after it."""
-    total = closing.steps
-    mean, statistics = ([value / np.float32(total) for value in v] for v in (closing.deltas, closing.statistics))
-    message, residual = codec.encode(mean, world.residual)
-    delta = codec.decode(message, [w.shape for w in world.weights])
-    weights, momentum = outer.update(delta, world.momentum, world.weights)
-    after = World(world.round + 1, world.steps + total, weights, momentum, residual, statistics)
-    return Merge(message, wire.pack(statistics)), after
 
 
 def _weighted_sum(sums: list[np.ndarray], values: list[np.ndarray], weight: int) -> list[np.ndarray]:

@@ -1,38 +1,36 @@
-"""The forms in which a codec writes one array: rounded floats, whole numbers with scales, or its largest elements.
+"""The forms in which a codec writes a vector: rounded floats, whole numbers with scales, or its largest elements.
 
 A form is a pair of pure functions. What is read comes from the network: what cannot have been written raises
 `ValueError`.
 """
 
+import itertools
 import math
-import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from rudel.train.diloco.bits import Reader, pack, pack_indices, unpack, unpack_indices
-from rudel.train.diloco.frequencies import from_frequencies, grid_of, rows_are_alike, to_frequencies
-
-Shape = tuple[int, ...]
+from rudel.train.diloco.bits import Reader, pack, pack_elements, unpack, unpack_elements
+from rudel.train.diloco.vector import Change, Layout
 
 _BLOCK = 256
 _SAMPLE = 8192
 _SAMPLE_ABOVE = 256
+_TOO_SMALL_TO_CHOOSE = 1024
 _LEAST = np.finfo(np.float32).tiny
-_CHOSEN = struct.Struct("<BI")
 
 
 class Form(NamedTuple):
-    """How one array travels.
+    """How a vector travels.
 
     Args:
-        write: (finite float32 values) -> (bytes, what they leave out, in the same shape).
-        read: (reader, shape) -> float32 values.
+        write: (finite float32 vector, layout) -> (bytes, what is read from them).
+        read: (reader, layout) -> what was written.
     """
 
-    write: Callable[[np.ndarray], tuple[bytes, np.ndarray]]
-    read: Callable[[Reader, Shape], np.ndarray]
+    write: Callable[[np.ndarray, Layout], tuple[bytes, Change]]
+    read: Callable[[Reader, Layout], Change]
 
 
 def rounded(to_bits: Callable[[np.ndarray], np.ndarray], to_floats: Callable[[np.ndarray], np.ndarray]) -> Form:
@@ -44,12 +42,12 @@ def rounded(to_bits: Callable[[np.ndarray], np.ndarray], to_floats: Callable[[np
     """
     dtype = to_bits(np.zeros(0, np.float32)).dtype.str
 
-    def write(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-        bits = to_bits(values)
-        return bits.tobytes(), values - to_floats(bits)
+    def write(vector: np.ndarray, layout: Layout) -> tuple[bytes, Change]:
+        bits = to_bits(vector)
+        return bits.tobytes(), Change(to_floats(bits))
 
-    def read(reader: Reader, shape: Shape) -> np.ndarray:
-        return _finite(to_floats(reader.array(dtype, math.prod(shape)))).reshape(shape)
+    def read(reader: Reader, layout: Layout) -> Change:
+        return Change(_finite(to_floats(reader.array(dtype, layout.size))))
 
     return Form(write, read)
 
@@ -58,85 +56,80 @@ def integers(bits: int) -> Form:
     """Whole numbers from -m to m, m = 2**(bits - 1) - 1, with a scale for every 256 elements."""
     most = 2 ** (bits - 1) - 1
 
-    def write(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-        blocks = _in_blocks(values.reshape(-1))
+    def write(vector: np.ndarray, layout: Layout) -> tuple[bytes, Change]:
+        blocks = _in_blocks(vector)
         scales = np.abs(blocks).max(axis=1, initial=0) * np.float32(1 / most)
         scales[scales < _LEAST] = 0
         inverse = np.divide(1, scales, out=np.zeros_like(scales), where=scales > 0)
         numbers = np.rint(blocks * inverse[:, None])
         np.clip(numbers, -most, most, out=numbers)
-        rest = blocks - numbers * scales[:, None]
-        numbers += np.float32(most)
-        codes = numbers.astype(np.uint8).reshape(-1)[: values.size]
-        return scales.astype("<f4").tobytes() + pack(codes, bits), rest.reshape(-1)[: values.size].reshape(values.shape)
+        codes = (numbers + np.float32(most)).astype(np.uint8).reshape(-1)[: vector.size]
+        numbers *= scales[:, None]
+        return scales.astype("<f4").tobytes() + pack(codes, bits), Change(numbers.reshape(-1)[: vector.size])
 
-    def read(reader: Reader, shape: Shape) -> np.ndarray:
-        size = math.prod(shape)
+    def read(reader: Reader, layout: Layout) -> Change:
+        size = layout.size
         scales = _finite(reader.array("<f4", -(-size // _BLOCK)))
         numbers = unpack(reader, size, bits).astype(np.float32)
         numbers -= np.float32(most)
         blocks = _in_blocks(numbers)
         with np.errstate(over="ignore"):
             blocks *= scales[:, None]
-        return _finite(blocks.reshape(-1)[:size].reshape(shape))
+        return Change(_finite(blocks.reshape(-1)[:size]))
 
     return Form(write, read)
 
 
 def largest(share: float, bits: int) -> Form:
-    """The largest elements: where they are, a sign each, and one of 2**(bits - 1) magnitudes that are sent along.
+    """The largest elements of every array, a byte each: where it is, its sign, and one of few magnitudes.
 
-    A matrix whose rows change alike is written as frequencies, where fewer elements hold more of it.
+    An array has 2**(bits - 1) magnitudes: the mean of the chosen elements that are less than twice as large as all of
+    them in the mean, that of those up to four times as large, and so on. So what is left of an array is never more than
+    there was, however often it is made up for. Of small arrays, all elements are sent.
     """
     levels = 2 ** (bits - 1)
 
-    def write(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-        grid = _grid_of(values.shape)
-        if grid and not rows_are_alike(values):
-            grid = None
-        flat = (to_frequencies(values.reshape(*grid, -1)) if grid else values).reshape(-1)
-        sizes = np.abs(flat)
-        indices = _indices_of_largest(sizes, share)
-        if not len(indices):
-            return _CHOSEN.pack(0, 0), values
-        flat, sizes = flat[indices], sizes[indices]
-        bins = _logarithmic_bins(sizes, levels)
-        magnitudes = np.array([_mean(sizes, bins == level) for level in range(levels)], "<f4")
-        codes = bins | (flat < 0) * np.uint8(levels)
-        rest = values - _values(values.shape, grid, indices, codes, magnitudes)
-        head = _CHOSEN.pack(grid is not None, len(indices))
-        return head + pack_indices(indices) + magnitudes.tobytes() + pack(codes, bits), rest
+    def write(vector: np.ndarray, layout: Layout) -> tuple[bytes, Change]:
+        chosen, count = np.empty(vector.size, np.bool_), len(layout.shapes)
+        for first, last in itertools.pairwise(layout.bounds):
+            _choose(np.abs(vector[first:last]), share, chosen[first:last])
+        indices = np.flatnonzero(chosen)
+        values, arrays = vector[indices], _arrays_of(indices, layout)
+        sizes = np.abs(values)
+        bins = _bins(sizes / _means(arrays, sizes, count)[arrays], levels)
+        magnitudes = _means(levels * arrays + bins, sizes, levels * count).astype("<f4")
+        codes = bins | (values < 0) * np.uint8(levels)
+        body = magnitudes.tobytes() + pack_elements(indices, codes, bits)
+        return body, _chosen(indices, codes, magnitudes, layout)
 
-    def read(reader: Reader, shape: Shape) -> np.ndarray:
-        on_grid, count = reader.fields(_CHOSEN)
-        grid = _grid_of(shape) if on_grid else None
-        if on_grid > 1 or (on_grid and not grid):
-            raise ValueError("The message is damaged: an array does not begin as it should.")
-        if not count:
-            return np.zeros(shape, np.float32)
-        indices = unpack_indices(reader, count, math.prod(shape))
-        magnitudes = reader.array("<f4", levels)
-        codes = unpack(reader, count, bits)
-        with np.errstate(all="ignore"):
-            return _finite(_values(shape, grid, indices, codes, magnitudes))
+    def read(reader: Reader, layout: Layout) -> Change:
+        magnitudes = _finite(reader.array("<f4", levels * len(layout.shapes)))
+        return _chosen(*unpack_elements(reader, layout.size, bits), magnitudes, layout)
 
     return Form(write, read)
 
 
-def _values(
-    shape: Shape, grid: tuple[int, int] | None, indices: np.ndarray, codes: np.ndarray, magnitudes: np.ndarray
-) -> np.ndarray:
-    """What is read of the largest elements: float32 of this shape, the same bits on every host."""
-    values = np.zeros(math.prod(shape), np.float32)
-    values[indices] = np.concatenate([magnitudes, -magnitudes])[codes]
-    if grid:
-        first, second = grid
-        values = from_frequencies(values.reshape(4, 4, first // 4, second // 4, shape[1]))
-    return values.reshape(shape)
+def _means(places: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
+    """The mean of the values in each of so many places, 0 where there are none: float64 (count,)."""
+    return np.bincount(places, values, count) / np.maximum(np.bincount(places, minlength=count), 1)
 
 
-def _grid_of(shape: Shape) -> tuple[int, int] | None:
-    return grid_of(shape[0]) if len(shape) == 2 else None
+def _bins(ratios: np.ndarray, levels: int) -> np.ndarray:
+    """In which bin sizes are that are so many times as large as their mean: uint8 (N,)."""
+    return np.clip(np.log2(np.maximum(ratios, 1)), 0, levels - 1).astype(np.uint8)
+
+
+def _arrays_of(indices: np.ndarray, layout: Layout) -> np.ndarray:
+    """In which array each of some sorted indices is: int64 (N,)."""
+    counts = np.diff(np.searchsorted(indices, layout.bounds))
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def _chosen(indices: np.ndarray, codes: np.ndarray, magnitudes: np.ndarray, layout: Layout) -> Change:
+    """What is read of the largest elements, the same bits on every host."""
+    each = magnitudes.reshape(len(layout.shapes), -1)
+    signed = np.concatenate([each, -each], axis=1)
+    return Change(signed.reshape(-1)[signed.shape[1] * _arrays_of(indices, layout) + codes], indices)
 
 
 def _in_blocks(values: np.ndarray) -> np.ndarray:
@@ -149,40 +142,31 @@ def _in_blocks(values: np.ndarray) -> np.ndarray:
     return filled.reshape(-1, _BLOCK)
 
 
-def _indices_of_largest(sizes: np.ndarray, share: float) -> np.ndarray:
-    """Sorted indices of about this share of the elements, the largest ones that are not 0.
+def _choose(sizes: np.ndarray, share: float, chosen: np.ndarray) -> None:
+    """Marks about this share of some sizes, the largest ones that are not 0; all of them where they are few.
 
-    What counts as large is estimated from a sample, evenly spread. Where that turns out to take less than half or more
-    than twice as many as it should, all elements are sorted out instead.
+    What counts as large is estimated from a sample, evenly spread. Where that turns out to take more than twice as many
+    as it should, all sizes are sorted out instead.
+
+    Args:
+        sizes: float32 (N,).
+        share: to mark.
+        chosen: bool (N,), overwritten.
     """
-    wanted = max(1, round(share * sizes.size))
-    stride = max(1, int(sizes.size // max(_SAMPLE, _SAMPLE_ABOVE / share)))
-    while math.gcd(stride, sizes.size) > 1:  # so that no row or column of a matrix is met more often than others
-        stride += 1
-    sample = sizes[::stride]
-    place = len(sample) - max(1, round(share * len(sample)))
-    threshold = np.partition(sample, place)[place]
-    indices = np.flatnonzero(sizes >= max(threshold, _LEAST))
-    if wanted / 2 <= len(indices) <= 2 * wanted:
-        return indices
-    indices = np.sort(np.argpartition(sizes, sizes.size - wanted)[-wanted:])
-    return indices[sizes[indices] >= _LEAST]
-
-
-def _logarithmic_bins(sizes: np.ndarray, levels: int) -> np.ndarray:
-    """In which of so many bins, evenly spaced by logarithm from smallest to largest, each size falls: uint8 (N,)."""
-    if levels == 1:
-        return np.zeros(len(sizes), np.uint8)
-    places = np.log(sizes)
-    places -= places.min()
-    if places.max() > 0:
-        places *= levels / places.max()
-    return np.minimum(places, levels - 1).astype(np.uint8)
-
-
-def _mean(values: np.ndarray, chosen: np.ndarray) -> float:
-    """The mean of those that are chosen, or 0 if none is."""
-    return float(np.sum(values * chosen, dtype=np.float64)) / max(1, np.count_nonzero(chosen))
+    least, wanted = _LEAST, sizes.size
+    if sizes.size > _TOO_SMALL_TO_CHOOSE:
+        wanted = max(1, round(share * sizes.size))
+        stride = max(1, int(sizes.size // max(_SAMPLE, _SAMPLE_ABOVE / share)))
+        while math.gcd(stride, sizes.size) > 1:  # so that no row or column of a matrix is met more often than others
+            stride += 1
+        sample = sizes[::stride]
+        place = len(sample) - max(1, round(share * len(sample)))
+        least = max(np.partition(sample, place)[place], _LEAST)
+    np.greater_equal(sizes, least, out=chosen)
+    if np.count_nonzero(chosen) > 2 * wanted:
+        most = np.argpartition(sizes, sizes.size - wanted)[-wanted:]
+        chosen[:] = False
+        chosen[most] = True
 
 
 def _finite(values: np.ndarray) -> np.ndarray:
@@ -208,7 +192,7 @@ def _from_brain(bits: np.ndarray) -> np.ndarray:
 
 
 FLOATS = {
-    "float32": rounded(lambda values: values.astype("<f4", copy=False), lambda bits: bits.astype(np.float32)),
+    "float32": rounded(lambda values: values.astype("<f4"), lambda bits: bits.astype(np.float32, copy=False)),
     "float16": rounded(_to_half, lambda bits: bits.astype(np.float32)),
     "bfloat16": rounded(_to_brain, _from_brain),
 }

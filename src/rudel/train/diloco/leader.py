@@ -27,16 +27,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rudel.cluster.fleet import TRANSPORT_ERRORS
+from rudel.cluster.fleet import TRANSPORT_ERRORS, NoLineError, error_of
 from rudel.cluster.guest import Gone
 from rudel.errors import ClusterError, NonFiniteError, RudelError
 from rudel.train.diloco import wire
 from rudel.train.diloco.codec import Codec, make_codec
 from rudel.train.diloco.lengths import Speeds
 from rudel.train.diloco.members import Member
-from rudel.train.diloco.messages import Answer, Standing
+from rudel.train.diloco.messages import Answer, Merge, Plan, Standing, packed_request, unpacked_answer
 from rudel.train.diloco.rounds import HostChanged, Task, Told, World
 from rudel.train.diloco.supply import Supply
+from rudel.train.diloco.vector import Layout
 
 _SETTLING_SECONDS = 60.0
 """Time for a replica to take a standing over, beside what sending takes: it ends the block of steps that it is in."""
@@ -46,8 +47,8 @@ _PING_SECONDS = 2.0
 _EVEN_SECONDS = 2.0
 """Time between two looks whether some examples have fallen behind."""
 
-_PROBE_BYTES = 2**16
-"""What is sent to each worker to see how fast the link is."""
+_PINGS, _PROBE_BYTES = 3, 2**16
+"""How often, and what, is sent to each worker to see how fast the link is."""
 
 HOST_ERRORS = (*TRANSPORT_ERRORS, RudelError)
 """What loses one host: what the network does, and what the host itself says. Anything else ends the training."""
@@ -186,27 +187,40 @@ class Leader(ABC):
 
     async def _agree(self, members: Sequence[Member]) -> None:
         """Measures the links, and lets it be decided how rounds shall be."""
-        rate = sum(await asyncio.gather(*map(self._probe, members)))  # of all at the same time
+        round_trip = max(await asyncio.gather(*map(self._ping, members)))
+        rate = sum(await asyncio.gather(*map(self._rate, members)))  # of all at the same time
         speed, exchange, size = (
             sum(getattr(member, name) for member in members) / len(members)
             for name in ("speed", "exchange_seconds", "exchange_bytes")
         )
-        self.agreed = self._task.agree(Speeds(1 / speed, exchange, size, max(rate, 1.0)))
+        slowest = max(member.step_seconds for member in members)
+        self.agreed = self._task.agree(
+            Speeds(1 / speed, exchange, size, max(rate, 1.0), round_trip, slowest, self._task.layout.size)
+        )
         _log.info("agreed with %d hosts, at %.3g bytes/s to all: %s", len(members), rate, self.agreed)
         self._link_rate = max(rate, 1.0)
         self._link_seconds = len(members) * size / self._link_rate
         self._delta_codec, self._merge_codec = make_codec(self.agreed.delta_codec), make_codec(self.agreed.merge_codec)
         for codec in (self._delta_codec, self._merge_codec):  # so that it is fast when the first round ends
-            await self._compute(_try_out, codec, self.world.weights)
+            await self._compute(_try_out, codec, self.world.weights, self._task.layout)
 
-    async def _probe(self, member: Member) -> float:
+    async def _ping(self, member: Member) -> float:
+        """Seconds to a worker and back, the shortest of some; 0 if it does not answer."""
+        with contextlib.suppress(*TRANSPORT_ERRORS):
+            return min([await self._probe(member, b"") for _ in range(_PINGS)])
+        return 0.0
+
+    async def _rate(self, member: Member) -> float:
         """Bytes a second to a worker; 0 if it does not answer."""
+        with contextlib.suppress(*TRANSPORT_ERRORS):
+            return _PROBE_BYTES / await self._probe(member, bytes(_PROBE_BYTES))
+        return 0.0
+
+    async def _probe(self, member: Member, content: bytes) -> float:
+        """Seconds in which a worker answers to some bytes."""
         began = time.perf_counter()
-        try:
-            size = await self._call(member, "probe", timeout=_SETTLING_SECONDS, content=bytes(_PROBE_BYTES))
-        except TRANSPORT_ERRORS:
-            return 0.0
-        return size / (time.perf_counter() - began)
+        await self._call(member, "probe", timeout=_SETTLING_SECONDS, content=content)
+        return time.perf_counter() - began
 
     async def _with_all(self, step: Callable[[Member], Awaitable[None]]) -> None:
         """Does something with all members at once; those that are lost meanwhile take no part.
@@ -425,8 +439,7 @@ class Leader(ABC):
     def _standing_for(self, member: Member, world: World, with_slots: bool) -> Standing:
         """From where a replica begins; strategies whose replicas differ go by the member. Computed in the thread."""
         return Standing(
-            weights=wire.pack([w.astype(d) for w, d in zip(world.weights, self._task.dtypes, strict=True)]),
-            momentum=wire.pack(world.momentum),
+            weights=wire.pack([world.weights, world.momentum]),
             statistics=wire.pack(world.statistics),
             slots=self._slots if with_slots else None,
             codecs=(self.agreed.delta_codec, self.agreed.merge_codec),
@@ -434,6 +447,29 @@ class Leader(ABC):
 
     async def _call(self, member: Member, operation: str, timeout: float | None = None, **message: Any) -> Any:
         return await self._fleet.call(member.address, operation, timeout=timeout, **message)
+
+    async def _exchange(
+        self, member: Member, number: int, plans: Iterable[tuple[int, Plan]], merges: Iterable[tuple[int, Merge]]
+    ) -> Answer:  # fmt: skip
+        """Hands a replica plans and merges by the number of their round; returns its answer of one round.
+
+        Raises:
+            OSError: the network failed.
+            RudelError: the replica raised it.
+            OperationError: it failed by another error.
+        """
+        request = packed_request(number, plans, merges)
+        while True:
+            try:
+                message = await self._fleet.ask(member.address, request)
+            except NoLineError:
+                message = await self._call(member, "exchange", request=request)
+            answered, fields = unpacked_answer(message)
+            if "error" in fields:
+                raise error_of(fields, member.name)
+            if answered == number:
+                return Answer(**fields)
+            request = packed_request(number, [], [])  # that was of a round before the replica began anew
 
     def _count_sent(self, member: Member, count: int) -> None:
         self.sent, member.sent = self.sent + count, member.sent + count
@@ -458,10 +494,9 @@ class Leader(ABC):
             self._fail(error)
 
 
-def _try_out(codec: Codec, weights: Sequence[np.ndarray]) -> None:
-    shapes = [w.shape for w in weights]
-    message, _ = codec.encode(weights, codec.init(shapes))
-    codec.decode(message, shapes)
+def _try_out(codec: Codec, weights: np.ndarray, layout: Layout) -> None:
+    message, _ = codec.encode(weights, layout)
+    codec.decode(message, layout)
 
 
 def not_finite(member: Member, round: str, answer: Answer) -> NonFiniteError:

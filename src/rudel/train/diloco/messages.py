@@ -1,7 +1,13 @@
 """What a coordinator and its replicas tell each other."""
 
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
+
+import msgpack
+
+from rudel.errors import RudelError
 
 
 @dataclass(frozen=True)
@@ -46,13 +52,13 @@ class Standing:
     """A point of the training at which a replica can begin.
 
     Args:
-        weights, momentum, statistics: packed; G, the outer optimizer's state, and the averaged statistics.
+        weights: packed vectors: G, and the outer optimizer's state.
+        statistics: packed averaged statistics.
         slots: packed optimizer variables of another replica; None to keep those that the replica has.
         codecs: names of the codecs of deltas and merges; None for those of the setup.
     """
 
     weights: bytes
-    momentum: bytes
     statistics: bytes
     slots: bytes | None = None
     codecs: tuple[str, str] | None = None
@@ -130,3 +136,34 @@ class Answer:
         """
         talking = self.network * (self.seconds - self.waited) / self.cpu if self.cpu > 0 else 0.0
         return max(0.0, self.seconds - self.waited - self.computed) + talking
+
+
+def packed_request(number: int, plans: Iterable[tuple[int, Plan]], merges: Iterable[tuple[int, Merge]]) -> bytes:
+    """Plans and merges by the number of their round, for a replica that is to answer for one round, as bytes."""
+    return _packed((number, [(n, vars(plan)) for n, plan in plans], [(n, vars(merge)) for n, merge in merges]))
+
+
+def unpacked_request(message: bytes) -> tuple[int, dict[int, Plan], dict[int, Merge]]:
+    """What `packed_request` packed."""
+    number, plans, merges = msgpack.unpackb(message)
+    return number, {n: Plan(**plan) for n, plan in plans}, {n: Merge(**merge) for n, merge in merges}
+
+
+def packed_answer(number: int, answer: Answer | Exception) -> bytes:
+    """The answer of a round, or why there is none, as bytes."""
+    if not isinstance(answer, Exception):
+        return _packed((number, vars(answer)))
+    error = {"error": type(answer).__name__, "text": str(answer)}
+    if not isinstance(answer, RudelError):
+        error["traceback"] = "".join(traceback.format_exception(answer))
+    return _packed((number, error))
+
+
+def unpacked_answer(message: bytes) -> tuple[int, dict[str, Any]]:
+    """The round, and fields of an `Answer` or, of an error, what `rudel.cluster.fleet.error_of` takes."""
+    number, fields = msgpack.unpackb(message)
+    return number, fields
+
+
+def _packed(value: Any) -> bytes:
+    return cast(bytes, msgpack.packb(value))

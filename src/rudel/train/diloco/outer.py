@@ -1,24 +1,22 @@
 """Outer optimizers: what becomes of the weights when the mean of all deltas is known.
 
-An outer optimizer is a pair of pure functions. A delta is what local steps have added to the weights since the round
-began, so it points the way to go (the negative of DiLoCo's outer gradient). Only sums and products of float32
-elements are used, one operation at a time: every host, of whatever make, computes the same bits, so all can
-take the step themselves and only the mean delta has to travel.
+A delta is what local steps have added to the weights since the round began, so it points the way to go (the negative of
+DiLoCo's outer gradient). Only sums and products of float32 elements are used, one operation at a time: every host, of
+whatever make, computes the same bits, so all can take the step themselves and only the mean delta has to travel.
 
     average              local SGD, federated averaging: everyone's mean takes the place of the weights
-    momentum:LR:MU       heavy ball
-    nesterov:LR:MU       DiLoCo (A. Douillard and others, 2311.08105) has 0.7 and 0.9
+    momentum:LR:MU       heavy ball: m becomes MU * m + delta, and the weights move by LR * m
+    nesterov:LR:MU       the weights move by LR * (delta + MU * m) instead; DiLoCo (A. Douillard and others, 2311.08105)
+                         has 0.7 and 0.9
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from rudel.errors import OptionError
-
-Arrays = Sequence[np.ndarray]
-"""One float32 array for each variable of a model."""
+from rudel.train.diloco.vector import Change
 
 
 @dataclass(frozen=True)
@@ -27,63 +25,30 @@ class Outer:
 
     Args:
         name: what `make_outer` makes it from.
-        init: (weights) -> state, a list of float32 arrays, which may be empty.
-        update: (mean delta, state, weights) -> (new weights, new state).
+        state_size: elements of the state, for each element of the weights.
+        step: (mean delta, state, weights) -> movement. State, float32 (state_size * N,), and weights, float32 (N,), are
+            changed in place; the movement, float32 (N,), is what was added to the weights.
 
-    >>> outer = make_outer("average")
-    >>> weights = [np.array([1.0, 2.0], np.float32)]
-    >>> outer.update([np.array([0.5, -0.5], np.float32)], outer.init(weights), weights)
-    ([array([1.5, 1.5], dtype=float32)], [])
+    >>> outer = make_outer("nesterov:1:0.5")
+    >>> weights, state, delta = np.zeros(1, np.float32), np.zeros(1, np.float32), Change(np.ones(1, np.float32))
+    >>> outer.step(delta, state, weights), outer.step(delta, state, weights), weights
+    (array([1.5], dtype=float32), array([1.75], dtype=float32), array([3.25], dtype=float32))
     """
 
     name: str
-    init: Callable[[Arrays], list[np.ndarray]]
-    update: Callable[[Arrays, Arrays, Arrays], tuple[list[np.ndarray], list[np.ndarray]]]
+    state_size: int
+    step: Callable[[Change, np.ndarray, np.ndarray], np.ndarray]
+
+    def init(self, size: int) -> np.ndarray:
+        """The state before the first step, for so many weights: float32 zeros."""
+        return np.zeros(self.state_size * size, np.float32)
 
 
-def average() -> Outer:
-    """The weights move by the mean delta, and nothing is remembered.
-
-    >>> average().name
-    'average'
-    """
-
-    def update(delta: Arrays, state: Arrays, weights: Arrays) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        return [np.add(w, d) for w, d in zip(weights, delta, strict=True)], []
-
-    return Outer("average", lambda weights: [], update)
-
-
-def momentum(lr: float = 1.0, momentum: float = 0.5) -> Outer:
-    """Heavy ball: m becomes momentum * m + delta, and the weights move by lr * m.
-
-    Args:
-        lr: share of the movement that is taken.
-        momentum: share of m that is kept from round to round.
-
-    >>> outer = momentum(lr=1.0, momentum=0.5)
-    >>> weights, delta = [np.zeros(1, np.float32)], [np.ones(1, np.float32)]
-    >>> weights, state = outer.update(delta, outer.init(weights), weights)
-    >>> outer.update(delta, state, weights)
-    ([array([2.5], dtype=float32)], [array([1.5], dtype=float32)])
-    """
-    return _with_memory("momentum", lr, momentum, ahead=False)
-
-
-def nesterov(lr: float = 1.0, momentum: float = 0.5) -> Outer:
-    """Nesterov's: m becomes momentum * m + delta, and the weights move by lr * (delta + momentum * m).
-
-    Args:
-        lr: share of the movement that is taken.
-        momentum: share of m that is kept from round to round.
-
-    >>> outer = nesterov(lr=1.0, momentum=0.5)
-    >>> weights, delta = [np.zeros(1, np.float32)], [np.ones(1, np.float32)]
-    >>> weights, state = outer.update(delta, outer.init(weights), weights)
-    >>> outer.update(delta, state, weights)
-    ([array([3.25], dtype=float32)], [array([1.5], dtype=float32)])
-    """
-    return _with_memory("nesterov", lr, momentum, ahead=True)
+def _average(delta: Change, state: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    movement = np.zeros_like(weights)
+    delta.add_to(movement)
+    weights += movement
+    return movement
 
 
 def make_outer(name: str) -> Outer:
@@ -100,13 +65,14 @@ def make_outer(name: str) -> Outer:
     """
     kind, *numbers = name.split(":")
     if kind == "average" and not numbers:
-        return average()
+        return Outer("average", 0, _average)
     if kind not in ("momentum", "nesterov"):
         raise OptionError(
             f"There is no outer optimizer {name!r}: it can be average, momentum:LR:MU or nesterov:LR:MU, "
             "as nesterov:1:0.5."
         )
-    return _with_memory(kind, *rate_and_momentum(name), ahead=kind == "nesterov")
+    lr, mu = rate_and_momentum(name)
+    return Outer(f"{kind}:{lr:g}:{mu:g}", 1, _with_memory(lr, mu, ahead=kind == "nesterov"))
 
 
 def rate_and_momentum(name: str) -> tuple[float, float]:
@@ -131,24 +97,16 @@ def rate_and_momentum(name: str) -> tuple[float, float]:
     return lr, mu
 
 
-def _with_memory(kind: str, lr: float, momentum: float, ahead: bool) -> Outer:
-    rate, kept = np.float32(lr), np.float32(momentum)
+def _with_memory(lr: float, mu: float, ahead: bool) -> Callable[[Change, np.ndarray, np.ndarray], np.ndarray]:
+    rate, kept, whole = np.float32(lr), np.float32(mu), np.float32(lr * mu if ahead else lr)
 
-    def init(weights: Arrays) -> list[np.ndarray]:
-        return [np.zeros(w.shape, np.float32) for w in weights]
+    def step(delta: Change, state: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        state *= kept
+        delta.add_to(state)
+        movement = state * whole
+        if ahead:
+            delta.add_to(movement, float(rate))
+        weights += movement
+        return movement
 
-    def update(delta: Arrays, state: Arrays, weights: Arrays) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        moved, memory = [], []
-        for d, m, w in zip(delta, state, weights, strict=True):
-            new = m * kept
-            new += d
-            step = new * (kept if ahead else rate)
-            if ahead:
-                step += d
-                step *= rate
-            step += w
-            memory.append(new)
-            moved.append(step)
-        return moved, memory
-
-    return Outer(f"{kind}:{lr:g}:{momentum:g}", init, update)
+    return step

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from rudel.train.diloco import wire
-from rudel.train.diloco.lengths import Lengths
 from rudel.train.diloco.members import Member
 from rudel.train.diloco.messages import Answer, Plan
 
@@ -30,13 +29,13 @@ class Plans:
 
     Args:
         members: by name; others add to it and take from it.
-        lengths: of rounds.
+        length: local steps of a round, on average over the replicas.
         total_steps: of the training, over all replicas.
         rates: see `Task`.
     """
 
-    def __init__(self, members: Mapping[str, Member], lengths: Lengths, total_steps: int, rates: Rates) -> None:
-        self._members, self.lengths, self._total_steps, self._rates = members, lengths, total_steps, rates
+    def __init__(self, members: Mapping[str, Member], length: int, total_steps: int, rates: Rates) -> None:
+        self._members, self.length, self._total_steps, self._rates = members, length, total_steps, rates
         self.slots_wanted = False
 
     def planned(self, number: int) -> int:
@@ -63,7 +62,7 @@ class Plans:
         remaining = self._total_steps - done
         if remaining <= 0 or not active:
             return
-        full = self.lengths.of(number) * len(active)
+        full = self.length * len(active)
         wanted = full if remaining >= REST * full else remaining
         shares = corrected(shared(wanted, [m.speed for m in active]), active)
         donor = max(active, key=lambda m: m.speed) if self.slots_wanted else None
@@ -85,7 +84,7 @@ class Plans:
         if number in member.plans:
             return
         others = [m.plans[number].steps * m.step_seconds for m in self._members.values() if number in m.plans]
-        seconds = share * max(others, default=member.step_seconds * self.lengths.of(number))
+        seconds = share * max(others, default=member.step_seconds * self.length)
         left = self._total_steps - done - sum(self.planned(n) for n in range(open_round, number + 2))
         steps = max(1, min(int(seconds / member.step_seconds), left))
         member.plans[number] = self._plan(member, steps, done, done + steps, slots=False)

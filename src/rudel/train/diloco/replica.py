@@ -1,30 +1,29 @@
 """A replica: trains rounds of local steps in a thread of its own, and exchanges deltas through two slots.
 
 What the replica holds can be rebuilt from what the coordinator has: the global weights G and the state of the outer
-optimizer, which all replicas step alike, and its examples. Its own are the inner optimizer's slots and the residual of
-the codec.
+optimizer, which all replicas step alike, and its examples. Its own are the inner optimizer's slots, and what its local
+weights L differ from G by.
 
-A round: from local weights L (at its start equal to what they were at the end of the last one), `steps` local steps are
-taken. The merged delta of the round before may arrive at any time during them: then G makes its outer step, and L moves
-by as much as G's new value differs from L at the round's start, so that the replica's own movement of the last round
-is replaced by everyone's, and the steps taken since are kept. The delta of the round, L - G, is encoded, and the next
-round begins at once if its plan is known, while this delta is under way (overlap as in Streaming DiLoCo, 2501.18512).
-A replica is never more than one merge behind.
+A round: from L as it was at the end of the last one, `steps` local steps are taken. The merged delta of the round
+before may arrive at any time during them: then G makes its outer step, and L moves as G does, less what this replica
+had sent, so that this is replaced by everyone's; the steps taken since are kept, and so is what was not sent. At the
+end, L - G is encoded, and the next round begins at once if its plan is known, while this delta is under way (overlap
+as in Streaming DiLoCo, 2501.18512). A replica is never more than one merge behind.
 """
 
 import hashlib
 import resource
+import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from rudel.data.dataset import aligned_empty
 from rudel.errors import NonFiniteError
 from rudel.train.diloco import wire
 from rudel.train.diloco.codec import make_codec
@@ -32,9 +31,13 @@ from rudel.train.diloco.messages import Answer, Merge, Plan, Setup, Standing
 from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.program import ROWS, CompiledSteps, Steps, fold_seeds
 from rudel.train.diloco.shard import Leaf, Shard
+from rudel.train.diloco.vector import NOTHING, Layout
 from rudel.train.memory import release_freed_memory
 
 _TRY_OUT_SECONDS = 0.1
+_TRIED_ROUNDS, _TRIED_STEPS = 6, 64
+"""Rounds in which exchanges are tried out, and how many steps they have at most."""
+
 _REHEARSED_BYTES, _LONG_SECONDS = 16_000_000, 0.5
 """Of examples, so that they do not fit into a cache, where steps are rehearsed for that long."""
 
@@ -55,9 +58,9 @@ _STALL = 3.0
 _LONGEST_BLOCK = 1.0
 """Seconds of steps, after which a replica that is to end does so."""
 
-_LOOK_SECONDS = 0.01
+_LOOK_SECONDS, _LOOKS = 0.01, 4
 """Seconds of steps between two looks for a merge, once three quarters of the steps are done after which the last one
-came.
+came, or a quarter of a round, if that is less.
 """
 
 
@@ -87,6 +90,8 @@ class Replica:
         self._setup, self._publish, self._network = setup, publish, network
         began = time.perf_counter()
         self._run = _steps_of(setup)
+        self._layout = Layout.of(self._run.weights, [shape for shape, _ in setup.leaves])
+        self._own = np.empty(self._layout.size, np.float32)
         self.compile_seconds = time.perf_counter() - began
         release_freed_memory()
         leaves = [Leaf(tuple(shape), dtype) for shape, dtype in setup.leaves]
@@ -106,18 +111,14 @@ class Replica:
         self._thread: threading.Thread | None = None
         self._loaded = False
         self.step_seconds = self.rehearse(_TRY_OUT_SECONDS)
-        self.exchange_seconds, self.exchange_bytes = self._try_exchange([w.shape for w in self._run.weights])
+        self.exchange_seconds, self.exchange_bytes = self._try_rounds()
 
     def stand(self, standing: Standing) -> None:
         """Takes a standing over; ends what it did before."""
         self.close()
         if standing.codecs:
             self._delta_codec, self._merge_codec = map(make_codec, standing.codecs)
-        weights = wire.unpack(standing.weights)
-        self._dtypes = [w.dtype for w in weights]
-        self._weights = [w.astype(np.float32) for w in weights]
-        self._momentum = wire.unpack(standing.momentum)
-        self._residuals = self._delta_codec.init([w.shape for w in weights])
+        self._weights, self._memory = wire.unpack(standing.weights)
         self._set_statistics(wire.unpack(standing.statistics))
         if standing.slots is not None:
             slots = wire.unpack(standing.slots)
@@ -140,10 +141,9 @@ class Replica:
             self._set_statistics(wire.unpack(merge.statistics))
         self._round, self._awaited, self._merged_at = number, None, 0
         self._parts[1] = fold_seeds(self._parts[1], self._setup.seeds, 0, number)
-        self._parts[0] = [w.astype(dtype, copy=True) for w, dtype in zip(self._weights, self._dtypes, strict=True)]
+        weights = zip(self._layout.arrays(self._weights), self._run.weights, strict=True)
+        self._parts[0] = [value.astype(like.dtype, copy=True) for value, like in weights]
         self._parts = self._run.put(self._parts)
-        # So that memory and code are there when the first round ends.
-        self._try_exchange([w.shape for w in self._weights])
         self._inbox = _Inbox()
 
     def give(self, plans: dict[int, Plan], merges: dict[int, Merge]) -> None:
@@ -225,44 +225,50 @@ class Replica:
         Returns:
             The seconds that a round takes beside its steps, and those that the first one takes longer.
         """
-        weights = [np.zeros(w.shape, w.dtype) for w in self._run.weights]
-        begun = [[np.array(v) for v in part] for part in self._parts[1:]]
-        random = np.random.default_rng(0)
-        noise = [np.cumsum(random.standard_normal(w.shape, np.float32), 0).reshape(w.shape) for w in weights]
-        means = wire.pack([np.asarray(self._parts[1][index], np.float32) for index in self._setup.statistics])
-        self.stand(Standing(wire.pack(weights), wire.pack(self._outer.init(noise)), means))
-        self.shard.blank(_REHEARSED_BYTES)
-        self._get_ready(0, [])
-        message, _ = self._merge_codec.encode(noise, self._merge_codec.init([w.shape for w in weights]))
-        inbox, merge = _Inbox(), Merge(message, means)
-        rates, share = wire.pack([np.zeros(1, np.float32)]), [(0, max(1, self._setup.examples // 4))]
         taken: list[float] = []
+        rounds = self._rounds_of_zeros(steps)
         while sum(taken) < seconds or len(taken) < (3 if taken[0] < seconds else 2):
-            self._residuals, began = noise, time.perf_counter()
-            answer = self._one_round(Plan(steps, rates, None if taken else share), inbox)
-            if not answer.delta:  # of zeros, the model makes no numbers
-                self._delta_codec.encode(noise, noise)
-            inbox.merges[self._round] = merge
-            self._round += 1
+            began = time.perf_counter()
+            next(rounds)
             taken.append(time.perf_counter() - began)
-        self._parts = [[], *begun]
+        rounds.close()
         first, *others = taken
         usual = _usual_seconds([(seconds, 1) for seconds in others])
         return max(0.0, usual - steps * step), max(0.0, first - usual)
 
-    def _try_exchange(self, shapes: Sequence[tuple[int, ...]]) -> tuple[float, int]:
-        """Encodes, decodes and merges as after a round; returns the seconds of the second time, and bytes."""
-        random = np.random.default_rng(0)
-        delta = [random.standard_normal(shape, np.float32) for shape in shapes]
-        residuals, memory = self._delta_codec.init(shapes), self._outer.init(delta)
-        seconds, sent, message = 0.0, b"", b""
-        for _ in range(2):
-            began = time.perf_counter()
-            sent, _ = self._delta_codec.encode(delta, residuals)
-            message, _ = self._merge_codec.encode(delta, residuals)
-            self._outer.update(self._merge_codec.decode(message, shapes), memory, delta)
-            seconds = time.perf_counter() - began
-        return seconds, len(sent) + len(message)
+    def _try_rounds(self) -> tuple[float, int]:
+        """Seconds that a round takes beside its steps, and bytes that it sends and gets.
+
+        Steps come between two exchanges as in the training, where they take the cache for themselves.
+        """
+        steps = max(1, min(_TRIED_STEPS, int(_TRY_OUT_SECONDS / _TRIED_ROUNDS / self.step_seconds)))
+        rounds = self._rounds_of_zeros(steps)
+        first, *others = [next(rounds) for _ in range(_TRIED_ROUNDS)]
+        rounds.close()
+        return statistics.median(answer.exchange_seconds for answer in others), len(first.delta) + self._zeros_bytes
+
+    def _rounds_of_zeros(self, steps: int) -> Generator[Answer]:
+        """Takes rounds on weights of zeros, whose merges are noise, and puts all as it was at the end."""
+        begun = [[np.array(v) for v in part] for part in self._parts[1:]]
+        noise = np.random.default_rng(0).standard_normal(self._layout.size, np.float32)
+        means = wire.pack([np.asarray(self._parts[1][index], np.float32) for index in self._setup.statistics])
+        self.stand(Standing(wire.pack([np.zeros_like(noise), self._outer.init(noise.size)]), means))
+        self.shard.blank(_REHEARSED_BYTES)
+        self._get_ready(0, [])
+        message, _ = self._merge_codec.encode(noise, self._layout)
+        self._zeros_bytes = len(message)
+        inbox, merge = _Inbox(), Merge(message, means)
+        rates, share = wire.pack([np.zeros(1, np.float32)]), [(0, max(1, self._setup.examples // 4))]
+        try:
+            while True:
+                answer = self._one_round(Plan(steps, rates, None if self._round else share), inbox)
+                if not answer.delta:  # of zeros, the model makes no numbers
+                    answer = replace(answer, delta=self._delta_codec.encode(noise, self._layout)[0])
+                inbox.merges[self._round] = merge
+                self._round += 1
+                yield answer
+        finally:
+            self._parts = [[], *begun]
 
     def _taken(self, where: dict[int, Any], number: int, inbox: _Inbox) -> Any:
         """The plan or merge of this number, as soon as it is there."""
@@ -294,7 +300,8 @@ class Replica:
                     self._merged_at = done
                 count = min(rows - (done - first), max(1, int(_LONGEST_BLOCK / self.step_seconds)))
                 if self._awaited is not None:
-                    count = min(count, max(3 * self._merged_at // 4 - done, int(_LOOK_SECONDS / self.step_seconds), 1))
+                    look = min(int(_LOOK_SECONDS / self.step_seconds), plan.steps // _LOOKS)
+                    count = min(count, max(3 * self._merged_at // 4 - done, look, 1))
                 bad = self._steps(fixed, done - first, count)
                 bad_step = first + bad if bad >= 0 and bad_step < 0 else bad_step
                 done += count
@@ -304,11 +311,10 @@ class Replica:
             waits = time.perf_counter()
             self._merge(self._taken(inbox.merges, self._awaited, inbox))
             self._merged_at, waited = done, time.perf_counter() - waits
-        statistics, delta = self._moved()
-        message = b""
+        statistics, message, self._sent = self._taken_statistics(), b"", NOTHING
         if bad_step < 0:
             try:
-                message, self._residuals = self._delta_codec.encode(delta, self._residuals)
+                message, self._sent = self._delta_codec.encode(self._moved(), self._layout)
             except NonFiniteError:
                 bad_step = plan.steps - 1
         self._awaited = self._round
@@ -340,42 +346,38 @@ class Replica:
 
     def _merge(self, merge: Merge) -> None:
         """Applies what became of the last round's deltas; see the module."""
-        self._step_outer(merge)
-        local = [np.asarray(value, np.float32) for value in self._parts[0]]
-        moved = []
-        for now, new, start in zip(local, self._weights, self._local_at_start, strict=True):
-            shifted = aligned_empty(now.shape, np.dtype(np.float32))
-            np.subtract(new, start, out=shifted)
-            shifted += now
-            moved.append(shifted)
-        self._parts[0] = self._local(moved)
+        movement = self._step_outer(merge)
+        self._sent.add_to(movement, -1.0)
+        self._parts[0] = self._run.moved(self._parts[0], self._layout.arrays(movement))
         means = wire.unpack(merge.statistics)
         for index, start, mean in zip(self._setup.statistics, self._statistics_at_start, means, strict=True):
             value = self._parts[1][index]
             self._parts[1][index] = agreed(np.asarray(value, np.float32), start, mean).astype(value.dtype)
         self._awaited = None
 
-    def _step_outer(self, merge: Merge) -> None:
-        delta = self._merge_codec.decode(merge.delta, [w.shape for w in self._weights])
-        self._weights, self._momentum = self._outer.update(delta, self._momentum, self._weights)
+    def _step_outer(self, merge: Merge) -> np.ndarray:
+        """Moves G; returns by how much, float32 (N,)."""
+        merged = self._merge_codec.decode(merge.delta, self._layout)
+        return self._outer.step(merged, self._memory, self._weights)
 
     def _set_statistics(self, values: Sequence[np.ndarray]) -> None:
         for index, value in zip(self._setup.statistics, values, strict=True):
             self._parts[1][index] = value.astype(self._parts[1][index].dtype)
 
-    def _moved(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """The averaged variables as they are, and how far the weights are from G; remembers both for the merge."""
-        self._local_at_start = [np.array(value, np.float32) for value in self._parts[0]]
-        statistics = [np.array(self._parts[1][index], np.float32) for index in self._setup.statistics]
-        self._statistics_at_start = statistics
-        return statistics, [np.subtract(now, g) for now, g in zip(self._local_at_start, self._weights, strict=True)]
+    def _moved(self) -> np.ndarray:
+        """L - G: float32 (N,)."""
+        self._layout.vector(self._parts[0], into=self._own)
+        self._own -= self._weights
+        return self._own
+
+    def _taken_statistics(self) -> list[np.ndarray]:
+        """The averaged variables as they are; remembers them for the merge."""
+        self._statistics_at_start = [np.array(self._parts[1][i], np.float32) for i in self._setup.statistics]
+        return self._statistics_at_start
 
     def _packed_slots(self) -> bytes:
         slots = [np.asarray(value) for value in self._parts[2]]
         return wire.pack([slot.astype(ml_dtypes.bfloat16) if slot.dtype.kind == "f" else slot for slot in slots])
-
-    def _local(self, weights: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [w.astype(dtype, copy=False) for w, dtype in zip(weights, self._dtypes, strict=True)]
 
 
 def _steps_of(setup: Setup) -> Steps:

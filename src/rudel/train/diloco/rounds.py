@@ -10,6 +10,7 @@ from rudel.train.diloco.lengths import Agreed, Speeds
 from rudel.train.diloco.members import Piece
 from rudel.train.diloco.messages import Merge
 from rudel.train.diloco.outer import Outer
+from rudel.train.diloco.vector import Layout
 
 
 @dataclass(frozen=True)
@@ -19,16 +20,16 @@ class World:
     Args:
         round: rounds closed.
         steps: local steps that were merged.
-        weights, momentum: float32 arrays: G and the outer optimizer's state.
-        residual: of the merge codec.
+        weights, momentum: float32 vectors: G and the outer optimizer's state.
+        residual: what merges have left out so far: float32, as long as the weights, or empty where nothing is.
         statistics: averaged non-trainable variables.
     """
 
     round: int
     steps: int
-    weights: list[np.ndarray]
-    momentum: list[np.ndarray]
-    residual: list[np.ndarray]
+    weights: np.ndarray
+    momentum: np.ndarray
+    residual: np.ndarray
     statistics: list[np.ndarray]
 
 
@@ -131,7 +132,7 @@ class Task:
         agree: what holds for all rounds, when it is known how fast replicas and links are.
         batch_size: examples a step.
         outer: what becomes of the mean delta.
-        dtypes: of the trainable variables.
+        layout: of the trainable variables.
         pieces: of the data set.
         setup: (number, description of the worker) -> fields of a `Setup`, and how much of the data set the host can
             hold, as a share.
@@ -144,7 +145,7 @@ class Task:
     agree: Callable[[Speeds], Agreed]
     batch_size: int
     outer: Outer
-    dtypes: Sequence[np.dtype]
+    layout: Layout
     pieces: Sequence[Piece]
     setup: Callable[[int, dict[str, Any]], tuple[dict[str, Any], float]]
     rates: Callable[[int, int, int], np.ndarray]

@@ -1,13 +1,13 @@
 """A replica as seen over the network: what a Dask worker does for a coordinator; see `rudel.cluster.guest`."""
 
 import asyncio
+import contextlib
 import functools
 import os
 import platform
 import shutil
 import threading
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rudel.cache import cache_folder, cache_place
@@ -17,7 +17,7 @@ from rudel.errors import ClusterError
 from rudel.limits import memory_left
 from rudel.train.backends.packages import LOADED_BYTES, versions_here
 from rudel.train.diloco import pieces
-from rudel.train.diloco.messages import Answer, Merge, Plan, Setup, Standing
+from rudel.train.diloco.messages import Answer, Merge, Setup, Standing, packed_answer, unpacked_request
 from rudel.train.diloco.replica import Replica
 
 _OPERATIONS = (
@@ -45,6 +45,7 @@ class Service:
     def __init__(self, backend: str = "jax") -> None:
         self._backend = backend
         self._replica: Replica | None = None
+        self._send: Callable[[bytes], None] | None = None
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._lock = asyncio.Lock()
 
@@ -79,12 +80,8 @@ class Service:
         """
         async with self._lock:
             await self._close()
-            loop = asyncio.get_running_loop()
-
-            def publish(number: int, answer: Answer | Exception) -> None:
-                loop.call_soon_threadsafe(self._deliver, number, answer)
-
-            replica = await asyncio.to_thread(Replica, Setup(**setup), publish, threading.get_ident())
+            self._loop = asyncio.get_running_loop()
+            replica = await asyncio.to_thread(Replica, Setup(**setup), self._publish, threading.get_ident())
             self._replica = replica
             return {
                 "compile_seconds": replica.compile_seconds,
@@ -124,17 +121,39 @@ class Service:
             replica = self._of()
             await asyncio.to_thread(replica.join, round, [Merge(**fields) for fields in merges])
 
-    async def exchange(
-        self, round: int, plans: Sequence[tuple[int, dict[str, Any]]],
-        merges: Sequence[tuple[int, dict[str, Any]]],
-    ) -> dict[str, Any]:  # fmt: skip
-        """Hands over plans and merges by the number of their round; returns the answer of this round."""
-        replica = self._of()
-        replica.give(
-            {number: Plan(**fields) for number, fields in plans}, {number: Merge(**fields) for number, fields in merges}
-        )
-        answer = await asyncio.shield(self._answer(round))
-        return asdict(answer)
+    async def exchange(self, request: bytes) -> bytes:
+        """Hands over what `messages.packed_request` packed, and returns the answer of its round, packed; for workers to
+        which there is no line.
+        """
+        self._send = None
+        return await asyncio.shield(self._answer(self._take(request)))
+
+    def listen(self, send: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        """Sends packed answers as soon as the replica has them, from its thread; returns what takes packed requests."""
+        self._send = send
+        return self._take_from_line
+
+    def _take_from_line(self, request: bytes) -> None:
+        try:
+            self._take(request)
+        except Gone:  # who asked hears of it otherwise
+            pass
+        except Exception as error:
+            self._publish(-1, error)
+
+    def _take(self, request: bytes) -> int:
+        """Gives the replica what a request holds; returns the round of which the answer is wanted."""
+        number, plans, merges = unpacked_request(request)
+        self._of().give(plans, merges)
+        return number
+
+    def _publish(self, number: int, answer: Answer | Exception) -> None:
+        packed = packed_answer(number, answer)
+        if self._send:
+            with contextlib.suppress(ConnectionError):  # the other side knows
+                self._send(packed)
+        else:
+            self._loop.call_soon_threadsafe(self._deliver, number, packed)
 
     async def close(self) -> None:
         """Ends the training and frees its memory."""
@@ -144,16 +163,11 @@ class Service:
     def _answer(self, number: int) -> asyncio.Future[Any]:
         return self._answers.setdefault(number, asyncio.get_running_loop().create_future())
 
-    def _deliver(self, number: int, answer: Answer | Exception) -> None:
+    def _deliver(self, number: int, packed: bytes) -> None:
         future = self._answer(number)
         self._answers = {n: f for n, f in self._answers.items() if n >= number - 1}
-        if future.done():
-            return
-        if isinstance(answer, Exception):
-            future.set_exception(answer)
-            future.exception()  # told when it is asked for
-        else:
-            future.set_result(answer)
+        if not future.done():
+            future.set_result(packed)
 
     def _of(self) -> Replica:
         if self._replica is None:

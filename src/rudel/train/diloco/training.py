@@ -39,6 +39,7 @@ from rudel.train.diloco.rounds import HostChanged, RoundClosed, Task, World
 from rudel.train.diloco.service import replica_guest
 from rudel.train.diloco.setups import Setups
 from rudel.train.diloco.source import Source
+from rudel.train.diloco.vector import Layout
 from rudel.train.evaluation import as_floats
 from rudel.train.on_hosts import purpose_of, unforeseen
 from rudel.train.single import Training
@@ -143,12 +144,12 @@ class DilocoTraining(Training):
             self.position.clock.compile += self._setups.pack_model()
             self.display.note(SLOWER.format(backend))
         host = model_state.to_host(state)
-        weights = [np.asarray(value, np.float32) for value in host.trainable]
-        momentum, residual = self._first_memory(weights)
+        self._layout = Layout.of(host.trainable, [shape for shape, _ in self._source.leaves])
+        momentum, residual = self._first_memory(self._layout.size)
         self._world = World(
             round=0,
             steps=0,
-            weights=weights,
+            weights=self._layout.vector(host.trainable),
             momentum=momentum,
             residual=residual,
             statistics=[np.asarray(host.non_trainable[i], np.float32) for i in self._statistics],
@@ -158,10 +159,9 @@ class DilocoTraining(Training):
 
     # -- what another way of merging does otherwise -----------------------------------------------------------------
 
-    def _first_memory(self, weights: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """The state of the outer optimizer, and of the merge codec, before anything was merged."""
-        shapes = [w.shape for w in weights]
-        return make_outer(self._options.outer).init(weights), make_codec(self._options.merge_codec).init(shapes)
+    def _first_memory(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """The state of the outer optimizer, and what merges have left out, before anything was merged."""
+        return make_outer(self._options.outer).init(size), np.zeros(size, np.float32)
 
     @property
     def _replicas_outer(self) -> str:
@@ -169,7 +169,7 @@ class DilocoTraining(Training):
         return self._options.outer
 
     def _take_agreed(self, agreed: Agreed) -> None:
-        self._options = replace(self._options, round_steps=agreed.lengths.most)
+        self._options = replace(self._options, round_steps=agreed.steps)
 
     def _make_coordinator(self, fleet: Any, task: Task) -> Leader:
         return Coordinator(fleet, task, self._world, self._slots, self._events.put)
@@ -181,11 +181,10 @@ class DilocoTraining(Training):
             return None
         delta, statistics, sums = record.parts
         codec, outer = make_codec(document["merge_codec"]), make_outer(document["outer"])
-        shapes = [w.shape for w in world.weights]
-        weights, momentum = outer.update(codec.decode(delta, shapes), world.momentum, world.weights)
-        after = World(
-            document["round"], document["step"], weights, momentum, codec.init(shapes), wire.unpack(statistics)
-        )
+        weights, momentum = world.weights.copy(), world.momentum.copy()
+        outer.step(codec.decode(delta, self._layout), momentum, weights)
+        residual = np.zeros_like(world.residual)
+        after = World(document["round"], document["step"], weights, momentum, residual, wire.unpack(statistics))
         return after, wire.unpack(sums)
 
     def _record_of_round(self, closed: RoundClosed) -> journal.Record:
@@ -269,7 +268,7 @@ class DilocoTraining(Training):
             agree=self._agree,
             batch_size=self.job.schedule.batch_size,
             outer=make_outer(self._replicas_outer),
-            dtypes=[value.dtype for value in self._host_state.trainable],
+            layout=self._layout,
             pieces=parcels,
             setup=self._setup,
             rates=self._rates_of,
@@ -366,7 +365,7 @@ class DilocoTraining(Training):
     def _evaluation_can_wait(self) -> bool:
         if self._evaluator is None or self.job.callbacks or self.job.monitor or len(self._late) > _LATE_EVALUATIONS:
             return False
-        if sum(w.nbytes for w in self._world.weights) * len(self._late) > _LATE_BYTES:
+        if self._world.weights.nbytes * len(self._late) > _LATE_BYTES:
             return False
         since = time.perf_counter() - self._last_evaluation
         return self._evaluation_seconds > _EVALUATION_SHARE * since
@@ -395,7 +394,8 @@ class DilocoTraining(Training):
     def _take_over(self, world: World, metrics: list[np.ndarray] | None = None) -> None:
         """Makes the state of the model of a world, and of sums of metrics variables."""
         old = self._host_state
-        trainable = [w.astype(before.dtype) for w, before in zip(world.weights, old.trainable, strict=True)]
+        weights = zip(self._layout.arrays(world.weights), old.trainable, strict=True)
+        trainable = [value.astype(before.dtype) for value, before in weights]
         non_trainable = list(old.non_trainable)
         for index, value in zip(self._statistics, world.statistics, strict=True):
             non_trainable[index] = value.astype(non_trainable[index].dtype)
@@ -475,7 +475,7 @@ class DilocoTraining(Training):
 
     def _to_keep(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         world = self._world
-        parts = {"weights": world.weights, "momentum": world.momentum, "residual": world.residual}
+        parts = {"weights": [world.weights], "momentum": [world.momentum], "residual": [world.residual]}
         parts |= {"statistics": world.statistics, "sums": self._sums}
         arrays = {f"{name}/{i}": array for name, values in parts.items() for i, array in enumerate(values)}
         if self._slots is not None:
@@ -506,17 +506,16 @@ class DilocoTraining(Training):
     def _restore_state(self, saved: Checkpoint) -> None:
         assert self.run
         before, old = saved.document.get(self._strategy, {}), self._world
-        parts = {"weights": old.weights, "momentum": old.momentum, "residual": old.residual}
-        parts["statistics"] = old.statistics
-        found: dict[str, list[np.ndarray]] = {}
-        for name, values in parts.items():
-            found[name] = [saved.arrays.get(f"{name}/{i}", np.empty(0)) for i in range(len(values))]
-            if not before or [a.shape for a in found[name]] != [a.shape for a in values]:
-                raise RunError(
-                    f"The run {self.run.path} was begun with another strategy, or a model of other shapes: resume it "
-                    "as it was begun, or give another directory with --run."
-                )
-        self._world = World(before["round"], saved.step, **found)
+        empty = np.empty(0, np.float32)
+        vectors = [saved.arrays.get(f"{name}/0", empty) for name in ("weights", "momentum", "residual")]
+        statistics = [saved.arrays.get(f"statistics/{i}", empty) for i in range(len(old.statistics))]
+        expected = [old.weights, old.momentum, old.residual, *old.statistics]
+        if not before or [a.shape for a in [*vectors, *statistics]] != [a.shape for a in expected]:
+            raise RunError(
+                f"The run {self.run.path} was begun with another strategy, another version of Rudel, or a model of "
+                "other shapes: resume it as it was begun, or give another directory with --run."
+            )
+        self._world = World(before["round"], saved.step, *vectors, statistics=statistics)
         slots = saved.arrays.get("slots")
         self._slots = None if slots is None else slots.tobytes()
         self._sums = [saved.arrays[f"sums/{i}"] for i in range(before["sums"])]

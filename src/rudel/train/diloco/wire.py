@@ -4,6 +4,7 @@ A message is the length of a header, the header (JSON: dtype and shape of each a
 the arrays' bytes one after the other, little-endian. Arrays of zeros, as fresh optimizer slots are, take no room.
 """
 
+import functools
 import json
 import math
 from collections.abc import Sequence
@@ -28,11 +29,16 @@ def pack(arrays: Sequence[np.ndarray]) -> bytes:
         whole = np.ascontiguousarray(array).reshape(array.shape)
         bare = whole.reshape(-1).view(np.uint8)
         zeros = not bare.any()
-        header.append([str(whole.dtype), whole.shape, zeros])
+        header.append([_name_of(whole.dtype), whole.shape, zeros])
         if not zeros:
             parts.append(bare.tobytes())
     text = json.dumps(header).encode()
     return b"".join([len(text).to_bytes(_LENGTH, "little"), text, *parts])
+
+
+@functools.cache
+def _name_of(dtype: np.dtype) -> str:
+    return str(dtype)
 
 
 def unpack(message: bytes) -> list[np.ndarray]:

@@ -28,6 +28,7 @@ from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.replica import Replica
 from rudel.train.diloco.service import Service, replica_guest
 from rudel.train.diloco.training import DilocoTraining
+from rudel.train.diloco.vector import Layout
 from rudel.train.display import choose_display
 from rudel.train.job import Job
 from rudel.train.plan import probe
@@ -186,17 +187,16 @@ class Rehearsal(DilocoTraining):
     def desk(self) -> Desk:
         """Measures how long this computer takes for a delta, and for closing a round."""
         codec, outer = make_codec(self._options.merge_codec), make_outer(self._options.outer)
-        shapes = [np.shape(value) for value in self._host_state.trainable]
-        random = np.random.default_rng(0)
-        delta = [random.standard_normal(shape, np.float32) for shape in shapes]
+        layout = Layout.of(self._host_state.trainable)
+        delta = np.random.default_rng(0).standard_normal(layout.size, np.float32)
         takes, closes = [], []
         for _ in range(5):
             began = time.perf_counter()
-            message, _ = codec.encode(delta, codec.init(shapes))
-            outer.update(delta, outer.init(delta), delta)
+            message, change = codec.encode(delta, layout)
+            outer.step(change, outer.init(layout.size), delta.copy())
             closes.append(time.perf_counter() - began)
             began = time.perf_counter()
-            codec.decode(message, shapes)
+            codec.decode(message, layout)
             takes.append(time.perf_counter() - began)
         return Desk(min(takes), min(closes))
 

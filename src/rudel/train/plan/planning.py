@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from rudel.errors import ClusterError
-from rudel.train.asynchronous.options import DENSE_BYTES, Async
-from rudel.train.diloco.lengths import Lengths, Speeds
-from rudel.train.diloco.options import LEAST_ROUND_STEPS, ROUND_SECONDS, SMALLER, Diloco
+from rudel.train.asynchronous.options import Async
+from rudel.train.diloco.lengths import Speeds, best_steps
+from rudel.train.diloco.options import Diloco
 from rudel.train.plan import lockstep, rounds, visits
 from rudel.train.plan.forecast import Desk, Forecast, Speed, Work, sole_steps
 from rudel.train.plan.links import Links
@@ -102,7 +102,7 @@ def _most_first(hosts: Sequence[Speed], links: Links) -> list[Speed]:
     """
     own = links.to(hosts)
     step, exchange, message = np.array([(host.step, host.exchange, host.message) for host in hosts]).T
-    computing = np.maximum(ROUND_SECONDS, LEAST_ROUND_STEPS * step)
+    computing = step * best_steps(step, exchange)
     there = message / 2 / own.connection + own.delay(message / 2)
     back = message / 2 / own.up.connection + own.delay(message / 2)
     seconds = step * np.maximum(computing + exchange, there + back) / computing
@@ -133,7 +133,7 @@ def counts(hosts: int) -> list[int]:
 def alone(work: Work, host: Speed, links: Links, desk: Desk | None = None) -> Forecast:
     """One host trains by itself: in rounds that are merged with nobody's, and long; see `sole_steps`."""
     steps = sole_steps(work, host.step, links.slowest)
-    found = rounds.simulate(work, [host], links, Lengths(steps, steps), 2 * work.weights, desk)
+    found = rounds.simulate(work, [host], links, steps, 2 * work.weights, desk)
     return replace(found, strategy="single")
 
 
@@ -141,14 +141,14 @@ def in_rounds(
     work: Work, hosts: Sequence[Speed], links: Links, desk: Desk | None = None, options: Diloco | None = None
 ) -> Forecast:
     """The strategy `diloco` on these hosts, with the rounds that it would choose."""
-    return _as_agreed(rounds.simulate, work, hosts, links, desk, options or Diloco(), SMALLER)
+    return _as_agreed(rounds.simulate, work, hosts, links, desk, options or Diloco())
 
 
 def in_visits(
     work: Work, hosts: Sequence[Speed], links: Links, desk: Desk | None = None, options: Async | None = None
 ) -> Forecast:
     """The strategy `async` on these hosts, with the visits that it would choose."""
-    return _as_agreed(visits.simulate, work, hosts, links, desk, options or Async(), DENSE_BYTES)
+    return _as_agreed(visits.simulate, work, hosts, links, desk, options or Async())
 
 
 def _as_agreed(
@@ -158,13 +158,8 @@ def _as_agreed(
     links: Links,
     desk: Desk | None,
     options: Any,
-    other: float,
 ) -> Forecast:
-    """A forecast with what the hosts will agree upon, once the training has looked at them.
-
-    Args:
-        other: size of a message, over the usual one, where they agree on other codecs.
-    """
+    """A forecast with what the hosts will agree upon, once the training has looked at them."""
     count = len(hosts)
     chosen = options.chosen_for(count, work.steps)
     tried = [host.tried or (host.step, host.exchange) for host in hosts]
@@ -172,9 +167,11 @@ def _as_agreed(
         sum(values) / count
         for values in ([1 / step for step, _ in tried], [seconds for _, seconds in tried], [h.message for h in hosts])
     )
-    agreed = options.agree(chosen, count, Speeds(1 / speed, exchange, message, links.trial(count)))
-    size = message * (other if agreed.delta_codec != chosen.delta_codec else 1.0)
-    return simulate(work, hosts, links, agreed.lengths, size, desk)
+    latency, slowest = float(np.max(links.latency)), max(step for step, _ in tried)
+    speeds = Speeds(1 / speed, exchange, message, links.trial(count), 2 * latency, slowest, work.weights / 4)
+    agreed = options.agree(chosen, count, speeds)
+    size = message if agreed.delta_codec == chosen.delta_codec else work.weights / 2  # a byte for each, there and back
+    return simulate(work, hosts, links, agreed.steps, size, desk)
 
 
 def _why(forecasts: Sequence[Forecast], best: Forecast, hosts: int) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rudel.train.diloco.lengths import Lengths
 from rudel.train.diloco.plans import REST
 from rudel.train.plan.forecast import Desk, Forecast, Speed, Work, shares
 from rudel.train.plan.links import Links
@@ -26,7 +25,7 @@ def simulate(
     work: Work,
     hosts: Sequence[Speed],
     links: Links,
-    lengths: Lengths,
+    length: int,
     message: float,
     desk: Desk | None = None,
 ) -> Forecast:
@@ -36,22 +35,20 @@ def simulate(
         work: what is to be done.
         hosts: who does it.
         links: between them and the coordinator.
-        lengths: local steps of rounds, on average over the hosts.
+        length: local steps of a round, on average over the hosts.
         message: bytes of a delta and a merge together.
         desk: the computer that drives; None for one that takes no time.
     """
     step = np.array([host.step for host in hosts])
-    period = int(_of_a_round(lengths.most * len(hosts), step).sum())
+    period = int(_of_a_round(length * len(hosts), step).sum())
 
     def of(work: Work) -> Forecast:
-        return _simulated(work, hosts, links, lengths, message, desk or Desk())
+        return _simulated(work, hosts, links, length, message, desk or Desk())
 
     return extrapolated(of, work, hosts, period, _MOST_SHARES)
 
 
-def _simulated(
-    work: Work, hosts: Sequence[Speed], links: Links, lengths: Lengths, message: float, desk: Desk
-) -> Forecast:
+def _simulated(work: Work, hosts: Sequence[Speed], links: Links, length: int, message: float, desk: Desk) -> Forecast:
     """The same, round by round."""
     step = np.array([host.step for host in hosts])
     exchange = np.array([host.exchange for host in hosts])
@@ -62,7 +59,7 @@ def _simulated(
     computed, waited = np.zeros(count), np.zeros(count)
     done, number, free, sent, closed = 0, 0, 0.0, 0.0, 0.0
     while done < work.steps:
-        full, left = lengths.of(number) * count, work.steps - done
+        full, left = length * count, work.steps - done
         steps = _of_a_round(full if left >= REST * full else left, step)
         computing = steps * step
         ready = start + computing + exchange + (first if number == 0 else 0.0)

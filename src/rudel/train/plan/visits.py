@@ -8,7 +8,6 @@ Limits: nobody is lost, hosts keep their speed, and they do not wait for each ot
 training, not all visits are simulated; see `rudel.train.plan.periods`.
 """
 
-import functools
 import heapq
 import math
 from collections.abc import Sequence
@@ -16,7 +15,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from rudel.train.asynchronous.visits import EXCHANGE_SHARE, LITTLE
-from rudel.train.diloco.lengths import Lengths
 from rudel.train.plan.forecast import Desk, Forecast, Speed, Work
 from rudel.train.plan.links import Each, Links
 from rudel.train.plan.periods import extrapolated
@@ -29,7 +27,7 @@ def simulate(
     work: Work,
     hosts: Sequence[Speed],
     links: Links,
-    lengths: Lengths,
+    length: int,
     message: float,
     desk: Desk | None = None,
 ) -> Forecast:
@@ -39,22 +37,20 @@ def simulate(
         work: what is to be done.
         hosts: who does it.
         links: between them and the coordinator.
-        lengths: steps of the visits of the fastest host.
+        length: steps of a visit of the fastest host.
         message: bytes of a delta and a merge together.
         desk: the computer that drives; None for one that takes no time.
     """
     fastest = min(host.step for host in hosts)
-    period = sum(length for length, _ in _of_a_cycle(hosts, lengths.most, fastest))
+    period = sum(length for length, _ in _of_a_cycle(hosts, length, fastest))
 
     def of(work: Work) -> Forecast:
-        return _simulated(work, hosts, links, lengths, message, desk or Desk())
+        return _simulated(work, hosts, links, length, message, desk or Desk())
 
     return extrapolated(of, work, hosts, period, _MOST_VISITS)
 
 
-def _simulated(
-    work: Work, hosts: Sequence[Speed], links: Links, lengths: Lengths, message: float, desk: Desk
-) -> Forecast:
+def _simulated(work: Work, hosts: Sequence[Speed], links: Links, length: int, message: float, desk: Desk) -> Forecast:
     """The same, visit by visit."""
     count, half = len(hosts), message / 2
     fastest, together = min(host.step for host in hosts), sum(1 / host.step for host in hosts)
@@ -62,7 +58,7 @@ def _simulated(
         _each(value, count) for value in (links.delay(half), half / links.connection, half / links.up.connection)
     )
     taken, taken_up = half / links.rate, half / links.up.rate
-    of_a_cycle = functools.cache(lambda whole: _of_a_cycle(hosts, whole, fastest))
+    of_a_cycle = _of_a_cycle(hosts, length, fastest)
     merged, coming = [0.0] * count, []
     planned = arrivals = 0
     up = down = busy = ended = computed = exchanged = waited = 0.0
@@ -71,8 +67,8 @@ def _simulated(
         """Plans the next visit of a host, if there is something left to do."""
         nonlocal planned, computed, exchanged, waited
         host, left = hosts[number], work.steps - planned
-        length, least = of_a_cycle(lengths.of(arrivals // count))[number]
-        steps = _steps(left, length, least, left / host.step / together)
+        whole, least = of_a_cycle[number]
+        steps = _steps(left, whole, least, left / host.step / together)
         if not steps:
             return
         beside = host.exchange + (0.0 if begins else host.first)
