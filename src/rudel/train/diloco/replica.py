@@ -239,11 +239,12 @@ class Replica:
     def _try_rounds(self) -> tuple[float, int]:
         """Seconds that a round takes beside its steps, and bytes that it sends and gets.
 
-        Steps come between two exchanges as in the training, where they take the cache for themselves.
+        Steps come between two exchanges, as in the training, where they take the cache for themselves. Of long ones,
+        few are taken: what an exchange takes hardly matters to them.
         """
         steps = max(1, min(_TRIED_STEPS, int(_TRY_OUT_SECONDS / _TRIED_ROUNDS / self.step_seconds)))
-        rounds = self._rounds_of_zeros(steps)
-        first, *others = [next(rounds) for _ in range(_TRIED_ROUNDS)]
+        rounds, count = self._rounds_of_zeros(steps), _TRIED_ROUNDS if self.step_seconds < _TRY_OUT_SECONDS else 2
+        first, *others = [next(rounds) for _ in range(count)]
         rounds.close()
         return statistics.median(answer.exchange_seconds for answer in others), len(first.delta) + self._zeros_bytes
 
