@@ -134,7 +134,7 @@ def test_behind_a_proxy_with_a_prefix(training: Begin, browser: Browser, served:
             assert link == f"{address}runs/0/report"
             assert all(url.startswith((address, "data:")) for url in page.requested)
         with browser.page(link) as page:
-            assert page.value("document.title") == "the report"
+            page.until("document.title === 'the report'")
 
 
 def test_curves_numbers_and_hosts(tmp_path: Path, browser: Browser, training: Begin, served: Serve) -> None:
