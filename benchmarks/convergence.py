@@ -16,7 +16,7 @@ their defaults:
     final=1             share of that factor which is left at the end, along a cosine
     net=mlp             or cnn
     samples=262144      over all workers
-    target=0.8          accuracy whose first time is told, in steps of a worker; looked at 64 times, at ends of rounds
+    target=0.8          accuracy for which the steps of a worker are reported; evaluated 64 times, after rounds
     speeds=             of the workers, as 1:1:1:0.1: nobody waits for anybody (the strategy `async`), and the outer
                         optimizer is one of arrivals; `round` is then the visit of the fastest, and `delay` in its steps
     hold=0              steps of the fastest that go by before a worker is answered, so that it hears of those who come
@@ -438,11 +438,11 @@ class Arriving:
     def answer(self, visitor: Visitor) -> np.ndarray:
         """By how much a worker's weights are to be shifted."""
         visitor.seen = self.done
-        answer, told = self.down.encode(self.weights - visitor.held, self.layout)
-        told.add_to(visitor.held)
+        answer, sent = self.down.encode(self.weights - visitor.held, self.layout)
+        sent.add_to(visitor.held)
         self.ways[1].append(len(answer))
         shift = np.zeros_like(visitor.held)
-        told.add_to(shift)
+        sent.add_to(shift)
         visitor.own.add_to(shift, -1.0)
         return shift
 

@@ -10,7 +10,9 @@ from browser import COMMAND, Browser, find, started
 from missing import skip_or_fail
 from warm.programs import JAX, TENSORFLOW, warm_programs
 
+from rudel.errors import LabError
 from rudel.export.process import ENVIRONMENT
+from rudel.lab.requirements import check_machine
 
 
 def pytest_configure() -> None:
@@ -51,6 +53,15 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def lacking() -> Callable[[str], NoReturn]:
     """Skips a test that lacks something of the machine, and says what; in CI, where nothing may lack, fails it."""
     return skip_or_fail
+
+
+@pytest.fixture(scope="session")
+def lab_machine(lacking: Callable[[str], NoReturn]) -> None:
+    """A machine that can have a simulated network; tests are skipped elsewhere, or fail in CI."""
+    try:
+        check_machine()
+    except LabError as error:
+        lacking(str(error))
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,10 @@
 import contextlib
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,13 @@ def started(command: Sequence[Any], **how: Any) -> Iterator[subprocess.Popen[str
             yield process
         finally:
             process.kill()
+
+
+def set_up_by_rudel(lab: Any, hosts: Sequence[str], *options: str) -> None:
+    """Sets up hosts of a simulated network by the command line, without an index of packages."""
+    command = [str(Path(sys.executable).with_name("rudel")), "hosts", "setup", ",".join(hosts), "--offline", *options]
+    done = subprocess.run([*command, "--ssh-config", str(lab.ssh_config)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @contextlib.contextmanager

@@ -1,21 +1,14 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
-from rudel.errors import LabError
 from rudel.lab import Lab
-from rudel.lab.requirements import check_machine
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory, lacking: Callable[[str], NoReturn]) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory, lab_machine: None) -> Iterator[Lab]:
     """Two computers with an SSH server each, on a quick network without a way to anywhere else."""
-    try:
-        check_machine()
-    except LabError as error:
-        lacking(str(error))
     state = tmp_path_factory.mktemp("lab")
     with Lab(nodes=2, cpu=1.0, rate=1000, latency=0.0, prefix="htest", subnet="10.94.0", state=state) as lab:
         yield lab

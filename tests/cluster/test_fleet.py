@@ -142,7 +142,7 @@ def test_bytes_go_over_a_line_where_a_worker_is_reached_directly(fleet: tuple[Fl
     assert done(fleet_.ask(address, b"a new one")) == b"hears a new one"
     client.restart()
     with pytest.raises(TRANSPORT_ERRORS):
-        done(fleet_.ask(address, b"who has gone"))
+        done(fleet_.ask(address, b"after a restart"))
 
 
 def test_who_is_not_there_is_told(fleet: tuple[Fleet, Done]) -> None:

@@ -39,7 +39,7 @@ async def line_and_comm(scheme: str) -> AsyncIterator[Ends]:
 
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(work(), LONG))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(work(), LONG))
 
 
 SCHEMES = pytest.mark.parametrize("scheme", ["tcp", "tls"])

@@ -5,24 +5,21 @@ The hosts are set up as those of users are, offline.
 
 import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pytest
-from processes import LONG
+from processes import LONG, set_up_by_rudel
 
 import rudel
 from rudel.backend import keras_on_jax
 from rudel.cluster.engine import Cluster
-from rudel.errors import ClusterError, LabError
+from rudel.errors import ClusterError
 from rudel.lab import Lab
-from rudel.lab.requirements import check_machine
 from rudel.train.diloco.options import Diloco
 from rudel.train.display import Display
 
@@ -33,19 +30,10 @@ Y = (X[:, 0] > 0).astype("int32")
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory, lacking: Callable[[str], NoReturn]) -> Iterator[Lab]:
-    try:
-        check_machine()
-    except LabError as error:
-        lacking(str(error))
+def lab(tmp_path_factory: pytest.TempPathFactory, lab_machine: None) -> Iterator[Lab]:
     state = tmp_path_factory.mktemp("lab")
     with Lab(nodes=3, cpu=0.6, rate=1000, latency=1.5, prefix="tlab", subnet="10.93.0", state=state) as lab:
-        rudel_here = str(Path(sys.executable).with_name("rudel"))
-        command = [rudel_here, "hosts", "setup", ",".join(lab.hosts), "--offline", "--minimal"]
-        done = subprocess.run(
-            [*command, "--ssh-config", str(lab.ssh_config)], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        set_up_by_rudel(lab, lab.hosts, "--minimal")
         lab.set_rate(100)
         yield lab
 

@@ -5,10 +5,9 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -17,17 +16,12 @@ from rudel.cluster.engine import Cluster
 from rudel.cluster.foreground import wait_for
 from rudel.cluster.hosts import REMOTE_PYTHON
 from rudel.cluster.setup import set_up_hosts
-from rudel.errors import HostError, LabError
+from rudel.errors import HostError
 from rudel.lab import Lab
-from rudel.lab.requirements import check_machine
 
 
 @pytest.fixture
-def lab(tmp_path: Path, lacking: Callable[[str], NoReturn]) -> Iterator[Lab]:
-    try:
-        check_machine()
-    except LabError as error:
-        lacking(str(error))
+def lab(tmp_path: Path, lab_machine: None) -> Iterator[Lab]:
     with Lab(nodes=1, cpu=2.0, rate=1000, latency=0.0, prefix="hsetup", subnet="10.97.0", state=tmp_path) as lab:
         yield lab
 

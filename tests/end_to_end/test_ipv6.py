@@ -11,29 +11,22 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from processes import LONG
+from processes import LONG, set_up_by_rudel
 
-from rudel.errors import LabError
 from rudel.lab import Lab
-from rudel.lab.requirements import check_machine
 
 RUDEL = str(Path(sys.executable).with_name("rudel"))
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory, lacking: Callable[[str], NoReturn]) -> Iterator[Lab]:
-    try:
-        check_machine()
-    except LabError as error:
-        lacking(str(error))
+def lab(
+    tmp_path_factory: pytest.TempPathFactory, lacking: Callable[[str], NoReturn], lab_machine: None
+) -> Iterator[Lab]:
     if not Path("/proc/sys/net/ipv6").exists():
         lacking("The kernel has no IPv6.")
     state = tmp_path_factory.mktemp("lab")
     with Lab(nodes=2, cpu=1.0, rate=1000, latency=0.0, prefix="tsix", subnet="10.95.0", state=state) as lab:
-        hosts = ",".join(f"pi@[{node.ipv6}]" for node in lab.settings.nodes)
-        command = [RUDEL, "hosts", "setup", hosts, "--offline", "--ssh-config", str(lab.ssh_config)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        set_up_by_rudel(lab, [f"pi@[{node.ipv6}]" for node in lab.settings.nodes])
         yield lab
 
 

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -216,9 +216,9 @@ class AsyncCoordinator(Leader):
 
     def _difference(self, world: World, held: _Held) -> tuple[Merge, _Held]:
         """What a replica with these weights is told, and those that it has then."""
-        message, told = self._merge_codec.encode(world.weights - held.weights, self._task.layout)
+        message, sent = self._merge_codec.encode(world.weights - held.weights, self._task.layout)
         weights = held.weights.copy()
-        told.add_to(weights)
+        sent.add_to(weights)
         return Merge(message, wire.pack(world.statistics)), _Held(weights, world.steps)
 
     def _tell_of_arrivals(self, seconds: float) -> None:
@@ -257,5 +257,4 @@ class AsyncCoordinator(Leader):
 
     def _standing_for(self, member: Member, world: World, with_slots: bool) -> Standing:
         self._held[member.name] = _Held(world.weights, world.steps)
-        weights = wire.pack([world.weights, np.empty(0, np.float32)])
-        return replace(super()._standing_for(member, world, with_slots), weights=weights)
+        return super()._standing_for(member, world, with_slots)

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rudel.train.diloco.lengths import Agreed, Speeds, best_length, goes_in_full
-from rudel.train.diloco.options import DELTA_CODEC, IN_FULL, MERGE_CODEC, check_merging
+from rudel.train.diloco.lengths import Agreed, Speeds
+from rudel.train.diloco.options import DELTA_CODEC, MERGE_CODEC, agreed, check_merging
 from rudel.train.schedule import check_whole_number
 
 MOST_STEPS, FEWEST_VISITS = 640, 3
@@ -103,11 +103,4 @@ class Async:
 
     def agree(self, chosen: Chosen, replicas: int, speeds: Speeds) -> Agreed:
         """What holds for all visits, once it is known how fast replicas and links are; see `Diloco.agree`."""
-        if self.steps_between is not None or replicas == 1:
-            steps = chosen.steps_between
-        else:
-            steps = best_length(replicas, chosen.steps_between, speeds)
-        codecs = chosen.delta_codec, chosen.merge_codec
-        if codecs == (DELTA_CODEC, MERGE_CODEC) and goes_in_full(replicas, speeds):
-            codecs = self.delta_codec or IN_FULL, self.merge_codec or IN_FULL
-        return Agreed(steps, *codecs)
+        return agreed(self, chosen, self.steps_between, chosen.steps_between, replicas, speeds)

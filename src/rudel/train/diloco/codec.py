@@ -10,8 +10,8 @@ Names, for the command line and for both sides to agree upon:
     float32               as they are
     float16, bfloat16     rounded to half the bytes
     int8, int4            rounded to whole numbers, with a scale for every 256 elements
-    topk:SHARE:BITS       this share of all elements, those that are largest for their array, in a byte each, BITS of
-                          which say how large it is
+    topk:SHARE:BITS       this share of each array, its largest elements, in a byte each, BITS of which say how large
+                          it is; of small arrays, all elements
 
 Where the ideas are from: error feedback, F. Seide and others, *1-bit stochastic gradient descent*, Interspeech 2014,
 and why it converges, S. P. Karimireddy and others, 1901.09847; the largest entries, Y. Lin and others, *Deep gradient

@@ -124,8 +124,9 @@ def alike(speeds: Sequence[float]) -> list[float]:
     left = sorted(range(len(speeds)), key=lambda i: -speeds[i])
     while left:
         group = [i for i in left if speeds[i] * _ALIKE > speeds[left[0]]]
+        mean = sum(speeds[i] for i in group) / len(group)
         for i in group:
-            result[i] = sum(speeds[j] for j in group) / len(group)
+            result[i] = mean
         left = left[len(group) :]
     return result
 

@@ -438,8 +438,9 @@ class Leader(ABC):
 
     def _standing_for(self, member: Member, world: World, with_slots: bool) -> Standing:
         """From where a replica begins; strategies whose replicas differ go by the member. Computed in the thread."""
+        outer = self._task.outer
         return Standing(
-            weights=wire.pack([world.weights, world.momentum]),
+            weights=wire.pack([world.weights, world.momentum if outer.state_size else outer.init(0)]),
             statistics=wire.pack(world.statistics),
             slots=self._slots if with_slots else None,
             codecs=(self.agreed.delta_codec, self.agreed.merge_codec),
@@ -469,7 +470,7 @@ class Leader(ABC):
                 raise error_of(fields, member.name)
             if answered == number:
                 return Answer(**fields)
-            request = packed_request(number, [], [])  # that was of a round before the replica began anew
+            request = packed_request(number, [], [])  # that was of a round before the replica began again
 
     def _count_sent(self, member: Member, count: int) -> None:
         self.sent, member.sent = self.sent + count, member.sent + count

@@ -113,14 +113,25 @@ class Diloco:
             replicas: how many train together.
             speeds: what was measured.
         """
-        if self.round_steps is not None or replicas == 1:
-            steps = chosen.round_steps
-        else:
-            steps = best_length(replicas, chosen.round_steps, speeds)
-        codecs = chosen.delta_codec, chosen.merge_codec
-        if codecs == (DELTA_CODEC, MERGE_CODEC) and goes_in_full(replicas, speeds):
-            codecs = self.delta_codec or IN_FULL, self.merge_codec or IN_FULL
-        return Agreed(steps, *codecs)
+        return agreed(self, chosen, self.round_steps, chosen.round_steps, replicas, speeds)
+
+
+def agreed(given: Any, chosen: Any, asked: int | None, most: int, replicas: int, speeds: Speeds) -> Agreed:
+    """What holds for all rounds or visits, once it is known how fast replicas and links are.
+
+    Args:
+        given: options of a strategy, of which `delta_codec` and `merge_codec` count.
+        chosen: the same with everything chosen.
+        asked: steps between two exchanges, as the user gave them; None where they are to be chosen.
+        most: steps that were chosen before anything was measured.
+        replicas: how many train together.
+        speeds: what was measured.
+    """
+    steps = best_length(replicas, most, speeds) if asked is None and replicas > 1 else most
+    codecs = chosen.delta_codec, chosen.merge_codec
+    if codecs == (DELTA_CODEC, MERGE_CODEC) and goes_in_full(replicas, speeds):
+        codecs = given.delta_codec or IN_FULL, given.merge_codec or IN_FULL
+    return Agreed(steps, *codecs)
 
 
 def check_merging(options: Any, make_outer: Callable[[str], Any]) -> None:

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -244,12 +244,16 @@ class Replica:
         """
         steps = max(1, min(_TRIED_STEPS, int(_TRY_OUT_SECONDS / _TRIED_ROUNDS / self.step_seconds)))
         rounds, count = self._rounds_of_zeros(steps), _TRIED_ROUNDS if self.step_seconds < _TRY_OUT_SECONDS else 2
-        first, *others = [next(rounds) for _ in range(count)]
+        (_, size), *others = [next(rounds) for _ in range(count)]
         rounds.close()
-        return statistics.median(answer.exchange_seconds for answer in others), len(first.delta) + self._zeros_bytes
+        return statistics.median(answer.exchange_seconds for answer, _ in others), size
 
-    def _rounds_of_zeros(self, steps: int) -> Generator[Answer]:
-        """Takes rounds on weights of zeros, whose merges are noise, and puts all as it was at the end."""
+    def _rounds_of_zeros(self, steps: int) -> Generator[tuple[Answer, int]]:
+        """Takes rounds on weights of zeros, whose merges are noise, and puts all as it was at the end.
+
+        Yields:
+            The answer of each, and how many bytes its delta and its merge have.
+        """
         begun = [[np.array(v) for v in part] for part in self._parts[1:]]
         noise = np.random.default_rng(0).standard_normal(self._layout.size, np.float32)
         means = wire.pack([np.asarray(self._parts[1][index], np.float32) for index in self._setup.statistics])
@@ -257,17 +261,16 @@ class Replica:
         self.shard.blank(_REHEARSED_BYTES)
         self._get_ready(0, [])
         message, _ = self._merge_codec.encode(noise, self._layout)
-        self._zeros_bytes = len(message)
         inbox, merge = _Inbox(), Merge(message, means)
         rates, share = wire.pack([np.zeros(1, np.float32)]), [(0, max(1, self._setup.examples // 4))]
         try:
             while True:
                 answer = self._one_round(Plan(steps, rates, None if self._round else share), inbox)
-                if not answer.delta:  # of zeros, the model makes no numbers
-                    answer = replace(answer, delta=self._delta_codec.encode(noise, self._layout)[0])
+                # Of zeros, a model may make no numbers.
+                delta = answer.delta or self._delta_codec.encode(noise, self._layout)[0]
                 inbox.merges[self._round] = merge
                 self._round += 1
-                yield answer
+                yield answer, len(delta) + len(message)
         finally:
             self._parts = [[], *begun]
 

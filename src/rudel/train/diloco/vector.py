@@ -73,9 +73,8 @@ class Layout:
         """A float32 vector (size,) of arrays of any dtype; a new one, unless one is given."""
         vector = np.empty(self.size, np.float32) if into is None else into
         for part, array, grid in itertools.zip_longest(self.parts(vector), arrays, self.grids):
-            np.copyto(part, np.asarray(array), casting="unsafe")
-            if grid:
-                np.copyto(part, _transformed(part, *map(_cosines, grid)))
+            value = _transformed(np.asarray(array, np.float32), *map(_cosines, grid)) if grid else np.asarray(array)
+            np.copyto(part, value, casting="unsafe")
         return vector
 
     def arrays(self, vector: np.ndarray) -> list[np.ndarray]:

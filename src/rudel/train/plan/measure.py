@@ -28,7 +28,6 @@ from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.replica import Replica
 from rudel.train.diloco.service import Service, replica_guest
 from rudel.train.diloco.training import DilocoTraining
-from rudel.train.diloco.vector import Layout
 from rudel.train.display import choose_display
 from rudel.train.job import Job
 from rudel.train.plan import probe
@@ -187,7 +186,7 @@ class Rehearsal(DilocoTraining):
     def desk(self) -> Desk:
         """Measures how long this computer takes for a delta, and for closing a round."""
         codec, outer = make_codec(self._options.merge_codec), make_outer(self._options.outer)
-        layout = Layout.of(self._host_state.trainable)
+        layout = self._layout
         delta = np.random.default_rng(0).standard_normal(layout.size, np.float32)
         takes, closes = [], []
         for _ in range(5):
