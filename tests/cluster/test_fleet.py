@@ -218,6 +218,20 @@ def test_a_worker_frees_itself_when_its_driver_is_killed(client: Client) -> None
             time.sleep(0.05)
 
 
+def test_what_was_given_up_while_it_was_installed_is_freed_at_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by Ctrl-C when the worker is too busy with its imports to hear that the guest is removed again."""
+    monkeypatch.setattr(guests, "SILENT_SECONDS", 0.5)
+    with Borrowed(client) as cluster:
+        (address,) = cluster.start(cluster.fleet.members()).result().values()
+        cluster.start(cluster.fleet._add(address, speaking())).result()
+    deadline = time.monotonic() + guests.ABANDONED_SECONDS / 4
+    while handlers(client) or plugins(client):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_a_driver_that_was_killed_can_be_replaced_and_one_that_lives_cannot(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,8 @@
 
 A worker serves one driver at a time: a second one is refused as long as the first is alive. The driver renews its claim
 every few seconds. Once it has fallen silent, another driver may replace it, and a worker that hears nothing for minutes
-frees what was installed by itself: a driver that was killed leaves nothing on workers that belong to somebody else.
+frees what was installed by itself: a driver that was killed leaves nothing on workers that belong to somebody else. One
+that never renews its claim gave up while it installed: that is freed within seconds.
 
 Limit: whoever can reach a Dask worker can install anything on it; this is for those who share one in good faith.
 """
@@ -72,6 +73,7 @@ class Guest(WorkerPlugin):
         }
         self._make, self._operations = make, tuple(operations)
         self._silent, self._abandoned = SILENT_SECONDS, ABANDONED_SECONDS
+        self._limit = self._silent  # until it is renewed, as a driver does at once that has not given up
         self._service: Service | None = None
         self._line: Line | None = None
         self._heard = 0.0
@@ -117,7 +119,7 @@ class Guest(WorkerPlugin):
         """Renews the claim of a driver, if it is the one of this guest; says whose it is otherwise."""
         if guest != self.name:
             return {"holder": self.holder, "quiet_for": self.quiet_for}
-        self._heard = time.monotonic()
+        self._heard, self._limit = time.monotonic(), self._abandoned
         return {"result": None}
 
     async def _call(self, guest: str, operation: str, message: dict[str, Any]) -> dict[str, Any] | None:
@@ -158,7 +160,7 @@ class Guest(WorkerPlugin):
 
     async def _watch(self, worker: Any) -> None:
         """Frees the worker when the driver has been silent for too long."""
-        while (left := self._abandoned - self.quiet_for) > 0:
+        while (left := self._limit - self.quiet_for) > 0:
             await asyncio.sleep(left)
         _log.warning("freeing the worker: %s was not heard of for %.0f s", self.holder, self.quiet_for)
         await worker.plugin_remove(self.name)
