@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from rudel.data.dataset import Examples
 from rudel.errors import NonFiniteError, RunError
 from rudel.train import best
 from rudel.train import callbacks as callback_memory
@@ -30,7 +29,7 @@ from rudel.train.memory import release_freed_memory
 from rudel.train.run_directory import RunDirectory
 from rudel.train.spans import Spans
 from rudel.train.state import ModelState
-from rudel.train.vocabulary import suspect
+from rudel.train.vocabulary import why_not_finite
 
 BLOCK_SECONDS = 0.25
 """Aim for the length of a block: long enough to cost nothing, short enough for a lively display and Ctrl-C."""
@@ -415,12 +414,8 @@ class Training:
             if self.run and self._saved_step
             else ""
         )
-        train = self.job.train
-        reason = suspect(self._model, train.x) if isinstance(train, Examples) else None
-        advice = "lower the learning rate, clip the gradients (clipnorm=1.0 in the optimizer), or look for outliers"
-        return NonFiniteError(
-            f"The {what} became NaN or infinite at step {step:,}: {reason or f'{advice} in the data'}.{kept}"
-        )
+        why = why_not_finite(self._model, self.job.train)
+        return NonFiniteError(f"The {what} became NaN or infinite at step {step:,}: {why}.{kept}")
 
 
 def _next_block(steps: int, seconds: float, aim: float) -> int:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from rudel.data.dataset import Examples
+
 _MOVING = frozenset(
     {"Cast", "Cropping1D", "ExpandDims", "Flatten", "GetItem", "Identity", "Permute", "Ravel", "Reshape", "Split"}
     | {"Squeeze", "Swapaxes", "Moveaxis", "Transpose", "Unstack"}
@@ -100,6 +102,19 @@ def first_outside(model: Any, lookups: Sequence[Lookup], x: Any) -> Outside | No
         row, column = np.argwhere(~((flat > -1) & (flat < lookup.size)))[0]
         return Outside(lookup, int(row), float(flat[row, column]))
     return None
+
+
+def why_not_finite(model: Any, train: Any) -> str:
+    """What may have made a loss NaN or infinite, or what to do about it, in a sentence without its end.
+
+    Args:
+        model: built.
+        train: `Examples` or a stream that it was trained on.
+    """
+    reason = suspect(model, train.x) if isinstance(train, Examples) else None
+    return reason or (
+        "lower the learning rate, clip the gradients (clipnorm=1.0 in the optimizer), or look for outliers in the data"
+    )
 
 
 def suspect(model: Any, x: Any) -> str | None:

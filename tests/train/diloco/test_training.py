@@ -331,6 +331,19 @@ def test_a_loss_that_is_not_finite_is_told_and_the_next_training_is_well(crew: A
     rudel.fit(*with_schedule(), epochs=2, client=crew.client)
 
 
+@pytest.mark.parametrize("strategy", ["diloco", "async"])
+def test_an_index_beyond_a_table_that_cannot_be_followed_is_named(crew: Any, strategy: str) -> None:
+    x = keras.Input((4,), dtype="int32")
+    looked_up = layers.Embedding(10, 2, name="table")(x % 20)
+    model = keras.Model(x, layers.Dense(1)(layers.Flatten()(looked_up)))
+    model.compile("sgd", "mse")
+    words = np.full((64, 4), 17, np.int32)
+    found = "an input holds 17, and the longest table of the model, `table`, takes 0 to 9, which makes NaN of other"
+    with pytest.raises(NonFiniteError, match=found) as error:
+        rudel.fit(model, words, np.zeros(64), epochs=2, batch_size=4, client=crew.client, strategy=strategy)
+    assert "learning rate" not in str(error.value)
+
+
 def test_averages_that_the_optimizer_makes_are_refused(crew: Any) -> None:
     model = keras.Sequential([keras.Input((5,)), layers.Dense(1)])
     model.compile(keras.optimizers.SGD(0.1, use_ema=True), "mse")

@@ -141,7 +141,7 @@ class AsyncCoordinator(Leader):
                 self._count_received(member, answer)
                 self._learn(member, answer)
                 if answer.bad_step >= 0:
-                    self._fail(not_finite(member, f"visit {number + 1:,}", answer))
+                    self._fail(not_finite(member, f"visit {number + 1:,}", answer, self._task.why_not_finite()))
                     merges = []
                 else:
                     await self._arrive(member, number, answer)

@@ -228,7 +228,7 @@ class Coordinator(Leader):
 
     async def _deliver(self, member: Member, number: int, answer: Answer) -> None:
         if answer.bad_step >= 0:
-            self._fail(not_finite(member, f"round {number + 1:,}", answer))
+            self._fail(not_finite(member, f"round {number + 1:,}", answer, self._task.why_not_finite()))
         adding: asyncio.Future[None] | None = None
         self._learn(member, answer)
         async with self._changed:

@@ -500,17 +500,17 @@ def _try_out(codec: Codec, weights: np.ndarray, layout: Layout) -> None:
     codec.decode(message, layout)
 
 
-def not_finite(member: Member, round: str, answer: Answer) -> NonFiniteError:
+def not_finite(member: Member, round: str, answer: Answer, why: str) -> NonFiniteError:
     """What to say of a loss that became NaN.
 
     Args:
         member: whose.
         round: in which of its rounds, in words.
         answer: what it said.
+        why: what may have made it so, or what to do.
     """
     return NonFiniteError(
-        f"The loss became NaN or infinite on {member.name}, in {round}, local step {answer.bad_step + 1:,}: lower the "
-        "learning rate, clip the gradients (clipnorm=1.0 in the optimizer) or look for outliers in the data."
+        f"The loss became NaN or infinite on {member.name}, in {round}, local step {answer.bad_step + 1:,}: {why}."
     )
 
 

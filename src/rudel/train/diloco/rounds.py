@@ -139,6 +139,7 @@ class Task:
         patience: seconds to wait for a replica to come back when all are lost.
         rates: (first, last, count) -> float32 (count,) learning rates for that many local steps, spread over the steps
             first to last of the training.
+        why_not_finite: what to say of a loss that became NaN: what may have made it so, or what to do.
     """
 
     total_steps: int
@@ -149,4 +150,5 @@ class Task:
     pieces: Sequence[Piece]
     setup: Callable[[int, dict[str, Any]], tuple[dict[str, Any], float]]
     rates: Callable[[int, int, int], np.ndarray]
+    why_not_finite: Callable[[], str]
     patience: float = 120.0

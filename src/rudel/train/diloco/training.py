@@ -43,6 +43,7 @@ from rudel.train.diloco.vector import Layout
 from rudel.train.evaluation import as_floats
 from rudel.train.on_hosts import purpose_of, unforeseen
 from rudel.train.single import Training
+from rudel.train.vocabulary import why_not_finite
 
 _SLOTS_SECONDS = 15.0
 """Time between two askings for a replica's optimizer slots."""
@@ -221,6 +222,7 @@ class DilocoTraining(Training):
             self._save()
             self._callbacks.on_epoch_begin(self.spans.number(self.position.step))
             self._rates.read()
+            self.display.hosts(self._hosts)
             done = background.start(self._coordinator.run())
             try:
                 while not (done.done() and self._events.empty()):
@@ -272,6 +274,7 @@ class DilocoTraining(Training):
             pieces=parcels,
             setup=self._setup,
             rates=self._rates_of,
+            why_not_finite=lambda: why_not_finite(self.job.model, self.job.train),
             patience=self._options.patience,
         )
         self._coordinator = self._make_coordinator(fleet, task)
