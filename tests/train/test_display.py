@@ -104,6 +104,26 @@ def test_a_host_that_contributes_next_to_nothing_is_named_once():
     assert screen.getvalue().count("raspi3 contributes next to nothing") == 1
 
 
+SILENT = "raspi2 contributes next to nothing: it takes 0.0\u202f% of the steps, and without it the training is as fast."
+
+
+@pytest.mark.parametrize("rounds", [5, 60])
+def test_a_host_that_never_answers_is_named_once_and_has_a_line(rounds):
+    screen = io.StringIO()
+    display = RichDisplay(Console(file=screen, width=160))
+    display.start(plan_schedule(10_000, 32, None, 100, 0), 0, 0.0)
+    display.hosts(["raspi1", "raspi2", "raspi3"])
+    display.host(HostChanged("raspi3", "lost", 0.5, "its connection broke off"))
+    for number in range(1, rounds):
+        display.round(closed(number, float(number), [told("raspi1")]))
+    display.stop()
+    assert screen.getvalue().count(SILENT) == 1
+    assert "raspi3 contributes" not in screen.getvalue()
+    training = Training(["raspi1"])
+    training.lines.begin(NAMES)
+    assert training.rounds(5).cells("raspi2")[0] == "late"
+
+
 def test_a_lost_host_says_so_until_it_is_back():
     training = Training().rounds(4)
     sentence = training.event("lost", "raspi2", 4.5, "it did not answer in time")

@@ -4,7 +4,7 @@ Of several hosts there are more lines, from `hosts_display.py`.
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.report.read import NOT_METRICS
@@ -39,6 +39,9 @@ class Display:
 
     def epoch(self, record: dict[str, Any]) -> None:
         """An epoch has ended, with a line of metrics.jsonl."""
+
+    def hosts(self, names: Sequence[str]) -> None:
+        """The first round begins on these hosts."""
 
     def round(self, closed: Any) -> None:
         """A round of several hosts has ended, a `RoundClosed`."""
@@ -120,6 +123,10 @@ class RichDisplay(Display):
         metrics = described({name: value for name, value in record.items() if name not in NOT_METRICS})
         self._console.print(f"epoch {record['epoch']:>{total}g}  {metrics}", highlight=False)
 
+    def hosts(self, names: Sequence[str]) -> None:
+        """Draws a line for each host."""
+        self._hosts.begin(names)
+
     def round(self, closed: Any) -> None:
         """Brings the lines of the hosts up to date."""
         for sentence in self._hosts.round(closed):
@@ -133,6 +140,8 @@ class RichDisplay(Display):
 
     def stop(self) -> None:
         """Takes the bar away; the lines of the epochs stay."""
+        for sentence in self._hosts.end():
+            self.note(sentence)
         self._progress.stop()
 
     def _epoch_of(self, step: int) -> str:

@@ -6,7 +6,7 @@ written when they are drawn.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -92,11 +92,22 @@ class HostLines:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._hosts: dict[str, _Host] = {}
+        self._silent: set[str] = set()  # those that have not answered yet
         self._began = math.inf  # when the training began, by the clock
         self._count = self._bytes = 0
         self._unit = "round"
         self._last = 0.0
         self._window = (0.0, 0.0, 0.0)  # rounds, bytes and seconds lately
+
+    def begin(self, names: Sequence[str]) -> None:
+        """Takes in the hosts that the first round begins on."""
+        self._hosts |= {name: _Host(name, heard=0.0) for name in names if name not in self._hosts}
+        self._silent |= set(names)
+
+    def end(self) -> list[str]:
+        """Says which hosts were there to the end without a single answer, as far as that was not said before."""
+        silent = [host for name, host in sorted(self._hosts.items()) if name in self._silent and not host.told]
+        return [little(host.name, 0.0) for host in silent if self._count and host.lost_at is None]
 
     def round(self, closed: Any) -> list[str]:
         """Takes in a `RoundClosed`, and says of which hosts one should know that they contribute next to nothing."""
@@ -113,6 +124,7 @@ class HostLines:
             if host is None:
                 host = self._hosts[told.name] = _Host(told.name, heard=0.0)
             host.answered(told, now)
+            self._silent.discard(told.name)
         return self._little(now)
 
     def _little(self, now: float) -> list[str]:
@@ -146,7 +158,7 @@ class HostLines:
         from rich.text import Text
 
         lines = Text(no_wrap=True, overflow="ellipsis")
-        if not self._hosts:
+        if not self._count:
             return lines
         now = self._clock() - self._began
         hosts = sorted(self._hosts.values(), key=lambda host: by_number(host.name))
