@@ -16,11 +16,14 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rudel.cache import cache_folder
 from rudel.errors import CompileError
+from rudel.features import LogMel
+from rudel.features.c import sources
 from rudel.micro.packages.folder import write_files
 from rudel.micro.packages.loader import loader
 
@@ -77,31 +80,48 @@ def compile_to_wasm(compiled: "Compiled") -> bytes:
     Raises:
         CompileError: `ziglang` is not installed, or it fails.
     """
-    if importlib.util.find_spec("ziglang") is None:
-        raise CompileError("WebAssembly is compiled by Zig, which is not installed: pip install ziglang.")
     sides = (("input", compiled.inputs), ("output", compiled.outputs))
     arrays = [(f"{side}{i}", port) for side, ports in sides for i, port in enumerate(ports)]
-    wrapper = "\n".join(
-        [
-            f'#include "{compiled.name}.h"',
-            *(f"{port.type} {array}[{port.macro}_SIZE];" for array, port in arrays),
-            f"void invoke(void) {{ {compiled.name}_invoke({', '.join(array for array, _ in arrays)}); }}",
-            f"void reset(void) {{ {f'{compiled.name}_reset();' if compiled.remembers else ''} }}",
-        ]
-    )
+    wrapper = [
+        f'#include "{compiled.name}.h"',
+        *(f"{port.type} {array}[{port.macro}_SIZE];" for array, port in arrays),
+        f"void invoke(void) {{ {compiled.name}_invoke({', '.join(array for array, _ in arrays)}); }}",
+        f"void reset(void) {{ {f'{compiled.name}_reset();' if compiled.remembers else ''} }}",
+    ]
+    sources = {f"{compiled.name}.h": compiled.header, f"{compiled.name}.c": compiled.source}
+    exported = ["invoke", "reset", *(array for array, _ in arrays)]
+    return _compile(sources, wrapper, exported, _WITH_MATHS if "math.h" in compiled.headers else _INTEGERS)
+
+
+def features_to_wasm(features: LogMel) -> bytes:
+    """Compiles features of sound to a module.
+
+    It exports `memory`, `reset()`, and `push()`, which takes samples at the address `hop`, and puts a frame at `bands`.
+
+    Raises:
+        CompileError: `ziglang` is not installed, or it fails.
+    """
+    wrapper = [
+        '#include "features.h"',
+        "int16_t hop[FEATURES_HOP];",
+        "int8_t bands[FEATURES_BANDS];",
+        "void push(void) { features_push(hop, bands); }",
+        "void reset(void) { features_reset(); }",
+    ]
+    return _compile(sources(features, "features"), wrapper, ["push", "reset", "hop", "bands"], _INTEGERS)
+
+
+def _compile(texts: Mapping[str, str], wrapper: Sequence[str], exported: Sequence[str], target: Sequence[str]) -> bytes:
+    if importlib.util.find_spec("ziglang") is None:
+        raise CompileError("WebAssembly is compiled by Zig, which is not installed: pip install ziglang.")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        sources = {
-            f"{compiled.name}.h": compiled.header,
-            f"{compiled.name}.c": compiled.source,
-            "wasm.exports.c": wrapper + "\n",
-        }
-        target = _WITH_MATHS if "math.h" in compiled.headers else _INTEGERS
+        files = {**texts, "wasm.exports.c": "\n".join(wrapper) + "\n"}
         if target is _INTEGERS:
-            sources["string.h"] = _STRING_H
-        write_files(folder, sources)
-        exported = [f"-Wl,--export={symbol}" for symbol in ("invoke", "reset", *(array for array, _ in arrays))]
-        _run_zig([*target, *_OPTIONS, *exported, *(n for n in sources if n.endswith(".c"))], folder)
+            files["string.h"] = _STRING_H
+        write_files(folder, files)
+        exports = [f"-Wl,--export={symbol}" for symbol in exported]
+        _run_zig([*target, *_OPTIONS, *exports, *(name for name in files if name.endswith(".c"))], folder)
         return (folder / "model.wasm").read_bytes()
 
 

@@ -1,0 +1,53 @@
+"""Features as a Keras layer, so that a model takes sound as it comes from a file or a microphone."""
+
+from typing import Any
+
+import keras
+
+from rudel.errors import ModelError
+from rudel.features.arithmetic import spectrogram
+from rudel.features.log_mel import LogMel
+
+
+@keras.saving.register_keras_serializable("rudel")
+class Features(keras.layers.Layer):
+    """A spectrogram of each recording of a batch, int16 (N, S) to floats (N, frames, bands), whole numbers of int8.
+
+    It learns nothing, and gives what `features` gives of the same samples, bit for bit, wherever Keras runs.
+
+    Args:
+        features: which.
+        arguments: of any layer: `name`, and `dtype`, which is that of what comes out.
+
+    Raises:
+        ModelError: an input is not (N, S) with S known, or is shorter than a hop.
+    """
+
+    def __init__(self, features: LogMel | dict[str, Any], **arguments: Any) -> None:
+        super().__init__(autocast=False, **arguments)
+        self.features = features if isinstance(features, LogMel) else LogMel(**features)
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        """The spectrograms."""
+        from keras import ops
+
+        made = spectrogram(ops, self.features, ops.cast(inputs, "int32"))
+        return ops.cast(made, self.compute_dtype)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """Frames and bands."""
+        if len(input_shape) != 2 or not input_shape[1] or input_shape[1] < self.features.hop:
+            raise ModelError(
+                f"The layer `{self.name}` takes recordings (N, S) of at least {self.features.hop} samples, not "
+                f"{tuple(input_shape)}."
+            )
+        return (input_shape[0], self.features.frames(input_shape[1]), self.features.bands)
+
+    def compute_output_spec(self, inputs: Any) -> Any:
+        """Frames and bands."""
+        return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """What the layer can be made of again."""
+        return {**super().get_config(), "features": self.features.config()}
