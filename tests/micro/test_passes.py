@@ -12,7 +12,6 @@ from rudel.micro.compiler import compile_model
 from rudel.micro.emit import Context
 from rudel.micro.graph import Graph
 from rudel.micro.passes import pipeline
-from rudel.micro.passes.constant_channels import remove_constant_channels
 from rudel.micro.passes.folding import fold_constants
 from rudel.micro.passes.lookups import join_lookups, tabulate
 from rudel.micro.passes.multiplied_channels import convolve_multiplied_channels
@@ -134,63 +133,6 @@ def test_what_is_no_clamp_stays_a_table_and_tables_are_joined(tmp_path, monkeypa
     model = build(tensors, operators, [0], [3])
     assert _kinds(only(read_model(model), Context())) == ["LOOKUP"]
     _same_bits(model, only, tmp_path, monkeypatch)
-
-
-def _with_dead_channels() -> bytes:
-    first, depth = _weights(8, 3, 3, 2, seed=1), _weights(1, 3, 3, 8, axis=3, seed=2)
-    assert first.data is not None
-    first.data[[1, 2, 5, 6]] = 0
-    bias = np.array([100, -700, 900, 50, 20, -10, 2000, 40], np.int32)
-    tensors = [
-        T((1, 8, 8, 2), scale=0.05, zero_point=-7),
-        first,
-        T((8,), "int32", scale=0.001, data=bias),
-        T((1, 6, 6, 8), scale=0.2, zero_point=-128),
-        depth,
-        _biases(8),
-        T((1, 4, 4, 8), scale=0.5, zero_point=-20),
-        T((1, 2, 2, 8), scale=0.5, zero_point=-20),
-        _weights(5, 1, 1, 8, seed=3),
-        _biases(5),
-        T((1, 2, 2, 5), scale=0.6, zero_point=1),
-    ]
-    window = {**_WINDOW, "padding": "VALID", "activation": "RELU"}
-    pool = {"padding": "VALID", "stride_h": 2, "stride_w": 2, "filter_h": 2, "filter_w": 2, "activation": "NONE"}
-    operators = [
-        Op("CONV_2D", (0, 1, 2), (3,), window),
-        Op("DEPTHWISE_CONV_2D", (3, 4, 5), (6,), {**window, "activation": "NONE", "depth_multiplier": 1}),
-        Op("MAX_POOL_2D", (6,), (7,), pool),
-        Op("CONV_2D", (7, 8, 9), (10,), {**window, "activation": "NONE"}),
-    ]
-    return build(tensors, operators, [0], [10])
-
-
-@pytest.mark.usefixtures("gcc")
-def test_constant_channels_are_not_computed(tmp_path, monkeypatch):
-    model = _with_dead_channels()
-    graph = remove_constant_channels(read_model(model), Context())
-    channels = [graph[operator.outputs[0]].shape[-1] for operator in graph.operators]
-    assert channels == [4, 4, 4, 5]
-    _same_bits(model, remove_constant_channels, tmp_path, monkeypatch)
-
-
-@pytest.mark.usefixtures("gcc")
-def test_channels_that_padding_would_change_stay(tmp_path, monkeypatch):
-    data = bytearray(_with_dead_channels())
-    graph = read_model(bytes(data))
-    padded = graph.replace(
-        operators=[
-            operator.with_options(padding="SAME") if operator.kind == "DEPTHWISE_CONV_2D" else operator
-            for operator in graph.operators
-        ]
-    )
-    shapes = {6: (1, 6, 6, 8), 7: (1, 3, 3, 8), 10: (1, 3, 3, 5)}
-    from dataclasses import replace
-
-    padded = padded.replace(tensors=[replace(padded[index], shape=shape) for index, shape in shapes.items()])
-    after = remove_constant_channels(padded, Context())
-    # Channels 2 and 6 give more than the zero point, with which the padding would mix them.
-    assert [after[operator.outputs[0]].shape[-1] for operator in after.operators] == [8, 8, 8, 5]
 
 
 @pytest.mark.usefixtures("gcc")

@@ -6,7 +6,8 @@ memory. That is more than computing in place: the two may be shifted against eac
 so that a convolution, too, can write over the part of its input that it has done with.
 
 To find the smallest arena is hard (it is a form of bin packing); what is done here is greedy placement in many
-orders, with a fixed seed, until the bound that the largest step sets is reached or the trials are used up.
+orders, with a fixed seed, until the bound that the largest step sets is reached or the trials are used up. An order is
+changed by moving a few buffers in it, every other time one at the end of the arena or one that is in its way.
 """
 
 import random
@@ -70,18 +71,22 @@ def plan_memory(
     ]
     tried = 0
     current: list[int] = []
+    topmost: list[int] = []
     while tried < max(trials, len(orders)):
         if tried < len(orders):
             order = orders[tried]
         else:
             order = list(current)
             for _ in range(chance.randint(1, 3)):
-                i, j = chance.randrange(len(order)), chance.randrange(len(order))
-                order.insert(j, order.pop(i))
+                moved = chance.choice(topmost if chance.random() < 0.5 else order)
+                order.remove(moved)
+                order.insert(chance.randrange(len(order) + 1), moved)
         tried += 1
         offsets, size = _place(order, sizes, forbidden)
         if best is None or size <= best_size:
             current = order
+            ends = {number for number in numbers if offsets[number] + sizes[number] == size}
+            topmost = sorted(ends.union(*(forbidden[number] for number in ends)))
             if best is None or size < best_size:
                 best, best_size = offsets, size
         if best_size <= bound:

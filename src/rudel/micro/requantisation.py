@@ -68,7 +68,7 @@ def plan(
         data[:, 2] = low
         return Requantisation("line", data, 0, zero_point, low, high)
     thresholds = _thresholds(scaling, reach, zero_point, limits)
-    line = _line(scaling, thresholds, bias, reach, zero_point, limits)
+    line = _line(_usual_factors(scaling.factor, thresholds, reach), thresholds, bias, reach, limits)
     if line is not None:
         data, shift = line
         return Requantisation("line", data, shift, zero_point, low, high)
@@ -154,12 +154,24 @@ def _thresholds(
     return above
 
 
+def _usual_factors(factor: np.ndarray, thresholds: np.ndarray, reach: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Returns the factors to look for lines with, float64 (channels).
+
+    A channel that gives its least or its greatest output only, or has one accumulator only, is on a line of any slope.
+    Its own can be far from the others', as converters leave it for weights that are all zero, and all have one shift.
+    """
+    least, most = reach
+    any_slope = (thresholds > most[:, None]).all(axis=1) | (thresholds <= least[:, None]).all(axis=1) | (least == most)
+    if any_slope.all():
+        return np.full_like(factor, 2.0**-8)
+    return np.where(any_slope, np.median(factor[~any_slope]), factor)
+
+
 def _line(
-    scaling: Scaling,
+    factor: np.ndarray,
     thresholds: np.ndarray,
     bias: np.ndarray,
     reach: tuple[np.ndarray, np.ndarray],
-    zero_point: int,
     limits: tuple[int, int],
 ) -> tuple[np.ndarray, int] | None:
     """Looks for multiplier, offset and shift with the given thresholds; None where there are none.
@@ -168,7 +180,7 @@ def _line(
     (t - 1) * multiplier + offset < k * 2**shift: an interval of offsets for each k, and the line exists when all of
     them have an offset in common.
     """
-    largest = float(scaling.factor.max())
+    largest = float(factor.max())
     outputs = np.arange(limits[0] + 1, limits[1] + 1, dtype=np.int64)[None]
     least, most = reach[0][:, None], reach[1][:, None]
     if not largest or np.abs(np.stack(reach)).max() > INT32_MAX:
@@ -177,10 +189,10 @@ def _line(
     shift = min(30 - int(np.floor(np.log2(largest))), finest, 61)
     if shift < 32:
         return None
-    exact = np.rint(scaling.factor * 2.0**shift).astype(np.int64)
+    exact = np.rint(factor * 2.0**shift).astype(np.int64)
     if exact.max() > INT32_MAX:
         shift -= 1
-        exact = np.rint(scaling.factor * 2.0**shift).astype(np.int64)
+        exact = np.rint(factor * 2.0**shift).astype(np.int64)
     if shift < 32:
         return None
     offsets = np.zeros(len(exact), np.int64)

@@ -16,12 +16,11 @@ SHIFTS = (12, 8)
 
 def channel_scaling(c: Convolution) -> Scaling | TwiceRounded | None:
     """Returns a scaling for all channels of a convolution; None where there is none without further clamping."""
-    reach = (c.reach[0] - c.bias, c.reach[1] - c.bias)
     for shift in SHIFTS:
-        scaling = find_scaling(c.requantisation, reach, shift)
+        scaling = find_scaling(c.requantisation, c.products, shift)
         if scaling is not None:
             return scaling if (scaling.low, scaling.high) == (-128, 127) else None
-    return twice_rounded(c.requantisation, reach)
+    return twice_rounded(c.requantisation, c.products)
 
 
 def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Step | None:

@@ -58,6 +58,11 @@ class Convolution:
     bias: np.ndarray
 
     @property
+    def products(self) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the greatest sum that the kernel makes, without bias: int64 (out channels) each."""
+        return self.reach[0] - self.bias, self.reach[1] - self.bias
+
+    @property
     def macs(self) -> int:
         """Multiplications and additions, padding counted in."""
         batch, height, width, channels = self.output
@@ -67,6 +72,14 @@ class Convolution:
     def lead(self) -> int:
         """The least lead of a kernel that makes output pixels one after the other (see `Overlap`)."""
         return window_lead(self.source, self.output, self.window)
+
+
+def reaches_out(source: tuple[int, ...], output: tuple[int, ...], window: Window) -> bool:
+    """Returns whether a window reaches beyond the input; source, output: (batch, height, width, channels)."""
+    w = window
+    end_h = (output[1] - 1) * w.stride_h - w.top + (w.height - 1) * w.dilation_h + 1
+    end_w = (output[2] - 1) * w.stride_w - w.left + (w.width - 1) * w.dilation_w + 1
+    return w.top > 0 or w.left > 0 or end_h > source[1] or end_w > source[2]
 
 
 def window_lead(source: tuple[int, ...], output: tuple[int, ...], window: Window, item: int = 1) -> int:
@@ -373,7 +386,7 @@ def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Ste
     form = c.requantisation.form
     w = c.window
     per_group = c.weights.shape[0] // c.groups
-    gathers = c.groups > 1 or (w.dilation_w > 1 and w.width > 1) or _reaches_out(c)
+    gathers = c.groups > 1 or (w.dilation_w > 1 and w.width > 1) or reaches_out(c.source, c.output, w)
     batch, height, width, channels = c.source
     fields = (
         f"{{{{$weights, $rows, {per_group}, {output_fields(c.requantisation)}}}, {batch}, {height}, {width}, "
@@ -390,14 +403,6 @@ def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Ste
         overlap={(0, 0): Overlap(lead=c.lead)},
         macs=c.macs,
     )
-
-
-def _reaches_out(c: Convolution) -> bool:
-    """Returns whether a window reaches beyond the input."""
-    w = c.window
-    end_h = (c.output[1] - 1) * w.stride_h - w.top + (w.height - 1) * w.dilation_h + 1
-    end_w = (c.output[2] - 1) * w.stride_w - w.left + (w.width - 1) * w.dilation_w + 1
-    return w.top > 0 or w.left > 0 or end_h > c.source[1] or end_w > c.source[2]
 
 
 def lower_dense(operator: Operator, graph: Graph, context: Context) -> Step:

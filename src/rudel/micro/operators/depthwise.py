@@ -46,6 +46,11 @@ class Depthwise:
     bias: np.ndarray
 
     @property
+    def products(self) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the greatest sum that the kernel makes, without bias: int64 (channels) each."""
+        return self.reach[0] - self.bias, self.reach[1] - self.bias
+
+    @property
     def macs(self) -> int:
         """Multiplications and additions, padding counted in."""
         return int(np.prod(self.output)) * self.window.height * self.window.width

@@ -1,35 +1,41 @@
-"""Channels that have one value whatever the input is are not computed.
+"""Channels that have the same values whatever the input is are not computed.
 
-A channel of a convolution is constant when the least and the greatest sum that its weights and int8 inputs can make
-give the same output: weights that are all zero, or a bias so low that the activation cuts everything off. Its value
-is then a part of the biases of what reads it, and both lose a channel. Depthwise convolutions, pools and tables in
-between lose it, too.
+Between a convolution and the next one that reads what it computes, directly or through operators that treat each
+channel alone (depthwise convolutions, pools, tables, reshapes), every channel goes whose values are known there, and
+every one that is multiplied by zeros only. What known channels contribute becomes a part of the biases of the reader.
 
-Where padding would bring in another value (the zero point) than the constant, the channel stays. So many channels are
-kept that a multiple of four remains where there was one: kernels work on four at a time.
+Guarantee: no bit of any output changes.
+
+Limits:
+
+- each tensor in between has one reader, and is no output of the model;
+- a channel stays whose contribution depends on the place, as one may that is not the zero point and has been next to
+  padding: a bias is the same everywhere;
+- so many channels are kept that their number is a multiple of four: kernels work on four at a time.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rudel.micro.emit import Context
 from rudel.micro.graph import Graph, Operator, Quantisation, Tensor
-from rudel.micro.operators.convolution import prepare_convolution
-from rudel.micro.operators.depthwise import prepare_depthwise
-from rudel.micro.requantisation import evaluate
+from rudel.micro.operators.convolution import Convolution, prepare_convolution, reaches_out
+from rudel.micro.passes.known_channels import SAME_BYTES, Known, known_after, known_outputs
 
 _WEIGHTED = ("CONV_2D", "FULLY_CONNECTED")
-_ALONG = ("DEPTHWISE_CONV_2D", "MAX_POOL_2D", "AVERAGE_POOL_2D", "LOOKUP")
 
 
 def remove_constant_channels(graph: Graph, context: Context) -> Graph:
-    """Returns a graph without channels that are provably constant."""
-    for position in range(len(graph.operators)):
-        operator = graph.operators[position]
-        if operator.kind in _WEIGHTED and _is_int8(operator, graph):
-            graph = _without_constants(operator, graph, context)
-    return graph
+    """Returns a graph without channels that are provably constant, or multiplied by zeros only."""
+    while True:
+        before = graph
+        for position in range(len(graph.operators)):
+            operator = graph.operators[position]
+            if operator.kind in _WEIGHTED and _is_int8(operator, graph):
+                graph = _without_constants(operator, graph, context)
+        if graph is before:
+            return graph
 
 
 def _is_int8(operator: Operator, graph: Graph) -> bool:
@@ -38,145 +44,162 @@ def _is_int8(operator: Operator, graph: Graph) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class _Chain:
+    """What lies between a convolution and the next one.
+
+    Attributes:
+        between: operators that treat each channel alone.
+        reader: the next convolution.
+        prepared: the same, ready to be written as C.
+        known: what is known of the reader's input.
+        weights: int64 (out channels, window, channels), the reader's.
+    """
+
+    between: tuple[Operator, ...]
+    reader: Operator
+    prepared: Convolution
+    known: Known
+    weights: np.ndarray
+
+
 def _without_constants(operator: Operator, graph: Graph, context: Context) -> Graph:
     prepared = prepare_convolution(operator, graph, context)
     if prepared.groups != 1:
         return graph
-    ends = np.stack(prepared.reach, axis=1) - prepared.bias[:, None]
-    outputs = evaluate(prepared.requantisation, ends)
-    constant = np.flatnonzero(outputs[:, 0] == outputs[:, 1])
-    channels = len(outputs)
-    if len(constant) == 0:
-        return graph
-    least = 4 if channels % 4 == 0 else 1
-    remaining = max(-(-(channels - len(constant)) // least) * least, least)
-    constant = constant[: channels - remaining]
-    if len(constant) == 0:
-        return graph
-    chain = _chain(operator, graph, dict(zip(constant.tolist(), outputs[constant, 0].tolist(), strict=True)), context)
+    chain = _chain(operator, graph, known_outputs(prepared), context)
     if chain is None:
         return graph
-    return _rewritten(operator, graph, chain, np.setdiff1d(np.arange(channels), constant))
+    removed = _removed(chain)
+    return _rewritten(operator, graph, chain, removed) if removed.any() else graph
 
 
-def _chain(
-    operator: Operator, graph: Graph, values: dict[int, int], context: Context
-) -> list[tuple[Operator, dict[int, int]]] | None:
-    """Returns the operators after a convolution up to the next one, each with the constant channels of its input.
+def _removed(chain: _Chain) -> np.ndarray:
+    """Returns which channels go: bool (channels)."""
+    ignored = ~chain.weights.any(axis=(0, 1))
+    removed = ignored | _contributes_evenly(chain)
+    kept = max(-(-int((~removed).sum()) // 4) * 4, 4)
+    removed[np.argsort(removed, kind="stable")[:kept]] = False
+    return removed
 
-    None where the channels cannot be taken out.
-    """
-    chain: list[tuple[Operator, dict[int, int]]] = []
+
+def _chain(operator: Operator, graph: Graph, known: Known, context: Context) -> _Chain | None:
+    """Returns what comes after a convolution up to the next one; None where channels cannot be taken out."""
+    between: list[Operator] = []
     current = operator
     while True:
         tensor = current.outputs[0]
         readers = graph.consumers(tensor)
-        if tensor in graph.outputs or len(readers) != 1 or len(graph[tensor].shape) < 1:
+        if tensor in graph.outputs or len(readers) != 1 or readers[0].inputs.count(tensor) != 1:
             return None
         reader = readers[0]
-        if reader.inputs.count(tensor) != 1 or reader.inputs[0] != tensor:
+        if reader.inputs[0] != tensor or graph[tensor].dtype != "int8" or not graph[tensor].shape:
             return None
-        chain.append((reader, values))
-        zero_point = graph[tensor].zero_point
-        if reader.kind in _WEIGHTED and _is_int8(reader, graph):
-            return chain if _takes_out(reader, graph, values, zero_point, context) else None
-        if reader.kind not in _ALONG or graph[reader.outputs[0]].dtype != "int8":
+        if reader.kind in _WEIGHTED:
+            return _read(tuple(between), reader, graph, known, context) if _is_int8(reader, graph) else None
+        after = known_after(reader, graph, context, known)
+        if after is None:
             return None
-        if reader.kind == "DEPTHWISE_CONV_2D":
-            prepared = prepare_depthwise(reader, graph, context)
-            if _pads(reader, prepared) and any(value != zero_point for value in values.values()):
-                return None
-            sums = (prepared.weights.astype(np.int64).sum(axis=(0, 1)))[:, None] * _column(values, prepared.source[3])
-            given = evaluate(prepared.requantisation, sums)[:, 0]
-            values = {channel: int(given[channel]) for channel in values}
-        elif reader.kind == "LOOKUP":
-            values = {channel: int(reader.options["table"][value + 128]) for channel, value in values.items()}
-        elif reader.kind in ("MAX_POOL_2D", "AVERAGE_POOL_2D"):
-            from rudel.micro.operators.scalings import output_limits
-
-            low, high = output_limits(reader, graph[reader.outputs[0]])
-            values = {channel: min(max(value, low), high) for channel, value in values.items()}
-        current = reader
+        between.append(reader)
+        current, known = reader, after
 
 
-def _column(values: dict[int, int], channels: int) -> np.ndarray:
-    column = np.zeros((channels, 1), np.int64)
-    for channel, value in values.items():
-        column[channel] = value
-    return column
-
-
-def _pads(operator: Operator, prepared) -> bool:
-    w = prepared.window
-    end_h = (prepared.output[1] - 1) * w.stride_h - w.top + (w.height - 1) * w.dilation_h + 1
-    end_w = (prepared.output[2] - 1) * w.stride_w - w.left + (w.width - 1) * w.dilation_w + 1
-    return w.top > 0 or w.left > 0 or end_h > prepared.source[1] or end_w > prepared.source[2]
-
-
-def _takes_out(reader: Operator, graph: Graph, values: dict[int, int], zero_point: int, context: Context) -> bool:
-    source = graph[reader.inputs[0]]
+def _read(
+    between: tuple[Operator, ...], reader: Operator, graph: Graph, known: Known, context: Context
+) -> _Chain | None:
     prepared = prepare_convolution(reader, graph, context)
-    if prepared.groups != 1 or prepared.source[3] != source.shape[-1]:
-        return False
-    return not _pads(reader, prepared) or all(value == zero_point for value in values.values())
+    channels, depth = len(known.certain), prepared.output[3]
+    length = prepared.source[3]
+    if reader.kind == "FULLY_CONNECTED" and length == known.values.size:
+        known = replace(known, flat=True)
+    if prepared.groups != 1 or length != (known.values.size if known.flat else channels):
+        return None
+    weights = prepared.weights.astype(np.int64).reshape(depth, -1, channels)
+    return _Chain(between, reader, prepared, known, weights)
 
 
-def _rewritten(
-    operator: Operator, graph: Graph, chain: list[tuple[Operator, dict[int, int]]], kept: np.ndarray
-) -> Graph:
-    tensors = list(graph.tensors)
-    new: dict[int, Operator] = {}
+def _contributes_evenly(chain: _Chain) -> np.ndarray:
+    """Returns which channels are known to add the same to each output of the reader: bool (channels)."""
+    known, c = chain.known, chain.prepared
+    if known.flat:
+        return known.certain
+    if reaches_out(c.source, c.output, c.window):
+        return known.constant & (known.values[:, 0, 0] == c.zero_point)
+    return known.constant
 
-    def added(tensor: Tensor, data: np.ndarray, chosen: np.ndarray | None, axis: int) -> int:
-        quantisation = tensor.quantisation
-        if quantisation is not None and len(quantisation.scale) > 1 and chosen is not None:
-            quantisation = Quantisation(quantisation.scale[chosen], quantisation.zero_point[chosen], axis)
-        index = len(tensors)
-        tensors.append(replace(tensor, index=index, shape=data.shape, data=data, quantisation=quantisation))
-        return index
 
-    def narrowed(index: int) -> None:
-        tensor = tensors[index]
-        tensors[index] = replace(tensor, shape=(*tensor.shape[:-1], len(kept)))
+def _contributions(chain: _Chain, removed: np.ndarray) -> np.ndarray:
+    """Returns what channels add to the sums of the reader: int64 (out channels)."""
+    known = chain.known
+    values = np.where((removed & known.certain)[:, None, None], known.values - chain.prepared.zero_point, 0)
+    values = values.reshape(len(removed), -1)
+    if known.flat:
+        return np.einsum("dpc,cp->d", chain.weights, values)
+    return chain.weights.sum(axis=1) @ values[:, 0]
 
-    def with_inputs(one: Operator, inputs: list[int]) -> None:
-        new[one.index] = Operator(
-            one.index, one.kind, one.version, tuple(inputs), one.outputs, one.options, one.intermediates
-        )
 
-    def parameters(one: Operator, axis: int) -> list[int]:
-        """Returns the inputs of an operator with weights and biases of the channels that stay."""
-        inputs = list(one.inputs)
-        weights = graph[one.inputs[1]]
-        assert weights.data is not None
-        inputs[1] = added(weights, np.ascontiguousarray(np.take(weights.data, kept, axis)), kept, axis)
-        if len(inputs) > 2 and inputs[2] >= 0:
-            bias = graph[inputs[2]]
-            assert bias.data is not None
-            inputs[2] = added(bias, bias.data.ravel()[kept], kept, 0)
-        return inputs
-
-    with_inputs(operator, parameters(operator, 0))
-    narrowed(operator.outputs[0])
-    for reader, _ in chain[:-1]:
-        if reader.kind == "DEPTHWISE_CONV_2D":
-            with_inputs(reader, parameters(reader, 3))
-        narrowed(reader.outputs[0])
-    last, values = chain[-1]
-    weights = graph[last.inputs[1]]
-    assert weights.data is not None
-    depth = weights.data.shape[0]
-    zero_point = graph[last.inputs[0]].zero_point
-    flat = weights.data.reshape(depth, -1, weights.data.shape[-1]).astype(np.int64).sum(axis=1)
-    extra = sum(flat[:, channel] * (value - zero_point) for channel, value in values.items())
-    given = list(last.inputs)
+def _rewritten(operator: Operator, graph: Graph, chain: _Chain, removed: np.ndarray) -> Graph:
+    """Returns a graph in which some channels are not computed between a convolution and its reader."""
+    kept = np.flatnonzero(~removed)
+    edit = _Edit(graph, kept, len(removed))
+    edit.narrow(operator, 0)
+    for one in chain.between:
+        edit.narrow(one, 3)
+    reader, depth = chain.reader, chain.prepared.output[3]
+    given = list(reader.inputs)
     bias = graph.constant(given[2]) if len(given) > 2 else None
-    total = (np.zeros(depth, np.int64) if bias is None else bias.ravel().astype(np.int64)) + extra
+    total = _contributions(chain, removed) + (0 if bias is None else bias.ravel().astype(np.int64))
     if np.abs(total).max() >= 1 << 31:
         return graph
-    inputs = list(last.inputs[:2])
-    inputs[1] = added(weights, np.ascontiguousarray(weights.data[..., kept]), None, 0)
+    weights = graph[given[1]]
+    assert weights.data is not None
+    shape = (*weights.shape[:-1], -1, len(removed))
+    data = weights.data.reshape(shape)[..., kept].reshape(*weights.shape[:-1], -1)
     template = graph[given[2]] if bias is not None else Tensor(0, "bias", (depth,), "int32")
-    inputs.append(added(template, total.astype(np.int32), None, 0))
-    with_inputs(last, inputs)
-    return graph.replace(operators=[new.get(one.index, one) for one in graph.operators], tensors=tensors)
+    inputs = (given[0], edit.added(weights, data), edit.added(template, total.astype(np.int32)))
+    edit.operators[reader.index] = replace(reader, inputs=inputs)
+    return edit.result()
+
+
+class _Edit:
+    """A graph that is being rewritten, with some channels left between a convolution and its reader."""
+
+    def __init__(self, graph: Graph, kept: np.ndarray, channels: int) -> None:
+        self.graph = graph
+        self.kept = kept
+        self.channels = channels
+        self.tensors = list(graph.tensors)
+        self.operators: dict[int, Operator] = {}
+
+    def added(self, tensor: Tensor, data: np.ndarray) -> int:
+        """Adds a tensor like another one with other data, and returns its index."""
+        index = len(self.tensors)
+        self.tensors.append(replace(tensor, index=index, shape=data.shape, data=np.ascontiguousarray(data)))
+        return index
+
+    def narrow(self, operator: Operator, axis: int) -> None:
+        """Leaves some channels of what an operator computes, and of its parameters, whose channels are along an axis
+        of the weights."""
+        output = self.graph[operator.outputs[0]]
+        inputs, options = list(operator.inputs), operator.options
+        if operator.kind in (*_WEIGHTED, "DEPTHWISE_CONV_2D"):
+            for position, along in ((1, axis), (2, None)):
+                if position < len(inputs) and inputs[position] >= 0:
+                    inputs[position] = self._chosen(self.graph[inputs[position]], along)
+        elif operator.kind in SAME_BYTES:
+            inputs, options = inputs[:1], {"new_shape": ()}
+        self.operators[operator.index] = replace(operator, inputs=tuple(inputs), options=options)
+        each = output.shape[-1] // self.channels
+        self.tensors[output.index] = replace(output, shape=(*output.shape[:-1], each * len(self.kept)))
+
+    def _chosen(self, tensor: Tensor, axis: int | None) -> int:
+        assert tensor.data is not None
+        quantisation = tensor.quantisation
+        if quantisation is not None and len(quantisation.scale) > 1:
+            quantisation = Quantisation(quantisation.scale[self.kept], quantisation.zero_point[self.kept], axis or 0)
+        return self.added(replace(tensor, quantisation=quantisation), np.take(tensor.data, self.kept, axis))
+
+    def result(self) -> Graph:
+        """Returns the graph."""
+        operators = [self.operators.get(one.index, one) for one in self.graph.operators]
+        return self.graph.replace(operators=operators, tensors=self.tensors)
