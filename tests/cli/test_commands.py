@@ -125,7 +125,7 @@ def test_lists_recipes(rudel: Callable[..., Any]) -> None:
     told = rudel("recipes").out
     assert all(word in told for word in ("digits", "montagsmaler", "hidden", "classes"))
     names = [recipe["name"] for recipe in json.loads(rudel("recipes", "--json").out)]
-    assert names == ["digits", "montagsmaler", "recommend", "signs", "sine"]
+    assert names == ["digits", "keywords", "montagsmaler", "motion", "recommend", "signs", "sine"]
 
 
 def test_goes_on_with_a_run(rudel: Callable[..., Any]) -> None:

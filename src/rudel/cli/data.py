@@ -6,12 +6,15 @@ import typer
 
 from rudel.cli.data_images import images
 from rudel.cli.data_inspect import inspect
+from rudel.cli.data_windows import motion, sound
 from rudel.cli.output import download_display
 
 app = typer.Typer(no_args_is_help=True, help="Fetch, convert and look at data sets.")
 
 
 app.command()(images)
+app.command()(sound)
+app.command()(motion)
 app.command()(inspect)
 
 

@@ -1,4 +1,4 @@
-"""Inputs for a model from files: pictures, and arrays in `.npy` files."""
+"""Inputs for a model from files: pictures, recordings of sound and motion, and arrays in `.npy` files."""
 
 import warnings
 from collections.abc import Callable
@@ -7,21 +7,29 @@ from typing import Any
 
 import numpy as np
 
+from rudel.data.motion import read_rows
 from rudel.data.photographs import decode
+from rudel.data.sound.recording import decode as decode_sound
+from rudel.data.windows import cut_or_padded
 from rudel.errors import DataError
 
+_SOUND = (".wav", ".flac")
 _INK = 48
 """Grey levels above this, of 255, count as drawn."""
 
 
-def read_input(path: Path, shape: tuple[int, ...], read_image: Callable[[Any], Any] | None = None) -> np.ndarray:
+def read_input(
+    path: Path, shape: tuple[int, ...], read_image: Callable[[Any], Any] | None = None, rate: int | None = None
+) -> np.ndarray:
     """Reads a file as inputs of a model.
 
     Args:
-        path: an `.npy` file with one input (`shape`) or several (N, *shape), flattened ones too; or a picture.
+        path: an `.npy` file with one input (`shape`) or several (N, *shape), flattened ones too; a WAV or FLAC file, of
+            which a long one is several inputs; a CSV file of a motion sensor; or a picture.
         shape: of one input.
         read_image: turns a Pillow image into one input; by default it is decoded as photographs are in training, to
             pixels of 0 to 255 (`rudel.data.photographs`).
+        rate: of the sound that the model hears, samples a second; None where it hears none.
 
     Returns:
         Inputs (N, *shape).
@@ -33,6 +41,10 @@ def read_input(path: Path, shape: tuple[int, ...], read_image: Callable[[Any], A
         raise DataError(f"There is no file {path}.")
     if path.suffix == ".npy":
         return _rows(_load_array(path), shape, path)
+    if path.suffix.lower() in _SOUND:
+        return _sound(path, shape, rate)
+    if path.suffix.lower() == ".csv":
+        return read_rows(path, shape)
     if read_image is None:
         return _photograph(path, shape)
     return _rows(np.asarray(read_image(_load_picture(path))), shape, path)
@@ -106,6 +118,12 @@ def _photograph(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}).") from error
     return decode(content, *sides, name=str(path)).reshape(1, *shape)
+
+
+def _sound(path: Path, shape: tuple[int, ...], rate: int | None) -> np.ndarray:
+    if rate is None or len(shape) != 1:
+        raise DataError(f"{path} is a recording, and the model does not take sound: give an .npy file.")
+    return cut_or_padded(decode_sound(path.read_bytes(), rate, str(path)), shape[0])
 
 
 def _rows(array: np.ndarray, shape: tuple[int, ...], path: Path) -> np.ndarray:

@@ -51,3 +51,10 @@ class Features(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         """What the layer can be made of again."""
         return {**super().get_config(), "features": self.features.config()}
+
+
+def rate_of(model: Any) -> int | None:
+    """The rate of the sound that a model hears, samples a second; None if it has no layer of this kind."""
+    from rudel.internals.keras import layers_of
+
+    return next((layer.features.rate for layer in layers_of(model) if isinstance(layer, Features)), None)

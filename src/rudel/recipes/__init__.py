@@ -7,5 +7,5 @@ and a function `evaluation(source, split, class_names) -> ToEvaluate` what all t
 Where the model's classes are not defined when the file is imported, a function `register_classes()` defines them.
 """
 
-BUILT_IN = ("digits", "montagsmaler", "recommend", "signs", "sine")
+BUILT_IN = ("digits", "keywords", "montagsmaler", "motion", "recommend", "signs", "sine")
 """Names of the modules in this package that are recipes."""

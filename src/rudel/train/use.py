@@ -11,6 +11,7 @@ from rudel.data.arrays_file import read_arrays
 from rudel.data.dataset import ToEvaluate
 from rudel.data.pictures import read_input
 from rudel.errors import DataError, OptionError, RunError
+from rudel.features.layer import rate_of
 from rudel.train import run_directory
 from rudel.train.classification import as_probabilities
 from rudel.train.evaluation import DEFAULT_BATCH_SIZE, evaluate, predict
@@ -98,15 +99,16 @@ def evaluate_run(
 
 
 def predict_files(run: str | Path, files: Sequence[str | Path]) -> list[Prediction]:
-    """Asks a finished run about pictures and `.npy` files.
+    """Asks a finished run about pictures, recordings and `.npy` files.
 
     Args:
         run: its directory.
-        files: pictures (one input each), or `.npy` arrays of one input or of several (N, ...).
+        files: pictures (one input each), recordings of sound (WAV, FLAC) or motion (CSV), or `.npy` arrays of one input
+            or of several (N, ...).
 
     Raises:
         RunError: there is no such run, or it is unfinished.
-        DataError: a file is missing, is no picture, or does not fit the model's input.
+        DataError: a file is missing, is nothing of these, or does not fit the model's input.
     """
     directory = run_directory.open_finished(Path(run))
     model = load(run)
@@ -115,7 +117,7 @@ def predict_files(run: str | Path, files: Sequence[str | Path]) -> list[Predicti
     inputs: list[np.ndarray] = []
     sources: list[str] = []
     for file in files:
-        rows = read_input(Path(file), shape, recipe.read_image if recipe else None)
+        rows = read_input(Path(file), shape, recipe.read_image if recipe else None, rate_of(model))
         inputs.append(rows)
         sources += [str(file)] if len(rows) == 1 else [f"{file}[{i}]" for i in range(len(rows))]
     if not inputs:

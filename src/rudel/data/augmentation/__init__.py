@@ -27,7 +27,9 @@ from rudel.data.augmentation.geometry import (
     random_resized_crop,
     random_zoom_and_shift,
 )
+from rudel.data.augmentation.motion import random_jitter, random_scale, random_turn
 from rudel.data.augmentation.rotation import random_rotation
+from rudel.data.augmentation.sound import random_gain, random_noise, random_sound_shift, random_speed
 
 if TYPE_CHECKING:
     from rudel.data.augmentation.layer import Augmentation
@@ -40,10 +42,17 @@ __all__ = [
     "random_contrast",
     "random_enlarged_crop",
     "random_flip",
+    "random_gain",
+    "random_jitter",
+    "random_noise",
     "random_pad_and_crop",
     "random_resized_crop",
     "random_rotation",
     "random_saturation",
+    "random_scale",
+    "random_sound_shift",
+    "random_speed",
+    "random_turn",
     "random_zoom_and_shift",
 ]
 

@@ -52,9 +52,13 @@ class Source:
 
 
 def find_pictures(
-    address: str, labels: str | None = None, classes: str | None = None, least_classes: int = 2
+    address: str,
+    labels: str | None = None,
+    classes: str | None = None,
+    least_classes: int = 2,
+    what: str = "pictures",
 ) -> Source:
-    """Finds pictures and their labels.
+    """Finds pictures, or files of another kind, and their labels; nobody looks into them.
 
     Args:
         address: a folder with a folder for each class; a CSV file of paths, relative to it, and labels; or a folder
@@ -63,6 +67,7 @@ def find_pictures(
         classes: a file with the names of the classes, one a line, in the order of their labels; by default the names
             that there are, sorted, numbers by their value.
         least_classes: refuse fewer.
+        what: the files are to be, in messages.
 
     Raises:
         DataError: there are no pictures, or too few classes, or labels and classes do not go together.
@@ -70,21 +75,21 @@ def find_pictures(
     known = read_names(_read(classes), classes) if classes is not None else None
     is_table = address.lower().endswith(TABLES)
     if is_table and labels is not None:
-        raise DataError(f"{address} has the labels already: leave out `labels`, or give the folder of the pictures.")
+        raise DataError(f"{address} has the labels already: leave out `labels`, or give the folder of the {what}.")
     if is_table:
         folder, _ = parent_and_name(address)
         rows = read_table(_read(address), address)
         store = open_store(folder)
         found = store.look_up(row.path for row in rows)
-        source = _from_rows(address, store, rows, found, known, address)
+        source = _from_rows(address, store, rows, found, known, address, what)
     else:
-        source = _from_folder(address, labels, known)
+        source = _from_folder(address, labels, known, what)
     if least_classes > 1:
-        _check_classes(source)
+        _check_classes(source, what)
     return source
 
 
-def _from_folder(address: str, labels: str | None, known: tuple[str, ...] | None) -> Source:
+def _from_folder(address: str, labels: str | None, known: tuple[str, ...] | None, what: str) -> Source:
     if not is_remote(address) and not Path(address).expanduser().is_dir():
         is_file = Path(address).expanduser().is_file()
         why = f"{address} is a file: give a folder, or a table whose name ends in .csv." if is_file else ""
@@ -92,12 +97,12 @@ def _from_folder(address: str, labels: str | None, known: tuple[str, ...] | None
     store = open_store(address)
     files = store.files()
     if not files:
-        raise DataError(f"{address} is empty: give a folder that has a folder of pictures for each class.")
+        raise DataError(f"{address} is empty: give a folder that has a folder of {what} for each class.")
     names = {file.name for file in files}
     if labels is None:
         beside = next((name for name in LABELS_FILES if name in names), None)
         if beside is None:
-            return _from_folders(address, store, files, known)
+            return _from_folders(address, store, files, known, what)
         table, content = f"{address.rstrip('/')}/{beside}", store.read(beside)
     else:
         table, content = labels, _read(labels)
@@ -116,15 +121,18 @@ def _from_folder(address: str, labels: str | None, known: tuple[str, ...] | None
             found[row.path] = file
     labelled = {file.name for file in found.values()}
     unlabelled = [(name, NO_LABEL) for name in by_name if name not in labelled]
-    return _from_rows(address, store, rows, found, known, table, unlabelled)
+    return _from_rows(address, store, rows, found, known, table, what, unlabelled)
 
 
-def _from_folders(address: str, store: Store, files: Sequence[File], known: tuple[str, ...] | None) -> Source:
+def _from_folders(
+    address: str, store: Store, files: Sequence[File], known: tuple[str, ...] | None, what: str
+) -> Source:
     inside = [file for file in files if "/" in file.name]
     if not inside:
+        otherwise = "say with `--labels FILE`" if what == "pictures" else "give a table FILE.csv that says"
         raise DataError(
-            f"{address} has files but no folders of classes: put the pictures of each class into a folder of their "
-            "own, or say with `--labels FILE` what each of them shows."
+            f"{address} has files but no folders of classes: put the {what} of each class into a folder of their "
+            f"own, or {otherwise} what each of them shows."
         )
     folders = {file.name.partition("/")[0] for file in inside}
     if len(folders) > 1 and {name.lower() for name in folders} <= _SPLIT_ALREADY:
@@ -156,6 +164,7 @@ def _from_rows(
     found: Mapping[str, File],
     known: tuple[str, ...] | None,
     table: str,
+    what: str,
     unlabelled: Sequence[tuple[str, str]] = (),
 ) -> Source:
     for row in rows:
@@ -167,7 +176,7 @@ def _from_rows(
     pictures = [Labelled(found[row.path], _label(row, positions, table)) for row in rows if row.path in found]
     missing = [(row.path, MISSING) for row in rows if row.path not in found]
     if not pictures:
-        raise DataError(f"None of the {len(rows):,} pictures that {table} names is there: the first is {rows[0].path}.")
+        raise DataError(f"None of the {len(rows):,} {what} that {table} names is there: the first is {rows[0].path}.")
     pictures.sort(key=lambda one: one.file.name)
     return Source(address, store, classes, tuple(pictures), (*missing, *unlabelled))
 
@@ -187,11 +196,11 @@ def _label(row: Row, positions: Mapping[str, int], table: str) -> int:
     raise DataError(f"`{row.label}` in line {row.line} of {table} is none of the {len(positions):,} classes.")
 
 
-def _check_classes(source: Source) -> None:
+def _check_classes(source: Source, what: str) -> None:
     used = {picture.label for picture in source.pictures}
     if len(used) == 1:
         only = source.classes[next(iter(used))]
-        raise DataError(f"{source.address} has pictures of one class only, `{only}`: a classifier needs two or more.")
+        raise DataError(f"{source.address} has {what} of one class only, `{only}`: a classifier needs two or more.")
 
 
 def _check_name(name: str, where: str) -> None:

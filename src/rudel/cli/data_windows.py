@@ -1,0 +1,88 @@
+"""`rudel data sound` and `rudel data motion`: recordings become records."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from rudel.cli.output import count_display, interrupts_told, print_json, print_table
+from rudel.cli.use import JsonOption
+
+if TYPE_CHECKING:
+    from rudel.data.windows import Windows
+
+_NAMED = 5
+
+OutOption = Annotated[str, typer.Option(metavar="DIR", help="The folder for the records.")]
+ValidationOption = Annotated[float, typer.Option(help="Share that is held out, by the hash of names.")]
+
+
+def sound(
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER|FILE.csv|URL", help="Folders of classes; or a table of paths and labels.")
+    ],
+    out: OutOption,
+    rate: Annotated[int, typer.Option(help="Samples a second; recordings of another rate are resampled.")] = 8000,
+    seconds: Annotated[float, typer.Option(help="Length of a window.")] = 1.0,
+    validation: ValidationOption = 0.1,
+    split: Annotated[
+        Literal["recording", "speaker"], typer.Option(help="Hold out single recordings, or all of some speakers.")
+    ] = "recording",
+    speakers: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Speakers to hold out, in the place of a share.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Convert recordings (WAV, FLAC) into TFRecord shards for training: one rate, windows of one length."""
+    from rudel.data.sound.folder import read_folder, settings_of
+
+    with interrupts_told(), count_display("reading") as progress:
+        found = read_folder(folder, rate, seconds, progress)
+        named = [name.strip() for name in (speakers or "").split(",") if name.strip()]
+        held_out = found.held_out(validation, split, named)
+        _finish(found, out, "sound", settings_of(rate, seconds), held_out, json)
+
+
+def motion(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER|URL", help="CSV files, or folders of them, one a class.")],
+    out: OutOption,
+    samples: Annotated[int, typer.Option(help="Length of a window, in rows.")] = 119,
+    validation: ValidationOption = 0.2,
+    json: JsonOption = False,
+) -> None:
+    """Convert recordings of a motion sensor (CSV, separated by blank lines) into TFRecord shards for training."""
+    from rudel.data.motion import read_folder
+
+    with interrupts_told():
+        found = read_folder(folder, samples)
+        _finish(found, out, "motion", {"samples": samples}, found.held_out(validation), json)
+
+
+def _finish(found: "Windows", out: str, kind: str, settings: Mapping[str, Any], held_out: Any, json: bool) -> None:
+    import numpy as np
+
+    from rudel.data.window_records import write_windows
+
+    path, mask = Path(out).expanduser(), held_out
+    write_windows(path, found, kind, settings, mask)
+    count = len(found.classes)
+    parts = {"train": found.labels[~mask], "validation": found.labels[mask]}
+    counts = {name: np.bincount(part, minlength=count).tolist() for name, part in parts.items()}
+    splits = {name: dict(zip(found.classes, part, strict=True)) for name, part in counts.items()}
+    if json:
+        left_out = [{"name": one.name, "reason": one.reason, "detail": one.detail} for one in found.left_out]
+        print_json({"path": str(path), "classes": list(found.classes), "splits": splits, "left_out": left_out})
+        return
+    rows = [[name, *(f"{splits[split][name]:,}" for split in splits)] for name in found.classes]
+    rows.append(["all", *(f"{len(part):,}" for part in parts.values())])
+    print_table(["class", *splits], rows, right=(1, 2))
+    for reason, count in Counter(one.reason for one in found.left_out).most_common():
+        these = [one for one in found.left_out if one.reason == reason]
+        names = [f"{one.name} ({one.detail})" if one.detail else one.name for one in these]
+        more = ", ..." if count > _NAMED else ""
+        typer.echo(f"left out  {count:,}, {reason}: {', '.join(names[:_NAMED])}{more}")
+    typer.echo(f"records   {path}")
+    if len(found.left_out) > _NAMED:
+        typer.echo(f"note      All that was left out is named in {path / 'dataset.json'}.", err=True)

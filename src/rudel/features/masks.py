@@ -1,0 +1,58 @@
+"""SpecAugment: bands and moments of a spectrogram are hidden at random while a model learns."""
+
+from typing import Any
+
+import keras
+
+
+@keras.saving.register_keras_serializable("rudel")
+class SpecAugment(keras.layers.Layer):
+    """Hides a range of bands and a range of frames of each spectrogram (N, frames, bands) in training.
+
+    As in Park et al., "SpecAugment" (2019), without warping in time; what is hidden becomes its spectrogram's mean.
+
+    Args:
+        bands: the widest range of bands.
+        frames: the longest range of frames.
+        seed: of the random numbers; None for one of Keras' global seed.
+        arguments: of any layer: `name`, `dtype`.
+    """
+
+    def __init__(self, bands: int = 6, frames: int = 8, seed: int | None = None, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.bands, self.frames, self._seed = bands, frames, seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.built = True
+
+    def call(self, inputs: Any, training: bool | None = False) -> Any:
+        """The spectrograms, with something hidden where `training` is true."""
+        ops = _ops()
+        if not training:
+            return inputs
+        kept = ops.logical_and(
+            self._kept(inputs, 1, self.frames)[:, :, None], self._kept(inputs, 2, self.bands)[:, None, :]
+        )
+        return ops.where(kept, inputs, ops.mean(inputs, axis=(1, 2), keepdims=True))
+
+    def _kept(self, inputs: Any, axis: int, most: int) -> Any:
+        """Whether what is at a place of an axis stays, bool (N, places)."""
+        ops = _ops()
+        shape: Any = ops.shape(inputs)
+        places: Any = ops.arange(shape[axis], dtype=inputs.dtype)[None]
+        length = ops.floor(keras.random.uniform((shape[0], 1), 0, most + 1, seed=self.seed_generator))
+        start = keras.random.uniform((shape[0], 1), seed=self.seed_generator)
+        start = ops.floor(start * (shape[axis] - length))
+        return ops.logical_or(places < start, places >= start + length)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """Spectrograms keep their shape."""
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        """What the layer can be made of again."""
+        return {**super().get_config(), "bands": self.bands, "frames": self.frames, "seed": self._seed}
+
+
+def _ops() -> Any:
+    """`keras.ops`, some of whose functions are annotated as if they returned nothing."""
+    return keras.ops

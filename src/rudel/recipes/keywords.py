@@ -1,0 +1,145 @@
+"""Spoken words, told apart by a small convolutional net that hears sound as it comes from a microphone.
+
+For a folder with a folder of recordings for each word (WAV or FLAC), such as the Free Spoken Digit Dataset or Speech
+Commands, or the records that `rudel data sound` makes of it. The model takes samples: its features, a log-mel
+spectrogram in whole numbers, are its first layer.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+import rudel
+from rudel.data.dataset import ToEvaluate
+from rudel.data.sound.folder import find_recordings
+from rudel.data.sound.words import chosen
+from rudel.errors import DataError
+
+training = {"epochs": 40, "batch_size": 32}
+
+_WHERE_TO_GET_THEM = (
+    "The recipe `keywords` learns from recordings: give a folder that has a folder of them for each word with --data, "
+    "or the records that `rudel data sound FOLDER --out DIR` makes of it; ten digits are at "
+    "https://github.com/Jakobovski/free-spoken-digit-dataset."
+)
+
+
+def data(
+    source: str | None = None,
+    progress: Any = None,
+    rate: int = 8000,
+    seconds: float = 1.0,
+    words: tuple = (),
+    validation: float = 0.1,
+    split: Literal["recording", "speaker"] = "recording",
+    speakers: tuple = (),
+    augmentation: Literal["keywords", "none"] = "keywords",
+    seed: int = 0,
+) -> rudel.Dataset:
+    """Recordings as windows of samples.
+
+    Args:
+        source: a folder with a folder of recordings for each word, or a folder of records.
+        progress: called with (recordings read, recordings in all).
+        rate: samples a second that the model hears; recordings of another rate are resampled.
+        seconds: what the model hears at a time; recordings are cut or padded to it.
+        words: those to tell apart, separated by commas: all others become `unknown`, and `silence` is added. Without
+            this, every folder is a class.
+        validation: share of recordings to hold out; records are split already.
+        split: hold out single recordings, or all those of some speakers.
+        speakers: names of speakers to hold out, in the place of a share.
+        augmentation: what is done at random to recordings that the net learns from: keywords moves them, changes their
+            speed and loudness, and adds noise; or none.
+        seed: of silence that is made.
+    """
+    if source is None:
+        raise DataError(_WHERE_TO_GET_THEM)
+    found = find_recordings(source, rate, seconds, progress)
+    train, held_out = found.split(found.held_out(validation, split, speakers))
+    if words:
+        train, held_out = chosen(train, words, seed), held_out and chosen(held_out, words, seed)
+    return rudel.Dataset(
+        train.examples(),
+        held_out and held_out.examples(),
+        class_names=train.classes,
+        notes=found.notes,
+        augment=_changes() if augmentation == "keywords" else None,
+    )
+
+
+def evaluation(
+    source: str,
+    split: str | None,
+    class_names: Sequence[str],
+    progress: Any = None,
+    rate: int = 8000,
+    seconds: float = 1.0,
+    words: tuple = (),
+    seed: int = 0,
+) -> ToEvaluate:
+    """All recordings at a source, for `rudel evaluate --data`; see `data`.
+
+    Args:
+        source: a folder with a folder of recordings for each word, or a folder of records.
+        split: of the records; None for all of them.
+        class_names: of the model; recordings get its labels by the names of their classes.
+        progress: called with (recordings read, recordings in all).
+        rate: samples a second.
+        seconds: what the model hears at a time.
+        words: those to tell apart.
+        seed: of silence that is made.
+    """
+    found = find_recordings(source, rate, seconds, progress, split, least=1)
+    return (chosen(found, words, seed) if words else found).to_evaluate(class_names)
+
+
+def model(
+    dataset: rudel.Dataset,
+    steps: int = 1,
+    rate: int = 8000,
+    seconds: float = 1.0,
+    net: Literal["large", "medium", "small", "tiny"] = "medium",
+    bands: int = 20,
+    dropout: float = 0.2,
+    learning_rate: float = 3e-3,
+) -> Any:
+    """A net for words: int16 (samples,) to probabilities.
+
+    Args:
+        dataset: gives the number of classes.
+        steps: of the whole training: the learning rate rises over the first tenth, and falls to 0 along a cosine.
+        rate: samples a second.
+        seconds: what the model hears at a time.
+        net: medium is MLPerf Tiny's DS-CNN with 64 filters; small has 32, tiny 16, large 96.
+        bands: of the spectrogram.
+        dropout: share of the features to drop in training.
+        learning_rate: of AdamW, at its highest.
+    """
+    import keras
+    from keras import layers
+
+    from rudel.features import Features, LogMel
+    from rudel.features.masks import SpecAugment
+    from rudel.recipes.nets.ds_cnn import SIZES, ds_cnn
+
+    inputs = keras.Input((round(rate * seconds),), dtype="int16", name="sound")
+    heard = Features(LogMel(rate, bands=bands), name="log_mel")(inputs)
+    x = SpecAugment(bands // 8, 5, name="hidden_parts")(layers.Rescaling(1 / 64, name="scaled")(heard))
+    x = layers.Reshape((*x.shape[1:], 1), name="spectrogram")(x)
+    features = ds_cnn(x, SIZES[net], dropout)
+    outputs = layers.Dense(len(dataset.class_names), activation="softmax", dtype="float32", name="words")(features)
+    made = keras.Model(inputs, outputs, name="keywords")
+    warm_up = steps // 10
+    schedule: Any = keras.optimizers.schedules.CosineDecay(
+        0.0, max(1, steps - warm_up), warmup_target=learning_rate, warmup_steps=warm_up
+    )
+    made.compile(
+        keras.optimizers.AdamW(schedule, weight_decay=1e-2), "sparse_categorical_crossentropy", metrics=["accuracy"]
+    )
+    return made
+
+
+def _changes() -> Any:
+    from rudel.data.augmentation import chain, random_gain, random_noise, random_sound_shift, random_speed
+
+    return chain(random_speed, partial(random_sound_shift, share=0.1), random_gain, random_noise)

@@ -1,0 +1,37 @@
+"""A depthwise separable convolutional net for keywords, as MLPerf Tiny's."""
+
+from typing import Any
+
+_BLOCKS = 4
+SIZES = {"large": 96, "medium": 64, "small": 32, "tiny": 16}
+"""Filters of every layer; medium is MLPerf Tiny's."""
+
+
+def ds_cnn(spectrogram: Any, filters: int, dropout: float) -> Any:
+    """A convolution over a tenth of a second and a fifth of the pitch, and four separable ones.
+
+    Zhang et al., "Hello Edge: Keyword Spotting on Microcontrollers" (2017), with a stride of four along the pitch, as
+    there are more bands than its ten coefficients.
+
+    Args:
+        spectrogram: a Keras tensor (N, frames, bands, 1).
+        filters: of every layer.
+        dropout: share of features to drop in training.
+
+    Returns:
+        Features, a Keras tensor (N, filters).
+    """
+    from keras import layers
+
+    def normalised(x: Any, name: str) -> Any:
+        x = layers.BatchNormalization(momentum=0.95, name=f"{name}_normalised")(x)
+        return layers.ReLU(name=f"{name}_relu")(x)
+
+    x = layers.Conv2D(filters, (10, 8), (2, 4), padding="same", use_bias=False, name="first")(spectrogram)
+    x = normalised(x, "first")
+    for number in range(1, _BLOCKS + 1):
+        name = f"depthwise_{number}"
+        x = normalised(layers.DepthwiseConv2D(3, padding="same", use_bias=False, name=name)(x), name)
+        name = f"pointwise_{number}"
+        x = normalised(layers.Conv2D(filters, 1, use_bias=False, name=name)(x), name)
+    return layers.Dropout(dropout, name="dropout")(layers.GlobalAveragePooling2D(name="mean")(x))

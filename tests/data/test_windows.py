@@ -1,0 +1,247 @@
+"""Recordings of sound and motion as windows: read, cut, held out as wholes, as records; what is bad is named."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from rudel.data.held_out import held_out, speaker_of
+from rudel.data.motion import find_motions
+from rudel.data.sound.folder import find_recordings
+from rudel.data.sound.recording import decode
+from rudel.data.sound.words import chosen
+from rudel.data.windows import Windows
+from rudel.errors import DataError, OptionError
+
+RATE = 8000
+
+
+def tone(hertz: float, seconds: float, rate: int = RATE, level: float = 0.5) -> np.ndarray:
+    return level * np.sin(2 * np.pi * hertz * np.arange(round(rate * seconds)) / rate)
+
+
+def write(path: Path, samples: np.ndarray, rate: int = RATE, **form: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, samples, rate, **form)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two words by four speakers, in several forms, and files that cannot be used."""
+    root = tmp_path / "words"
+    for number, speaker in enumerate(["ann", "ben", "cem", "dora"]):
+        for take in range(5):
+            write(root / f"yes/yes_{speaker}_{take}.wav", tone(500, 0.3 + 0.1 * number))
+            write(root / f"no/no_{speaker}_{take}.flac", tone(900, 0.4), subtype="PCM_16")
+    write(root / "no/no_ann_44100.wav", np.stack([tone(900, 0.4, 44_100), tone(900, 0.4, 44_100, 0)], 1), 44_100)
+    write(root / "yes/yes_ben_long.wav", tone(500, 2.5))
+    (root / "yes/empty.wav").write_bytes(b"")
+    (root / "yes/notes.txt").write_text("not a recording")
+    write(root / "no/silent.wav", np.zeros(0))
+    broken = (root / "no/no_ann_0.flac").read_bytes()
+    (root / "no/broken.flac").write_bytes(broken[:60])
+    os.mkfifo(root / "no/pipe.wav")
+    return root
+
+
+LEFT_OUT = ["no/broken.flac", "no/pipe.wav", "no/silent.wav", "yes/empty.wav", "yes/notes.txt"]
+
+
+def test_every_rate_length_and_form_becomes_windows_and_bad_files_are_named(folder: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    found = find_recordings(str(folder), RATE, 1.0, lambda done, total: seen.append((done, total)))
+    assert (found.x.shape, found.x.dtype, found.classes) == ((43, 8000), np.int16, ("no", "yes"))
+    assert sorted(one.name for one in found.left_out) == LEFT_OUT
+    assert seen[-1] == (47, 47)
+    assert found.names.count("yes/yes_ben_long.wav") == 2, "2.5 s are two windows"
+    assert "5 files and recordings in" in found.notes[0]
+    stereo = found.x[found.names.index("no/no_ann_44100.wav")].astype(float)
+    mono = found.x[found.names.index("no/no_ann_0.flac")].astype(float)
+    inner = slice(2800, 5200)  # without the ends, at which a resampler rings
+    assert np.abs(np.fft.rfft(stereo[inner])).argmax() == np.abs(np.fft.rfft(mono[inner])).argmax()
+    assert stereo[inner].std() == pytest.approx(mono[inner].std() / 2, rel=0.02)
+
+
+def test_what_is_right_already_stays_to_the_bit(tmp_path: Path) -> None:
+    samples = np.random.default_rng(0).integers(-32768, 32768, 5000).astype(np.int16)
+    for kind in ("WAV", "FLAC"):
+        file = io.BytesIO()
+        soundfile.write(file, samples, RATE, format=kind, subtype="PCM_16")
+        assert np.array_equal(decode(file.getvalue(), RATE), samples)
+    floats = io.BytesIO()
+    soundfile.write(floats, samples / 2**15, RATE, format="WAV", subtype="FLOAT")
+    assert np.array_equal(decode(floats.getvalue(), RATE), samples)
+    bad = io.BytesIO()
+    soundfile.write(bad, np.array([0, np.nan]), RATE, format="WAV", subtype="FLOAT")
+    with pytest.raises(DataError, match="NaN or infinite"):
+        decode(bad.getvalue(), RATE)
+
+
+def test_a_recording_is_held_out_as_a_whole_and_a_speaker_with_all_of_theirs(folder: Path) -> None:
+    found = find_recordings(str(folder), RATE, 0.2)  # all recordings are several windows
+    train, validation = found.split(found.held_out(0.25))
+    assert validation
+    assert not set(train.names) & set(validation.names)
+    assert 0.15 < len(validation) / len(found) < 0.35
+    assert set(validation.labels) == {0, 1}, "of every class"
+    for speakers in ([], ["cem"]):
+        train, validation = found.split(found.held_out(0.25, "speaker", speakers))
+        assert validation
+        parts = [{speaker_of(name, name.split("/")[0]) for name in part.names} for part in (train, validation)]
+        assert not parts[0] & parts[1]
+        assert len(parts[1]) == 1
+        assert not speakers or parts[1] == {"cem"}
+    with pytest.raises(DataError, match=r"nothing of `eve` to hold out: there are ann, ben, cem, dora\."):
+        found.held_out(0.1, "speaker", ["eve"])
+    with pytest.raises(OptionError, match="`validation` is a share"):
+        found.held_out(1.0)
+
+
+def test_another_recording_does_not_reshuffle_the_others() -> None:
+    names = [f"yes/{number}.wav" for number in range(200)]
+    before, after = held_out(names, 0.2), held_out([*names, "yes/new.wav"], 0.2)
+    assert before.sum() == 40
+    assert (before != after[:-1]).sum() <= 1
+    assert not held_out(["one"], 0.5).any(), "nothing would be left"
+
+
+def test_words_to_tell_apart_from_all_others_and_from_silence(folder: Path) -> None:
+    made = chosen(find_recordings(str(folder), RATE, 1.0), ["yes"])
+    assert made.classes == ("yes", "unknown", "silence")
+    assert np.bincount(made.labels).tolist() == [22, 21, 22]
+    assert np.abs(made.x[made.labels == 2].astype(float)).max() < 600
+    with pytest.raises(DataError, match="has no class `maybe`: there are no, yes"):
+        chosen(find_recordings(str(folder), RATE, 1.0), ["maybe"])
+
+
+# -- motion -----------------------------------------------------------------------------------------------------
+
+HEADER = "aX,aY,aZ\n"
+
+
+def rows(count: int, level: float, seed: int = 0) -> str:
+    values = level * np.random.default_rng(seed).normal(size=(count, 3))
+    return "".join(f"{a:.3f},{b:.3f},{c:.3f}\n" for a, b, c in values)
+
+
+@pytest.fixture
+def gestures(tmp_path: Path) -> Path:
+    root = tmp_path / "gestures"
+    (root / "wave").mkdir(parents=True)
+    punches = [rows(20, 3, seed) for seed in range(6)]
+    (root / "punch.csv").write_text(HEADER + "\n".join([*punches, "1,2\n", "1,x,3\n", "1,nan,3\n", "1,2,3\n"]))
+    windows_lines = (HEADER + "\n\n".join([rows(20, 1), rows(50, 1)])).replace("\n", "\r\n")
+    (root / "wave/monday.csv").write_bytes(b"\xef\xbb\xbf" + windows_lines.encode())
+    (root / "wave/other.csv").write_text("x,y\n1,2\n")
+    (root / "wave/bare.csv").write_text("1,2,3\n4,5,6\n")
+    (root / "notes.md").write_text("# Notes")
+    return root
+
+
+def test_recordings_of_motion_are_separated_by_blank_lines_and_bad_ones_are_named(gestures: Path) -> None:
+    found = find_motions(str(gestures), 20)
+    assert (found.x.shape, found.x.dtype, found.classes) == ((10, 20, 3), np.float32, ("punch", "wave"))
+    assert np.bincount(found.labels).tolist() == [7, 3], "50 rows are two windows"
+    assert found.x[found.names.index("punch.csv:10")].tolist() == [[1, 2, 3]] * 20
+    assert {one.name: one.detail for one in found.left_out} == {
+        "notes.md": "its name does not end in .csv",
+        "punch.csv:7": "row 1 has 2 fields, not 3",
+        "punch.csv:8": "a field is not a number",
+        "punch.csv:9": "a field is NaN or infinite",
+        "wave/bare.csv": "its first line does not name the columns, such as aX,aY,aZ,gX,gY,gZ",
+        "wave/other.csv": "its columns are not those of punch.csv",
+    }
+
+
+def test_the_gestures_of_an_arduino(shared_data: Path) -> None:
+    found = find_motions(str(shared_data / "gestures"), 119)
+    assert (found.x.shape, found.left_out) == ((214, 119, 6), ())
+    assert found.classes == ("circ", "flex", "hori", "punch", "vert")
+    assert np.bincount(found.labels[found.held_out(0.2)]).tolist() == [8, 4, 16, 3, 12]
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda root: None, "has no CSV file: give a folder with one for each class"),
+        (
+            lambda root: (root / "a.csv").write_text(HEADER + rows(3, 1)),
+            "of 1 class that can be used, and 2 are",
+        ),
+        (lambda root: (root / "a.csv").write_text("1,2\n"), r"of 0 classes .* 1 were left out \(a.csv: its first line"),
+    ],
+)
+def test_a_folder_without_motions_is_refused(make: Any, told: str, tmp_path: Path) -> None:
+    make(tmp_path)
+    with pytest.raises(DataError, match=told):
+        find_motions(str(tmp_path), 20)
+    with pytest.raises(DataError, match="There is no folder"):
+        find_motions(str(tmp_path / "absent"), 20)
+
+
+# -- records ----------------------------------------------------------------------------------------------------
+
+
+def rudel_data(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [Path(sys.executable).with_name("rudel"), "data", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def same(found: Windows, original: Windows, validation: np.ndarray) -> bool:
+    """Whether the same windows are there, in whatever order."""
+
+    def told(windows: Windows, mask: np.ndarray) -> list[Any]:
+        parts = zip(windows.names, windows.labels.tolist(), mask.tolist(), windows.x, strict=True)
+        return sorted((name, label, held, x.tobytes()) for name, label, held, x in parts)
+
+    assert found.validation is not None
+    return told(found, found.validation) == told(original, validation)
+
+
+def test_records_hold_the_same_windows(folder: Path, gestures: Path, tmp_path: Path) -> None:
+    out = tmp_path / "records"
+    done = rudel_data("sound", str(folder), "--out", str(out), "--speakers", "ben", "--seconds", "0.5")
+    assert done.returncode == 0, done.stderr
+    assert "left out  4, no recording: no/broken.flac (" in done.stdout
+    assert "left out  1, unreadable: no/pipe.wav (not a regular file)" in done.stdout
+    original = find_recordings(str(folder), RATE, 0.5)
+    validation = original.held_out(0, "speaker", ["ben"])
+    assert same(find_recordings(str(out), RATE, 0.5), original, validation)
+    assert len(find_recordings(str(out), RATE, 0.5, split="validation")) == validation.sum()
+    with pytest.raises(DataError, match="were made with rate 8000, not 16000: make them again, or set rate=8000"):
+        find_recordings(str(out), 16_000, 0.5)
+    with pytest.raises(DataError, match="has records of sound, not of motion"):
+        find_motions(str(out), 20)
+    with pytest.raises(OptionError, match="have no split `test`: there are train, validation"):
+        find_recordings(str(out), RATE, 0.5, split="test")
+    done = rudel_data("motion", str(gestures), "--out", str(out), "--samples", "20", "--json")
+    assert json.loads(done.stdout)["splits"] == {
+        "train": {"punch": 6, "wave": 1},
+        "validation": {"punch": 1, "wave": 2},
+    }, "in the place of what was there"
+    found = find_motions(str(gestures), 20)
+    assert same(find_motions(str(out), 20), found, found.held_out(0.2))
+
+
+def test_a_folder_with_something_else_is_left_alone(gestures: Path, tmp_path: Path) -> None:
+    out = tmp_path / "mine"
+    out.mkdir()
+    (out / "thesis.txt").write_text("years of work")
+    done = rudel_data("motion", str(gestures), "--out", str(out))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "holds something else, such as `thesis.txt`: name an empty folder" in done.stderr
+    assert [path.name for path in out.iterdir()] == ["thesis.txt"]
+
+
+def test_without_the_packages_it_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "soxr", None)
+    with pytest.raises(DataError, match=r'pip install "rudel\[sound\]"'):
+        find_recordings(str(folder), RATE, 1.0)
