@@ -31,7 +31,7 @@ def outputs_here(compiled: Compiled, count: int) -> list[bytes]:
 def uses_dsp(compiled: Compiled) -> bool:
     """Whether the first layer is done by one of the kernels for DSP instructions."""
     return "rudel_" not in compiled.source and any(
-        kernel.name.startswith(("pointwise", "windows", "depthwise3", "dense"))
+        kernel.name.startswith(("pointwise", "windows", "depthwise3", "depthwise_windows", "dense"))
         for kernel in compiled.steps[0].kernels
         if kernel.name != "dense_type"
     )
@@ -42,8 +42,7 @@ GENERIC = (
     "odd depth",
     "relu6 that clamps",
     "relu above the least",
-    "depthwise 5 x 5",
-    "depthwise, linear",
+    "depthwise 5 x 5, three channels",
 )
 """Where the plain kernels do it."""
 
@@ -90,10 +89,7 @@ def test_any_layer_gives_the_same_bits(
 ) -> None:
     if padding == "VALID":
         size = (min(size[0], shape[0]), min(size[1], shape[1]))
-    if kind == "DEPTHWISE_CONV_2D":
-        size, depth = (3, 3) if min(shape[:2]) > 2 or padding == "SAME" else size, shape[2]
-    else:
-        depth = 2 * half_depth
+    depth = shape[2] if kind == "DEPTHWISE_CONV_2D" else 2 * half_depth
     layer = Layer(kind, shape, depth, size, strides, padding, 1, activation, zero_points, gain)
     data = model(layer, seed)
     special = compile_model(data, name="special", rounding=rounding, target="cortex-m4")  # type: ignore[arg-type]
@@ -140,6 +136,12 @@ ON_BOARD = (
     "depthwise of odd width",
     "depthwise, stride 2, odd",
     "depthwise, strides apart",
+    "depthwise, linear",
+    "depthwise of columns, linear",
+    "depthwise 5 x 5",
+    "depthwise 4 x 6, stride 3",
+    "depthwise, tall",
+    "depthwise, tall, stride 2",
     "dense of an odd length",
     "dense, linear",
 )
@@ -223,6 +225,13 @@ def test_packed_weights_and_spread_inputs_give_the_sum(pairs: list[tuple[int, in
 
 def test_depthwise_outputs_lie_where_the_inputs_lie() -> None:
     compiled = compile_model(model(LAYERS["depthwise"]), name="special", target="cortex-m4")
+    (source,), (result,) = compiled.graph.inputs, compiled.graph.outputs
+    assert compiled.memory.offsets[source] == compiled.memory.offsets[result]
+
+
+def test_columns_of_a_tall_image_are_made_in_place_too() -> None:
+    compiled = compile_model(model(LAYERS["depthwise, tall"]), name="special", target="cortex-m4")
+    assert "rudel_depthwise3_columns" in compiled.steps[0].tables["layer"]
     (source,), (result,) = compiled.graph.inputs, compiled.graph.outputs
     assert compiled.memory.offsets[source] == compiled.memory.offsets[result]
 

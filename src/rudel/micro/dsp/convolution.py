@@ -9,14 +9,15 @@ from rudel.micro.dsp.scaling import Scaling, TwiceRounded, find_scaling, twice_r
 from rudel.micro.emit import Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.operators.convolution import Convolution, prepare_convolution
+from rudel.micro.operators.depthwise import Depthwise
 
 SHIFTS = (12, 8)
 """Tried in this order; a model usually gets along with one, and has then one kernel."""
 
 
-def channel_scaling(c: Convolution) -> Scaling | TwiceRounded | None:
+def channel_scaling(c: Convolution | Depthwise, shifts: tuple[int, ...] = SHIFTS) -> Scaling | TwiceRounded | None:
     """Returns a scaling for all channels of a convolution; None where there is none without further clamping."""
-    for shift in SHIFTS:
+    for shift in shifts:
         scaling = find_scaling(c.requantisation, c.products, shift)
         if scaling is not None:
             return scaling if (scaling.low, scaling.high) == (-128, 127) else None

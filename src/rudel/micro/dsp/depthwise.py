@@ -1,17 +1,23 @@
-"""DEPTHWISE_CONV_2D with windows of 3 x 3, one channel after the other.
+"""DEPTHWISE_CONV_2D with windows of 3 x 3, one channel after the other; others are those of `depthwise_windows`.
 
 Three rows of a channel are kept in scratch memory as 16-bit numbers, so that neighbours are a pair for a dual
-multiplication, whatever the number of channels; then the rows move on by the stride. As each input is read before the
-output takes its place, and a channel touches only its own elements, the output may lie where the input lies.
+multiplication, whatever the number of channels; then the rows move on by the stride. Where the image is higher than
+wide, its columns are taken as rows: fewer, longer rows are less work. As each input is read before the output takes its
+place, and a channel touches only its own elements, the output may lie where the input lies.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 
+from rudel.micro.dsp.convolution import channel_scaling
+from rudel.micro.dsp.depthwise_windows import windows_step
 from rudel.micro.dsp.instructions import DSP, naked, scale_kernel
 from rudel.micro.dsp.pairs import words
-from rudel.micro.dsp.scaling import Scaling, find_scaling
+from rudel.micro.dsp.scaling import Scaling
 from rudel.micro.emit import Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
+from rudel.micro.operators.convolution import Window
 from rudel.micro.operators.depthwise import Depthwise, prepare_depthwise
 
 SHIFTS = (8, 12)
@@ -20,22 +26,16 @@ SHIFTS = (8, 12)
 def lower_depthwise(operator: Operator, graph: Graph, context: Context) -> Step | None:
     """Makes a step of a DEPTHWISE_CONV_2D of int8; None where it does not fit these kernels."""
     d = prepare_depthwise(operator, graph, context)
-    w = d.window
-    if (w.height, w.width, w.dilation_h, w.dilation_w, d.source[0]) != (3, 3, 1, 1, 1):
+    if d.source[0] != 1 or max(d.source) >= 1 << 15:
         return None
-    if w.stride_w > 2 or w.stride_h > 3 or max(d.source) >= 1 << 15:
+    scaling = channel_scaling(d, SHIFTS)
+    if scaling is None:
         return None
-    scaling = _channel_scaling(d)
-    return None if scaling is None else _step(operator, d, scaling)
-
-
-def _channel_scaling(d: Depthwise) -> Scaling | None:
-    reach = (d.reach[0] - d.bias, d.reach[1] - d.bias)
-    for shift in SHIFTS:
-        scaling = find_scaling(d.requantisation, reach, shift)
-        if scaling is not None:
-            return scaling if (scaling.low, scaling.high) == (-128, 127) else None
-    return None
+    w = _lines_of(d).window
+    small = (w.height, w.width, w.dilation_h, w.dilation_w) == (3, 3, 1, 1) and w.stride_w <= 2 and w.stride_h <= 3
+    if small and isinstance(scaling, Scaling):
+        return _step(operator, d, scaling)
+    return windows_step(operator, d, scaling)
 
 
 def stream(weights: np.ndarray, scaling: Scaling) -> np.ndarray:
@@ -57,36 +57,93 @@ def stream(weights: np.ndarray, scaling: Scaling) -> np.ndarray:
 
 
 def _step(operator: Operator, d: Depthwise, scaling: Scaling) -> Step:
-    w, form = d.window, scaling.form
-    _, height, width, channels = d.source
-    _, rows, columns, _ = d.output
+    form, lines = scaling.form, _lines_of(d)
+    columns, stride = lines.columns, lines.window.stride_w
     # The last pair of outputs reads one word more than its windows.
-    length = 2 * (-(-columns // 2) * w.stride_w + 1)
-    filled = min(width, length - w.left)
-    fields = (
-        f"{{$stream, {scaling.offset}, {height}, {width}, {channels}, {rows}, {columns}, {length}, {filled}, "
-        f"{w.stride_h}, {w.top}, {w.left}, {d.zero_point}}}"
-    )
+    length = 2 * (-(-columns // 2) * stride + 1)
     return Step(
         operator,
-        f"rudel_depthwise3_{w.stride_w}_{form}(&$layer, $in0, $out0, $scratch);",
-        (_kernel(w.stride_w, form),),
-        {"stream": Constant(stream(d.weights, scaling))},
-        {"layer": f"static const rudel_depthwise3 $name = {fields};"},
+        f"rudel_depthwise3_{stride}_{form}(&$layer, $in0, $out0, $scratch);",
+        (_kernel(stride, form),),
+        {"stream": Constant(stream(lines.weights, scaling))},
+        {"layer": lines.table(scaling.offset, length)},
         scratch=3 * length * 2,
-        overlap={(0, 0): Overlap(together=_reads_ahead(d))},
+        overlap={(0, 0): Overlap(together=lines.turned or _reads_ahead(d, columns % 2))},
         macs=d.macs,
     )
 
 
-def _reads_ahead(d: Depthwise) -> bool:
-    """Returns whether every element is read before an output of its channel takes its place, if both start together."""
+@dataclass(frozen=True)
+class _Lines:
+    """A depthwise convolution as rows to work through, which are those of the image or its columns.
+
+    Attributes:
+        turned: whether they are columns.
+        window: how windows lie on the rows.
+        weights: int8 (height, width, channels) of this window.
+        height: how many rows the input has.
+        width: how long they are.
+        rows: how many rows the output has.
+        columns: how long they are.
+        channels: how many there are, one byte each.
+        zero_point: of the input.
+    """
+
+    turned: bool
+    window: Window
+    weights: np.ndarray
+    height: int
+    width: int
+    rows: int
+    columns: int
+    channels: int
+    zero_point: int
+
+    def table(self, offset: int, length: int) -> str:
+        """Returns C that defines the structure of a layer.
+
+        Args:
+            offset: of the scaling.
+            length: how many numbers a row in scratch memory has.
+        """
+        w, step = self.window, self.channels
+        steps = (step, self.width * step, step, self.columns * step)
+        if self.turned:
+            steps = (self.height * step, step, self.rows * step, step)
+        fields = (
+            f"{{$stream, {offset}, {', '.join(map(str, steps))}, {self.height}, {self.channels}, {self.rows}, "
+            f"{self.columns}, {length}, {min(self.width, length - w.left)}, {w.stride_h}, {w.top}, {w.left}, "
+            f"{self.zero_point}}}"
+        )
+        return f"static const rudel_depthwise3{'_columns' if self.turned else ''} $name = {fields};"
+
+
+def _lines_of(d: Depthwise) -> _Lines:
+    """Returns the rows to work through: the longer side, if outputs can take the places of inputs that way."""
+    w = d.window
+    _, height, width, channels = d.source
+    _, rows, columns, _ = d.output
+    in_place = columns == width and (w.stride_w == 1 or columns == 1) and w.left < w.width
+    if height > width and in_place:
+        window = Window(w.width, w.height, w.stride_w, w.stride_h, w.dilation_w, w.dilation_h, w.left, w.top)
+        weights = d.weights.transpose(1, 0, 2)
+        return _Lines(True, window, weights, width, height, columns, rows, channels, d.zero_point)
+    return _Lines(False, w, d.weights, height, width, rows, columns, channels, d.zero_point)
+
+
+def _reads_ahead(d: Depthwise, beyond: int) -> bool:
+    """Returns whether every element is read before an output of its channel takes its place, if both start together.
+
+    Args:
+        d: the depthwise convolution.
+        beyond: how many outputs more are written than a row has.
+    """
     w = d.window
     _, height, width, _ = d.source
     _, rows, columns, _ = d.output
     for row in range(rows - 1):
-        brought = row * w.stride_h - w.top + 3
-        if brought < height and (row + 1) * columns + columns % 2 > brought * width:
+        brought = row * w.stride_h - w.top + w.height
+        if brought < height and (row + 1) * columns + beyond > brought * width:
             return False
     return True
 
@@ -94,37 +151,42 @@ def _reads_ahead(d: Depthwise) -> bool:
 _TYPE = Kernel(
     "depthwise3",
     """\
+/* `across` is the distance of neighbours in a row of the input, `down` that of rows; likewise of the output. */
 typedef struct {
     const int32_t *stream;
-    int32_t offset;
-    int16_t height, width, channels, rows, columns, length, filled;
-    int8_t stride, top, left, zero_point;
+    int32_t offset, across, down, out_across, out_down;
+    int16_t height, channels, rows, columns, length, filled;
+    int16_t stride_h, top, left, zero_point;
 } rudel_depthwise3;
+
+/* The same where rows are columns of the picture. */
+typedef rudel_depthwise3 rudel_depthwise3_columns;
 
 /* Brings row y of a channel into memory, zero points beyond its ends. */
 static void rudel_bring(const rudel_depthwise3 *p, const int8_t *in, int32_t y, int16_t *to)
 {
-    const int32_t channels = p->channels;
+    const int32_t across = p->across;
     if (y < 0 || y >= p->height) {
         for (int32_t i = p->length; i > 0; i--) *to++ = p->zero_point;
         return;
     }
     int32_t left = p->filled;
-    in += y * p->width * channels;
+    in += y * p->down;
     to += p->left;
     for (; left >= 4; left -= 4, to += 4) {
         to[0] = in[0];
-        to[1] = in[channels];
-        in += 2 * channels;
+        to[1] = in[across];
+        in += 2 * across;
         to[2] = in[0];
-        to[3] = in[channels];
-        in += 2 * channels;
+        to[3] = in[across];
+        in += 2 * across;
     }
-    for (; left > 0; left--, in += channels) *to++ = *in;
+    for (; left > 0; left--, in += across) *to++ = *in;
 }
 """,
     (DSP,),
 )
+
 
 _PAIR_OF_ROW = {
     1: """
@@ -213,13 +275,15 @@ static void {signature}
 }}
 #endif
 
-static void rudel_depthwise3_{stride}_{form}(const rudel_depthwise3 *p, const int8_t *in, int8_t *out, int8_t *scratch)
+static void rudel_depthwise3_{stride}_{form}(const rudel_depthwise3 *p, const int8_t *in, int8_t *out,
+                                             int8_t *scratch)
 {{
-    const int32_t channels = p->channels, length = p->length, even = p->columns & ~1;
+    const int32_t length = p->length, even = p->columns & ~1, across = p->out_across, down = p->out_down;
+    const int contiguous = down == p->columns * across;
     const int32_t *stream = p->stream;
     int16_t *a = (int16_t *)(void *)scratch, *b = a + length, *c = b + length;
     for (int32_t i = 0; i < 3 * length; i++) a[i] = p->zero_point;
-    for (int32_t channel = 0; channel < channels; channel++, in++) {{
+    for (int32_t channel = p->channels; channel > 0; channel--, in++) {{
         uint32_t k[9];
         for (int32_t i = 0; i < 3; i++) {{
             const uint32_t word = (uint32_t)*stream++;
@@ -239,17 +303,17 @@ static void rudel_depthwise3_{stride}_{form}(const rudel_depthwise3 *p, const in
                 c = oldest;
                 rudel_bring(p, in, y++, c);
             }}
-            missing = p->stride;
+            missing = p->stride_h;
             /* Where a row is of odd length, its last pair puts a number where the next row begins, which that row puts
              * right; the last row has to stop before. */
-            const int32_t here = row > 1 ? (p->columns + 1) & ~1 : even;
-            if (here > 0) rudel_outputs_{stride}_{form}(a, b, c, k, to, channels, to + here * channels);
+            const int32_t here = row > 1 && contiguous ? (p->columns + 1) & ~1 : even;
+            if (here > 0) rudel_outputs_{stride}_{form}(a, b, c, k, to, across, to + here * across);
             if (here < p->columns) {{
                 const int32_t at = even * {stride};
-                to += even * channels;
-                rudel_outputs_{stride}_{form}(a + at, b + at, c + at, k, to, 0, to);
+                int8_t *const one = to + even * across;
+                rudel_outputs_{stride}_{form}(a + at, b + at, c + at, k, one, 0, one);
             }}
-            to += p->columns * channels;
+            to += down;
         }}
     }}
 }}

@@ -128,9 +128,18 @@ TWICE = Kernel(
 static inline RUDEL_UNUSED int8_t rudel_scale_rounded_twice(uint32_t sum, int32_t multiplier, int32_t offset,
                                                             int32_t shift)
 {
-    int32_t high = (int32_t)(((int64_t)((int32_t)sum >> 7) * multiplier + 0x80000000LL) >> 32);
+    const int32_t doubled = (int32_t)sum >> 7;
+    int32_t high;
+#ifdef RUDEL_ASSEMBLY
+    __asm__("smmulr %0, %1, %2" : "=r"(high) : "r"(doubled), "r"(multiplier));
+    high = (high + (high >> 31) + (int32_t)((uint32_t)offset << shift)) >> shift;
+    __asm__("ssat %0, #8, %0, asr #1" : "+r"(high) : : "cc");
+    return (int8_t)high;
+#else
+    high = (int32_t)(((int64_t)doubled * multiplier + 0x80000000LL) >> 32);
     high = ((high + (high >> 31) + (int32_t)((uint32_t)offset << shift)) >> shift) >> 1;
     return (int8_t)(high < -128 ? -128 : high > 127 ? 127 : high);
+#endif
 }
 """,
     (DSP,),

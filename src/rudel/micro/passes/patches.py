@@ -23,9 +23,10 @@ MOST_CANDIDATES = 6
 
 _ROWS = {
     "rudel_windows": "rows",
-    "rudel_depthwise3": "rows",
     "rudel_convolution": "rows",
     "rudel_depthwise": "rows_out",
+    "rudel_depthwise3": "rows",
+    "rudel_depthwise_windows": "rows",
     "rudel_pool": "rows",
 }
 """Structures of layers that have `height`, `top`, and rows of the output under this name."""
@@ -136,7 +137,7 @@ def lower_patches(operator: Operator, graph: Graph, context: Context) -> Step:
         if part.structure == _PIXELS:
             lines.append(f"      layer.pixels = g[2] * {part.output[1]};")
         else:
-            cast = "(int8_t)" if part.structure in ("rudel_windows", "rudel_depthwise3") else ""
+            cast = "(int8_t)" if part.structure == "rudel_windows" else ""
             lines.append(f"      layer.height = g[1], layer.{_ROWS[part.structure]} = g[2], layer.top = {cast}g[3];")
         lines += [f"      {call} }}", "    g += 5;"]
     lines.append("}")
