@@ -30,7 +30,7 @@ import numpy as np
 import typer
 from cluster_record import wide_console
 from micro_claims import CLAIMS, TFLM, VENDOR_CYCLES, VENDORS, Needs, broken
-from micro_show import layers_table, needs_table
+from micro_show import layers_table, needs_tables
 
 from rudel.errors import CompileError, RudelError
 from rudel.micro.arithmetic import Rounding
@@ -74,7 +74,8 @@ def main(
     needs = {name: Needs(m.instructions, m.code, m.ram, m.flash) for name, m in measured.items()}
     failures = broken(needs) if target == "cortex-m4" else []
     failures += [f"{name}: {m.differing} of {m.inputs} outputs differ" for name, m in measured.items() if m.differing]
-    console.print(needs_table(measured, target))
+    for table in needs_tables(measured, target):
+        console.print(table)
     if layers:
         for name, m in measured.items():
             console.print(layers_table(name, m))

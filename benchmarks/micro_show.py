@@ -8,39 +8,35 @@ from rich.table import Table
 from rudel.micro.bench import Measurement
 
 
-def needs_table(measured: Mapping[str, Measurement], target: str) -> Table:
-    """A row for every model: Rudel's number, how many times more TFLM needs, and what was claimed.
+def needs_tables(measured: Mapping[str, Measurement], target: str) -> tuple[Table, Table]:
+    """A row for every model: what it computes, and what it takes of memory.
 
-    The last two, and the vendors' cycles, are about a Cortex-M4 and are left out for other targets.
+    Each figure stands beside TFLM's, how many times more that is, and what was claimed. Those, and the vendors' cycles,
+    are about a Cortex-M4 and are left out for other targets.
     """
     compared = target == "cortex-m4"
-    parts = ("", ", TFLM", ", TFLM / Rudel", ", claimed ≤") if compared else ("",)
-    headings = [f"{what}{part}" for what in ("instructions", "code B", "RAM B") for part in parts]
-    headings += ["vendor's best, M cycles"] if compared else []
-    table = Table(
-        "model",
-        *headings,
-        "flash B",
-        "parameters B",
-        "stack B",
-        "a MAC",
-        title=f"{target}; instructions, not clock cycles",
-    )
+    parts = ("", "TFLM", "ratio", "claimed ≤") if compared else ("",)
+    speed = Table("model", "instructions", *parts[1:], "a MAC", title=f"{target}; instructions, not clock cycles")
+    headings = [f"{what} {part}".strip() for what in ("code", "RAM") for part in parts]
+    memory = Table("model", *headings, "flash", "parameters", "stack", title=f"{target}; bytes")
+    if compared:
+        speed.add_column("vendor's best, M cycles")
     for name, m in measured.items():
-        cells = []
-        for what, value in (("instructions", m.instructions), ("code", m.code), ("ram", m.ram)):
-            cells += _compared(name, what, value) if compared else [f"{value:,}"]
+        macs = sum(layer.macs for layer in m.layers)
+        cells = [*_figures(name, "instructions", m.instructions, compared), f"{m.instructions / max(macs, 1):.2f}"]
         if compared:
             cycles = VENDOR_CYCLES.get(name)
             cells.append(f"{cycles / 1e6:.3f}" if cycles else "")
-        macs = sum(layer.macs for layer in m.layers)
-        table.add_row(
-            name, *cells, f"{m.flash:,}", f"{m.parameters:,}", f"{m.stack:,}", f"{m.instructions / max(macs, 1):.2f}"
-        )
-    return table
+        speed.add_row(name, *cells)
+        sizes = [*_figures(name, "code", m.code, compared), *_figures(name, "ram", m.ram, compared)]
+        memory.add_row(name, *sizes, f"{m.flash:,}", f"{m.parameters:,}", f"{m.stack:,}")
+    return speed, memory
 
 
-def _compared(name: str, what: str, value: int) -> list[str]:
+def _figures(name: str, what: str, value: int, compared: bool) -> list[str]:
+    """Returns a figure, and with `compared` TFLM's, the ratio and the claim."""
+    if not compared:
+        return [f"{value:,}"]
     claimed, rival = getattr(CLAIMS[name], what), getattr(TFLM[name], what)
     colour = "green" if value <= claimed else "red"
     theirs = ("", "") if rival is None else (f"{rival:,}", f"{rival / value:.2f}")
