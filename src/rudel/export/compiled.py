@@ -3,18 +3,29 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rudel.errors import ExportError
+from rudel.features import LogMel
+from rudel.features.c import sources
 from rudel.micro import Compiled, compile_model
 from rudel.micro.packages import write_arduino, write_cmake, write_wasm, write_zephyr
+from rudel.micro.packages.folder import write_files
+from rudel.micro.packages.wasm import features_to_wasm
 
 
-def write(form: str, name: str, model: Path, recipe: str, made: Path, raw: Path, folder: Path) -> tuple[int, list[str]]:
+def write(
+    form: str,
+    name: str,
+    model: Path,
+    recipe: str,
+    made: Path,
+    raw: Path,
+    folder: Path,
+    features: LogMel | None = None,
+) -> tuple[int, list[str]]:
     """Compiles a model, writes it, and runs it on examples.
 
     Args:
@@ -25,6 +36,7 @@ def write(form: str, name: str, model: Path, recipe: str, made: Path, raw: Path,
         made: the folder to write to.
         raw: examples and LiteRT's answers, as the integers that they are; see `rudel.export.runner`.
         folder: for what is only needed meanwhile.
+        features: that make its input of sound, and are written beside it as `NAME_features`; None for none.
 
     Returns:
         Bytes of the model's constants, or of the module, and notes.
@@ -34,7 +46,7 @@ def write(form: str, name: str, model: Path, recipe: str, made: Path, raw: Path,
         ExportError: the result differs from LiteRT's in a bit.
     """
     compiled = compile_model(model.read_bytes(), name=name)
-    _writer(form, recipe)(compiled, made)
+    _write(form, recipe, compiled, features, made)
     with np.load(raw) as stored:
         count = len(compiled.inputs)
         inputs = [stored[f"input{i}"] for i in range(count)]
@@ -57,12 +69,20 @@ def write(form: str, name: str, model: Path, recipe: str, made: Path, raw: Path,
     return size, [f"{cost}; every output has the bits of LiteRT's reference kernels."]
 
 
-def _writer(form: str, recipe: str) -> Callable[[Compiled, Path], Any]:
-    if form == "arduino":
-        return lambda compiled, folder: write_arduino(
-            compiled, folder, example="sine" if recipe == "sine" else "timing"
-        )
-    return {"c": Compiled.write, "cmake": write_cmake, "zephyr": write_zephyr, "wasm": write_wasm}[form]
+def _write(form: str, recipe: str, compiled: Compiled, features: LogMel | None, made: Path) -> None:
+    """Writes a package, with features of sound beside the model: as sources, or as a module of their own."""
+    more = sources(features, f"{compiled.name}_features") if features else {}
+    if form == "wasm":
+        write_wasm(compiled, made)
+        if features:
+            write_files(made, {f"{compiled.name}_features.wasm": features_to_wasm(features)})
+    elif form == "c":
+        compiled.write(made)
+        write_files(made, more)
+    elif form == "arduino":
+        write_arduino(compiled, made, more, example="sine" if recipe == "sine" else "timing")
+    else:
+        {"cmake": write_cmake, "zephyr": write_zephyr}[form](compiled, made, more)
 
 
 def _on_this_computer(

@@ -12,7 +12,8 @@ from rudel.errors import OptionError
 from rudel.export import page, process
 from rudel.export.comparison import Comparison, compare
 from rudel.export.forms import Form, check_needs, find_form
-from rudel.export.inputs import Inputs, inputs_of, output_names
+from rudel.export.front import Front, front_of
+from rudel.export.inputs import output_names
 from rudel.export.materials import Materials, gather
 from rudel.export.photographs import FromFiles, Serving, compare_answers, serving_of, write_files
 from rudel.export.place import check_free, put, size_of, workshop
@@ -101,22 +102,25 @@ def export_run(
     materials = gather(directory, data, calibration if form.integers else None, seed)
     if form.name == "page":
         page.check(materials)
-    inputs = inputs_of(materials.model, materials.comparison.x)
     with workshop(out) as folder:
+        front = front_of(materials.model, materials.run.model, materials.comparison.x, form.converter, folder)
         made = folder / "made" / (out.name or name)
         made.parent.mkdir()
         converted = folder / "model.tflite" if form.name != form.converter else made
         told = predict(materials.model, materials.comparison.x)
-        serving = serving_of(materials, inputs, told) if form.name == "savedmodel" else None
+        serving = serving_of(materials, front.inputs, told) if form.name == "savedmodel" else None
         tell(f"converting to {form.converter}")
-        versions = _convert(form, materials, inputs, serving, folder, converted)
+        versions = _convert(form, materials, front, serving, folder, converted)
         tell("running the result")
         decoded = write_files(materials, serving, folder) if isinstance(serving, Serving) else None
-        answers, about = _run(form, materials, inputs, 0 if decoded is None else len(decoded), folder, converted)
+        answers, about = _run(form, materials, front, 0 if decoded is None else len(decoded), folder, converted)
+        if form.integers:
+            front.check(about["inputs"])
         comparison = compare(materials.model, materials.comparison, told, answers)
         order = output_names(keras_on_jax(), materials.model, told)  # a SavedModel sorts its outputs by name
         about["outputs"].sort(key=lambda port: order.index(port["name"]) if port["name"] in order else 0)
         notes = [serving] if isinstance(serving, str) else []
+        notes += front.notes
         if materials.half:
             notes.append(f"It computes in float32, and the model of the run in {materials.half}.")
         from_files = None
@@ -124,7 +128,7 @@ def export_run(
             from_files = compare_answers(materials, serving, decoded, folder / "answers.npz")
         if converted != made:
             tell(f"making {form.name}")
-            size, more = _derive(form, name, materials, converted, made, about, folder)
+            size, more = _derive(form, name, materials, front, converted, made, about, folder)
             notes += more
         else:
             size = size_of(made)
@@ -133,21 +137,21 @@ def export_run(
 
 
 def _convert(
-    form: Form, materials: Materials, inputs: Inputs, serving: Serving | str | None, folder: Path, made: Path
+    form: Form, materials: Materials, front: Front, serving: Serving | str | None, folder: Path, made: Path
 ) -> dict[str, str]:
     calibration = None
     if materials.calibration is not None:
         calibration = folder / "calibration.npz"
-        _save(calibration, inputs.columns(materials.calibration.x))
+        _save(calibration, front.calibration(materials.calibration.x))
     job = {
         "form": form.converter,
-        "model": str(materials.run.model.absolute()),
+        "model": str(front.model),
         "own_classes": materials.run.read_config().get("own_classes", {}),
         "recipe": materials.recipe,
         "modules": materials.modules,
         "search": materials.search,
-        "inputs": [{"name": leaf.name, "shape": leaf.shape, "dtype": leaf.dtype} for leaf in inputs.leaves],
-        "structure": inputs.structure,
+        "inputs": [{"name": leaf.name, "shape": leaf.shape, "dtype": leaf.dtype} for leaf in front.inputs.leaves],
+        "structure": front.inputs.structure,
         "calibration": calibration and str(calibration),
         "photographs": asdict(serving) if isinstance(serving, Serving) else None,
         "made": str(made),
@@ -156,15 +160,15 @@ def _convert(
 
 
 def _run(
-    form: Form, materials: Materials, inputs: Inputs, files: int, folder: Path, made: Path
+    form: Form, materials: Materials, front: Front, files: int, folder: Path, made: Path
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Runs an exported model; returns its outputs by name, and what it says of itself."""
     examples, outputs = folder / "examples.npz", folder / "outputs.npz"
-    _save(examples, inputs.columns(materials.comparison.x))
+    _save(examples, front.columns(materials.comparison.x))
     job = {
         "kind": form.converter.partition("-")[0],
         "path": str(made),
-        "inputs": [leaf.name for leaf in inputs.leaves],
+        "inputs": [leaf.name for leaf in front.inputs.leaves],
         "examples": str(examples),
         "outputs": str(outputs),
         "files": files,
@@ -181,7 +185,14 @@ def _save(path: Path, columns: list[np.ndarray]) -> None:
 
 
 def _derive(
-    form: Form, name: str, materials: Materials, converted: Path, made: Path, about: dict[str, Any], folder: Path
+    form: Form,
+    name: str,
+    materials: Materials,
+    front: Front,
+    converted: Path,
+    made: Path,
+    about: dict[str, Any],
+    folder: Path,
 ) -> tuple[int, list[str]]:
     """Makes what is made of an int8 model; returns its size and notes."""
     made.mkdir()
@@ -193,7 +204,9 @@ def _derive(
         return page.write(name, converted, materials, made, folder / "raw.npz", folder)
     from rudel.export import compiled
 
-    return compiled.write(form.name, name, converted, materials.recipe, made, folder / "raw.npz", folder)
+    return compiled.write(
+        form.name, name, converted, materials.recipe, made, folder / "raw.npz", folder, front.features
+    )
 
 
 def _exported(

@@ -67,7 +67,7 @@ def _spectrum(xp: Any, features: "LogMel", parts: tuple[Any, Any]) -> tuple[Any,
     real, imaginary = parts
     half = features.fft // 2
     cosines, sines = features.tables.twiddles.astype(np.int32).T
-    shape = tuple(real.shape)
+    shape = tuple(-1 if size is None else size for size in real.shape)  # how many recordings, a graph may not know
     width = 1
     while width < half:
         blocks = (*shape[:-1], half // (2 * width), 2, width)

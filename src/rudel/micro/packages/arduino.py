@@ -11,6 +11,7 @@ compiler has 32-bit integers and whose flash and RAM are large enough.
 Source of the layout: Arduino's library specification, revision 2.2.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -25,12 +26,15 @@ Example = Literal["timing", "sine"]
 """Which sketch: one that times the model and prints its outputs, or one whose LED follows a sine."""
 
 
-def write_arduino(compiled: "Compiled", folder: Path, *, example: Example = "timing") -> list[Path]:
+def write_arduino(
+    compiled: "Compiled", folder: Path, more: Mapping[str, str] | None = None, *, example: Example = "timing"
+) -> list[Path]:
     """Writes an Arduino library.
 
     Args:
         compiled: the model.
         folder: the folder of the library, which is made if it is not there.
+        more: texts of further C sources and headers by the names of their files.
         example: "sine" for a model of one number in and one out that has learned sin x on [0, 2 pi]; "timing" for any.
 
     Returns:
@@ -49,6 +53,7 @@ def write_arduino(compiled: "Compiled", folder: Path, *, example: Example = "tim
             "library.properties": _properties(compiled),
             f"src/{name}.h": compiled.header,
             f"src/{name}.c": compiled.source,
+            **{f"src/{file}": text for file, text in (more or {}).items()},
             f"examples/{name}/{name}.ino": sketch,
         },
     )
