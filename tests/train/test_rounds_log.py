@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 from rudel.report.rounds import read_rounds
@@ -23,9 +22,9 @@ if __name__ == "__main__":
 """
 
 
-def test_every_round_is_logged_described_and_reported(tmp_path):
+def test_every_round_is_logged_described_and_reported(tmp_path, warm_python):
     run = tmp_path / "run"
-    subprocess.run([sys.executable, "-c", _TRAIN, str(run)], check=True, cwd=tmp_path, timeout=300)
+    subprocess.run([warm_python, "-c", _TRAIN, str(run)], check=True, cwd=tmp_path, timeout=300)
     lines = [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()]
     config, summary = (json.loads((run / name).read_text()) for name in ("config.json", "summary.json"))
     rounds = read_rounds(run / "rounds.jsonl")

@@ -41,7 +41,8 @@ def main(here: str, program: str, arguments: list[str]) -> None:
 
 def counted(environment: dict[str, str]) -> dict[str, str]:
     """The variables by which an interpreter may begin in another way."""
-    return {name: value for name, value in environment.items() if name not in FREE and DEFAULTS.get(name) != value}
+    free = FREE | {"RUDEL_CACHE"} if "JAX_COMPILATION_CACHE_DIR" in environment else FREE  # its place follows from that
+    return {name: value for name, value in environment.items() if name not in free and DEFAULTS.get(name) != value}
 
 
 def _possible(words: list[str]) -> bool:

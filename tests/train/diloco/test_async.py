@@ -4,7 +4,6 @@ import contextlib
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -152,9 +151,11 @@ rudel.fit(model, x, y, validation=0.2, steps=int(steps), client=address, run=run
 """
 
 
-def test_a_killed_driver_goes_on_from_the_last_arrival(crew: Any, tmp_path: Path, read_log: Any) -> None:
+def test_a_killed_driver_goes_on_from_the_last_arrival(
+    crew: Any, tmp_path: Path, read_log: Any, warm_python: str
+) -> None:
     def driver(steps: int) -> "contextlib.AbstractContextManager[subprocess.Popen[str]]":
-        command = [sys.executable, "-W", "ignore", "-c", DRIVER, crew.address, str(tmp_path), str(steps)]
+        command = [warm_python, "-c", DRIVER, crew.address, str(tmp_path), str(steps)]
         return started(command, stderr=subprocess.PIPE)
 
     with driver(ENDLESS) as process:

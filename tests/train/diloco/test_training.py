@@ -437,9 +437,8 @@ rudel.fit(model, x, y, validation=0.2, steps=int(steps), client=address, run=run
 """
 
 
-def driver(crew: Any, run: Path, steps: int) -> "contextlib.AbstractContextManager[subprocess.Popen[str]]":
-    command = [sys.executable, "-W", "ignore", "-c", DRIVER, crew.address, str(run), str(steps)]
-    return started(command, stderr=subprocess.PIPE)
+def driver(python: str, crew: Any, run: Path, steps: int) -> "contextlib.AbstractContextManager[subprocess.Popen[str]]":
+    return started([python, "-c", DRIVER, crew.address, str(run), str(steps)], stderr=subprocess.PIPE)
 
 
 def wait_for_rounds(process: "subprocess.Popen[str]", run: Path, count: int, read_log: Any) -> Any:
@@ -449,13 +448,15 @@ def wait_for_rounds(process: "subprocess.Popen[str]", run: Path, count: int, rea
     raise AssertionError(process.communicate()[1])
 
 
-def test_a_killed_driver_goes_on_from_the_last_round(crew: Any, tmp_path: Path, read_log: Any) -> None:
-    with driver(crew, tmp_path, 10**7) as process:
+def test_a_killed_driver_goes_on_from_the_last_round(
+    crew: Any, tmp_path: Path, read_log: Any, warm_python: str
+) -> None:
+    with driver(warm_python, crew, tmp_path, 10**7) as process:
         wait_for_rounds(process, tmp_path, 30, read_log)
         process.kill()
     before = read_log(tmp_path)
     last = before.rounds[-1]["step"]
-    with driver(crew, tmp_path, last + 2000) as process:
+    with driver(warm_python, crew, tmp_path, last + 2000) as process:
         assert process.wait(LONG) == 0, process.communicate()[1]
     log = read_log(tmp_path)
     done_again = [new for old, new in zip(before.rounds, log.rounds, strict=False) if old != new]
@@ -469,8 +470,10 @@ def test_a_killed_driver_goes_on_from_the_last_round(crew: Any, tmp_path: Path, 
     assert [record["epoch"] for record in records] == sorted({record["epoch"] for record in records})
 
 
-def test_an_interrupted_driver_leaves_a_checkpoint_and_can_go_on(crew: Any, tmp_path: Path, read_log: Any) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", "from rudel.cli.main import run; run()", "train", "digits"]
+def test_an_interrupted_driver_leaves_a_checkpoint_and_can_go_on(
+    crew: Any, tmp_path: Path, read_log: Any, warm_python: str
+) -> None:
+    command = [warm_python, "-c", "from rudel.cli.main import run; run()", "train", "digits"]
     command += ["--scheduler", crew.address, "--run", str(tmp_path), "--resume", "--round-steps", "16"]
     with started([*command, "--epochs", "100000"], stderr=subprocess.PIPE) as process:
         wait_for_rounds(process, tmp_path, 10, read_log)
