@@ -37,8 +37,11 @@ TOGETHER = {
 APART = ("tests/pages/", "tests/micro/test_operators.py::")
 """Tests that share nothing with each other, and are each a group: so the last one does not take long."""
 
-FIRST = ("pages on hosts", "labs", "hosts", "diloco", "export", "serve", "play", "tests/pages/")
-"""Groups that take long, as their names begin; what is short comes last."""
+FIRST = ("labs", "diloco", "pages on hosts", "hosts", "export", "serve", "play", "tests/pages/")
+"""Groups that take long, as their names begin; what is short comes last.
+
+Those with tests that measure come before all others: later, these would wait for a page of a minute to end.
+"""
 
 ALONE = (
     "tests/lab/test_air.py::test_a_packet_takes_the_latency_each_way",
