@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import gc
 import json
 import math
 import re
@@ -18,6 +19,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from keras import layers
 
 import rudel
+from rudel.backend import set_seed
 from rudel.data.augmentation import random_flip
 from rudel.errors import RudelError
 from rudel.train import blocks, loop
@@ -67,7 +69,7 @@ def attentive() -> Any:
 
 def fit(make: Any, strategy: Any, data: Any = None, **settings: Any) -> tuple[Any, dict[str, Any]]:
     keras.backend.clear_session()  # names of variables are counted from the beginning again
-    keras.utils.set_random_seed(4)
+    set_seed(4)
     model = make()
     data = data or rudel.Dataset(rudel.Examples(PICTURES, KINDS), rudel.Examples(PICTURES[:51], KINDS[:51]))
     settings = {"batch_size": 16, "epochs": 2, "validation_batch_size": 20} | settings
@@ -254,6 +256,7 @@ def errors() -> dict[str, str]:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
+    gc.freeze()  # every `clear_session` looks through all else
     document = {
         "same_losses": same_losses(),
         "precisions": precisions(),

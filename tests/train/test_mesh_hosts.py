@@ -49,11 +49,11 @@ SCRIPT = """
 import json, os, sys
 import numpy as np
 import rudel
-from rudel.backend import keras_on_jax
+from rudel.backend import keras_on_jax, set_seed
 
 joined = rudel.join()
 keras = keras_on_jax(light=True)
-keras.utils.set_random_seed(7)
+set_seed(7)
 blobs = np.load(sys.argv[1])
 model = keras.Sequential(
     [keras.Input((6,)), keras.layers.Dense(16, activation="relu"), keras.layers.Dense(3, activation="softmax")]
