@@ -28,7 +28,8 @@ from rudel.data.augmentation import (
 )
 from rudel.errors import OptionError
 
-CHANGES = {name: getattr(augmentation, name) for name in augmentation.__all__ if name not in ("Augmentation", "chain")}
+OTHERS = {"Augmentation", "chain", *vars(augmentation.sound), *vars(augmentation.motion)}
+CHANGES = {name: getattr(augmentation, name) for name in augmentation.__all__ if name not in OTHERS}
 NO_CHANGE = {
     "brightness": partial(random_brightness, delta=0),
     "contrast": partial(random_contrast, factors=(1, 1)),
