@@ -1,8 +1,11 @@
-"""FULLY_CONNECTED with dual multiplications: four outputs at a time, and inputs spread out as they are read."""
+"""FULLY_CONNECTED with dual multiplications: four outputs at a time.
+
+Inputs are spread out before, where memory for that makes no arena larger, or as they are read.
+"""
 
 import numpy as np
 
-from rudel.micro.dsp.columns import ODD_SHARE, even_sums, packable, packed, padded
+from rudel.micro.dsp.columns import ODD_SHARE, SPREAD, even_sums, packable, packed, padded
 from rudel.micro.dsp.convolution import channel_scaling
 from rudel.micro.dsp.instructions import DSP, naked, scale_kernel, scaled
 from rudel.micro.dsp.pairs import words
@@ -28,17 +31,25 @@ def lower_dense(operator: Operator, graph: Graph, context: Context) -> Step | No
     weights = padded(c.weights.reshape(depth, channels), _STEP)
     length, whole = weights.shape[1], depth - depth % _ROWS
     calls, kernels = [], []
-    source = "$in0"
+    source, ready = "$in0", whole and length == channels and _has_room(graph, operator, 4 * length)
+    if ready:
+        calls += [
+            f"rudel_spread($in0, {length // 4}, (uint32_t *)(void *)($scratch));",
+            f"rudel_dense4_ready_{form}($scratch, $scratch + {4 * length}, $stream, {scaling.offset}, $out0, "
+            f"$out0 + {whole});",
+        ]
+        kernels += [SPREAD, _four(form, ready=True)]
     if length != channels:
         calls.append(f"rudel_copied($in0, {channels}, $scratch);")
         kernels.append(_COPY)
         source = "$scratch"
     at = 0
-    if whole:
+    if whole and not ready:
         calls.append(
             f"rudel_dense4_{form}({source}, {source} + {length}, $stream, {scaling.offset}, $out0, $out0 + {whole});"
         )
-        kernels.append(_four(form))
+        kernels.append(_four(form, ready=False))
+    if whole:
         at = whole * (length // 4 + 1 + len(scaling.after))
     if whole < depth:
         calls.append(
@@ -51,10 +62,19 @@ def lower_dense(operator: Operator, graph: Graph, context: Context) -> Step | No
         "\n".join(calls),
         tuple(kernels),
         {"stream": Constant(_stream(weights, scaling))},
-        scratch=length if length != channels else 0,
+        scratch=4 * length if ready else length if length != channels else 0,
         overlap={(0, 0): Overlap()},
         macs=c.macs,
     )
+
+
+def _has_room(graph: Graph, operator: Operator, scratch: int) -> bool:
+    """Returns whether scratch memory for an operator makes no arena larger: another one's tensors take as much."""
+
+    def taken(one: Operator) -> int:
+        return sum(graph[i].bytes for i in (*one.inputs, *one.outputs) if i >= 0 and graph[i].data is None)
+
+    return taken(operator) + scratch <= max(taken(one) for one in graph.operators)
 
 
 def _stream(weights: np.ndarray, scaling: Scaling | TwiceRounded) -> np.ndarray:
@@ -80,13 +100,21 @@ static void rudel_copied(const int8_t *from, int32_t bytes, int8_t *to)
 """,
 )
 
-_QUAD = """
+_SPREAD_HERE = """
     ldr r11, [r0], #4
     ldmia r2!, {r7, r8, r9, r10}
     sxtb16 r12, r11, ror #8
     and r11, r11, #0x00FF00FF
     orr r11, lr, r11, lsl #8
-    ssub16 r11, r11, r12
+    ssub16 r11, r11, r12"""
+"""Four inputs and sixteen weights; lr is 127 twice."""
+
+_SPREAD_BEFORE = """
+    ldrd r11, r12, [r0], #16
+    ldmia r2!, {r7, r8, r9, r10}"""
+"""The same of inputs that `rudel_spread` has spread out."""
+
+_PRODUCTS = """
     smlad r3, r7, r12, r3
     sxtb16 r7, r7
     smlad r4, r8, r12, r4
@@ -99,10 +127,11 @@ _QUAD = """
     smlad r4, r8, r11, r4
     smlad r5, r9, r11, r5
     smlad r6, r10, r11, r6"""
-"""Sixteen products of four inputs; lr is 127 twice."""
+"""Sixteen products of four inputs."""
 
 
-def _body(form: str) -> str:
+def _body(form: str, ready: bool) -> str:
+    quad = (_SPREAD_BEFORE if ready else _SPREAD_HERE) + _PRODUCTS
     scale = scaled(form, tuple((f"r{i}", f"r{i + 4}", "r12") for i in (3, 4, 5, 6)), "r11", ("r0", "lr"))
     return naked(f"""
     push {{r0, r3, r4, r5, r6, r7, r8, r9, r10, r11, lr}}
@@ -110,7 +139,7 @@ def _body(form: str) -> str:
     ldmia r2!, {{r3, r4, r5, r6}}
     ldr r0, [sp]
     mov lr, #0x007F007F
-    2:{_QUAD}{_QUAD}
+    2:{quad}{quad}
     cmp r0, r1
     bne 2b
     ldmia r2!, {{r7, r8, r9, r10}}
@@ -125,12 +154,19 @@ def _body(form: str) -> str:
     """)
 
 
-def _plain(name: str, rows: int, form: str) -> str:
+def _plain(name: str, rows: int, form: str, *, ready: bool = False) -> str:
     """Returns the loop in C, for some outputs at a time."""
     scale = f"rudel_scale_{form}(sums[i], *stream, offset)"
     if form == "twice":
         scale = f"rudel_scale_rounded_twice(sums[i], *stream, offset, stream[{rows}])"
     extra = rows if form == "twice" else 0
+    step = 16 if ready else 4
+    spread = """\
+            const uint32_t bytes = rudel_load(x), odd = rudel_odds(bytes);
+            const uint32_t even = rudel_differences((bytes & 0x00FF00FFu) << 8 | 0x007F007Fu, odd);
+"""
+    if ready:
+        spread = "            const uint32_t even = rudel_load(x), odd = rudel_load(x + 4);\n"
     return f"""\
 static void {name}(const int8_t *in, const int8_t *end, const int32_t *stream, int32_t offset, int8_t *out,
                    int8_t *last)
@@ -138,10 +174,8 @@ static void {name}(const int8_t *in, const int8_t *end, const int32_t *stream, i
     do {{
         uint32_t sums[{rows}];
         for (int32_t i = 0; i < {rows}; i++) sums[i] = (uint32_t)*stream++;
-        for (const int8_t *x = in; x != end; x += 4) {{
-            const uint32_t bytes = rudel_load(x), odd = rudel_odds(bytes);
-            const uint32_t even = rudel_differences((bytes & 0x00FF00FFu) << 8 | 0x007F007Fu, odd);
-            for (int32_t i = 0; i < {rows}; i++, stream++) {{
+        for (const int8_t *x = in; x != end; x += {step}) {{
+{spread}            for (int32_t i = 0; i < {rows}; i++, stream++) {{
                 sums[i] = rudel_dual(rudel_evens((uint32_t)*stream), even, rudel_dual((uint32_t)*stream, odd, sums[i]));
             }}
         }}
@@ -152,10 +186,10 @@ static void {name}(const int8_t *in, const int8_t *end, const int32_t *stream, i
 """
 
 
-def _four(form: str) -> Kernel:
-    name = f"rudel_dense4_{form}"
+def _four(form: str, *, ready: bool) -> Kernel:
+    name = f"rudel_dense4_ready_{form}" if ready else f"rudel_dense4_{form}"
     return Kernel(
-        f"dense4_{form}",
+        name.removeprefix("rudel_"),
         f"""\
 /* Some outputs, four at a time. The stream has, for every four, their biases, their words of weights by turns, and
  * what their scaling needs. */
@@ -165,11 +199,11 @@ static RUDEL_NAKED void {name}(
     int32_t offset RUDEL_UNUSED, int8_t *out RUDEL_UNUSED, int8_t *last RUDEL_UNUSED)
 {{
     __asm__(
-{_body(form)}
+{_body(form, ready)}
     );
 }}
 #else
-{_plain(name, 4, form)}#endif
+{_plain(name, 4, form, ready=ready)}#endif
 """,
         (scale_kernel(form), DSP),
     )
