@@ -9,8 +9,8 @@ their defaults:
     workers=4           each has a share of the examples, batches of 32, and an optimizer state of its own
     round=64            local steps between two exchanges
     delay=0             so many steps into the next round, what was exchanged is taken in; meanwhile all go on
-    up=topk:0.05:2      codec of a worker's delta
-    down=topk:0.1:2     codec of the mean delta, which is sent to each worker
+    up=top16            codec of a worker's delta
+    down=top16          codec of the movement of the weights, which is sent to each worker
     outer=nesterov:1:0.5  outer optimizer
     factor=2            of the recipe's learning rate
     final=1             share of that factor which is left at the end, along a cosine
@@ -70,8 +70,8 @@ class Setting:
     workers: int = 4
     round: int = 64
     delay: int = 0
-    up: str = "topk:0.05:2"
-    down: str = "topk:0.1:2"
+    up: str = "top16"
+    down: str = "top16"
     outer: str = "nesterov:1:0.5"
     factor: float = 2.0
     final: float = 1.0
@@ -226,7 +226,7 @@ class Bench:
             progress=jax.tree.map(lambda value: jnp.array(value, copy=True), progress),
             examples=np.arange(number, len(self.dataset.train), self.setting.workers),
             random=np.random.default_rng([seed, number]),
-            layout=Layout.of(initial.trainable, [self.dataset.train.x.shape[1:]]),
+            layout=Layout.of(initial.trainable),
         )
 
     def metrics(self, worker: Worker, weights: np.ndarray) -> dict[str, float]:
@@ -292,11 +292,13 @@ class Training:
             self.bench.step(worker, steps)
 
     def exchange(self) -> tuple[Change, list[Change]]:
-        """Sends all deltas up and their mean down; what all decode, and what each has sent."""
+        """Sends all deltas up and what becomes of them down; what all decode, and what each has sent."""
         deltas = [worker.moved(self.weights) for worker in self.workers]
         messages, sent = zip(*(self.up.encode(delta, self.layout) for delta in deltas), strict=True)
+        mean = np.zeros_like(self.weights)
         for change in sent:
-            change.add_to(self.left, 1 / len(sent))
+            change.add_to(mean, 1 / len(sent))
+        self.left += self.outer.step(mean, self.memory)
         message, merged = self.down.encode(self.left, self.layout)
         merged.add_to(self.left, -1.0)
         self.bytes_up.append(statistics.fmean(map(len, messages)))
@@ -304,10 +306,11 @@ class Training:
         return merged, list(sent)
 
     def take_in(self, merged: Change, sent: Sequence[Change]) -> None:
-        """Makes the outer step; every worker puts it in the place of what it has sent itself."""
-        movement = self.outer.step(merged, self.memory, self.weights)
+        """Moves the weights; every worker puts that in the place of what it has sent itself."""
+        merged.add_to(self.weights)
         for worker, own in zip(self.workers, sent, strict=True):
-            shift = movement.copy()
+            shift = np.zeros_like(self.weights)
+            merged.add_to(shift)
             own.add_to(shift, -1.0)
             worker.shift(shift)
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from rudel.train.diloco.messages import Merge
 from rudel.train.diloco.rounds import HostChanged, RoundClosed, Told, World
 from rudel.train.display import RichDisplay
 from rudel.train.hosts_display import MOST_LINES, HostLines
@@ -28,8 +27,8 @@ def closed(number, seconds, replicas, sent=0, received=0):
         [],
         sent,
         received,
-        Merge(b"", b""),
         None,
+        (),
     )
 
 

@@ -3,18 +3,29 @@
 Dask's own messages are taken apart by some thousand calls of functions, which costs a small computer more than the
 training steps of an exchange. Here, a message is its length and its bytes. The event loop reads; any thread may write,
 and does so itself, so that what comes in and goes out of a thread that trains passes through no queue.
+
+A slow link delivers a message in many packets. Its length is sent first, as a TLS record of its own, and then the
+system is told to report the connection as readable only when the rest is there: a process wakes twice for each message.
 """
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import struct
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 _LENGTH = struct.Struct("<I")
 _CHUNK = 1 << 18
+_MOST_AWAITED = 1 << 16
+"""Bytes that the system collects before it reports them, at most: less than it has room for."""
+
+_RECORD = 17_000
+"""Bytes of which TLS may have taken some already, as it takes a record by pieces: the largest that there are."""
+
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -22,17 +33,18 @@ class Line:
     """See the module. To be made in the event loop's thread.
 
     Args:
-        socket: connected, not blocking, and nobody else's; with TLS or without.
+        connection: a socket, connected, not blocking, and nobody else's; with TLS or without.
         received: called in the event loop with each message.
         lost: called there once if the other side has closed, or the network.
     """
 
-    def __init__(self, socket: Any, received: Callable[[bytes], None], lost: Callable[[], None]) -> None:
-        self._socket, self._received, self._lost = socket, received, lost
+    def __init__(self, connection: Any, received: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+        self._socket, self._received, self._lost = connection, received, lost
         self._loop, self._lock = asyncio.get_running_loop(), threading.Lock()
-        self._unread, self._unsent = bytearray(), bytearray()
+        self._unread, self._unsent = bytearray(), deque[bytes | memoryview]()
+        self._awaited = 1
         self.closed = False
-        self._loop.add_reader(socket.fileno(), self._read)
+        self._loop.add_reader(connection.fileno(), self._read)
         self._loop.call_soon(self._read)  # TLS may have read more than it was asked for
 
     def send(self, message: bytes) -> None:
@@ -45,7 +57,7 @@ class Line:
             if self.closed:
                 raise ConnectionResetError("the connection is closed")
             waiting = bool(self._unsent)
-            self._unsent += _LENGTH.pack(len(message)) + message
+            self._unsent += _LENGTH.pack(len(message)), memoryview(message)
             if not waiting and not self._flushed():
                 self._loop.call_soon_threadsafe(self._write_later)
 
@@ -63,9 +75,12 @@ class Line:
         """Sends as much as there is room for; whether that is all. An error is seen when something is read."""
         with contextlib.suppress(*_NOT_NOW, OSError):
             while self._unsent:
-                with memoryview(self._unsent) as unsent:
-                    sent = self._socket.send(unsent[:_CHUNK])
-                del self._unsent[:sent]
+                first = self._unsent[0]
+                sent = self._socket.send(first[:_CHUNK])
+                if sent < len(first):
+                    self._unsent[0] = memoryview(first)[sent:]
+                else:
+                    self._unsent.popleft()
         return not self._unsent
 
     def _write_later(self) -> None:
@@ -78,12 +93,13 @@ class Line:
                 self._loop.remove_writer(self._socket.fileno())
 
     def _read(self) -> None:
-        ended = False
-        while not self.closed:
+        ended, awaited = False, 1
+        while not self.closed and (missing := self._missing()):
             try:
                 with self._lock:
                     chunk = self._socket.recv(_CHUNK)
             except _NOT_NOW:
+                awaited = max(1, missing - _RECORD)
                 break
             except OSError:
                 chunk = b""
@@ -91,34 +107,44 @@ class Line:
                 ended = True
                 break
             self._unread += chunk
-        while not self.closed and (message := self._next()) is not None:
+            if len(self._unread) == _LENGTH.size:
+                awaited = max(1, self._missing())
+                break
+        while not self.closed and not self._missing():
+            end = _LENGTH.size + _LENGTH.unpack_from(self._unread)[0]
+            message = bytes(self._unread[_LENGTH.size : end])
+            del self._unread[:end]
             self._received(message)
         if ended and not self.closed:
             self.close()
             self._lost()
+        elif not self.closed:
+            self._wait_for(min(awaited, _MOST_AWAITED))
 
-    def _next(self) -> bytes | None:
-        """The next message that is there as a whole."""
+    def _missing(self) -> int:
+        """Bytes that the first message not read yet, or its length, lacks."""
         if len(self._unread) < _LENGTH.size:
-            return None
-        end = _LENGTH.size + _LENGTH.unpack_from(self._unread)[0]
-        if len(self._unread) < end:
-            return None
-        message = bytes(self._unread[_LENGTH.size : end])
-        del self._unread[:end]
-        return message
+            return _LENGTH.size - len(self._unread)
+        return max(0, _LENGTH.size + _LENGTH.unpack_from(self._unread)[0] - len(self._unread))
+
+    def _wait_for(self, count: int) -> None:
+        """Lets the connection count as readable when so many bytes are there."""
+        if count != self._awaited:
+            with contextlib.suppress(OSError):  # where a system cannot, it reports every packet
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+            self._awaited = count
 
 
 class Talk:
     """Requests and answers over a line, one at a time; messages are plain data, which is all that msgpack reads.
 
     Args:
-        socket: see `Line`.
+        connection: see `Line`.
     """
 
-    def __init__(self, socket: Any) -> None:
+    def __init__(self, connection: Any) -> None:
         self._answers: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._line = Line(socket, self._answers.put_nowait, lambda: self._answers.put_nowait(None))
+        self._line = Line(connection, self._answers.put_nowait, lambda: self._answers.put_nowait(None))
 
     @property
     def closed(self) -> bool:

@@ -23,7 +23,6 @@ from processes import LONG
 from rudel.train import state as model_state
 from rudel.train.diloco import wire
 from rudel.train.diloco.messages import Answer, Merge, Plan, Setup, Standing
-from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.program import export_rounds
 from rudel.train.diloco.replica import Replica
 from rudel.train.diloco.vector import Layout
@@ -54,7 +53,6 @@ class Hosted:
             number=0,
             delta_codec="float32",
             merge_codec="float32",
-            outer="average",
             seeds=[i for i, kind in enumerate(kinds) if kind == np.uint32],
             statistics=[i for i, kind in enumerate(kinds) if kind.kind == "f"],
             state=wire.pack([np.asarray(value) for part in parts for value in part]),
@@ -76,8 +74,7 @@ class Hosted:
         weights = self.state.trainable if weights is None else weights
         statistics = [np.asarray(self.state.non_trainable[i], np.float32) for i in self.setup.statistics]
         vector = Layout.of(weights).vector(weights)
-        memory = make_outer(self.setup.outer).init(len(vector))
-        fields = {"weights": wire.pack([vector, memory]), "statistics": wire.pack(statistics)}
+        fields = {"weights": wire.pack([vector]), "statistics": wire.pack(statistics)}
         self.replica.stand(Standing(**{**fields, **standing}))
         self.replica.join(number, merges)
 

@@ -49,7 +49,9 @@ def test_a_cycle_of_like_deltas_is_a_round_of_their_mean() -> None:
     memory, state = rounds.init(SIZE), arrivals.init(SIZE)
     for number in range(5):
         delta = Change(some(number + 1)[::2], np.arange(0, SIZE, 2))
-        rounds.step(delta, memory, here)
+        dense = np.zeros(SIZE, np.float32)
+        delta.add_to(dense)
+        here += rounds.step(dense, memory)
         for weight in (0.5, 0.25, 0.125, 0.125):
             arrivals.step(delta, weight, 1.0, state, there)
     np.testing.assert_allclose(here, there, rtol=1e-5, atol=1e-5)

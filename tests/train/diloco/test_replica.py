@@ -14,7 +14,6 @@ import pytest
 from rudel.train.diloco import wire
 from rudel.train.diloco.codec import make_codec
 from rudel.train.diloco.messages import Answer
-from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.vector import Layout
 from rudel.train.loop import Progress, compile_training
 
@@ -27,7 +26,7 @@ EXACT = make_codec("float32")
 
 def decoded(message: bytes, like: Any) -> list[np.ndarray]:
     layout = Layout.of(like)
-    return layout.parts(EXACT.decode(message, layout).values)
+    return layout.arrays(EXACT.decode(message, layout).values)
 
 
 def encoded(arrays: Any) -> bytes:
@@ -145,11 +144,11 @@ def test_a_round_goes_on_without_the_last_merge_and_waits_for_it_at_its_end_alon
 
 
 def test_replicas_that_get_the_same_merges_have_the_same_weights_to_the_bit(hosted: Any) -> None:
-    codec, outer = make_codec("topk:0.05:4"), make_outer("nesterov:0.7:0.6")
-    settings = {"delta_codec": codec.name, "merge_codec": codec.name, "outer": outer.name, "shuffle": True}
+    codec = make_codec("top16")
+    settings = {"delta_codec": codec.name, "merge_codec": codec.name, "shuffle": True}
     pair = [hosted(regression(), DATA, number=number, **settings) for number in (0, 1)]
     layout = Layout.of(pair[0].state.trainable)
-    world, momentum = layout.vector(pair[0].state.trainable), outer.init(layout.size)
+    world = layout.vector(pair[0].state.trainable)
     left = np.zeros_like(world)
     for one in pair:
         one.begin(pair[0].state.trainable)
@@ -160,7 +159,7 @@ def test_replicas_that_get_the_same_merges_have_the_same_weights_to_the_bit(host
             codec.decode(one.answer(number).delta, layout).add_to(left, 0.5)
         message, merged = codec.encode(left, layout)
         merged.add_to(left, -1.0)
-        outer.step(merged, momentum, world)
+        merged.add_to(world)
         for one in pair:
             one.merge(number, message)
     for one in pair:
@@ -171,8 +170,8 @@ def test_replicas_that_get_the_same_merges_have_the_same_weights_to_the_bit(host
 
 def test_what_was_not_sent_stays_in_the_weights_and_is_part_of_what_is_sent_next(hosted: Any) -> None:
     table = random.normal(size=(64, 2000)).astype("float32")
-    one = hosted(linear(2000), (table, table[:, :1], None), delta_codec="topk:0.2:1")
-    layout, codec = Layout.of(one.state.trainable), make_codec("topk:0.2:1")
+    one = hosted(linear(2000), (table, table[:, :1], None), delta_codec="top16")
+    layout, codec = Layout.of(one.state.trainable), make_codec("top16")
     one.begin()
     arrived = np.zeros(layout.size, np.float32)
     for number in range(4):
@@ -194,8 +193,7 @@ def test_what_was_not_sent_stays_in_the_weights_and_is_part_of_what_is_sent_next
 def test_who_joins_late_with_the_merges_since_a_standing_has_the_weights_of_the_others(hosted: Any) -> None:
     from rudel.train.diloco.messages import Merge
 
-    outer = make_outer("nesterov:0.7:0.6")
-    one, late = (hosted(linear(), DATA, outer=outer.name, number=number) for number in (0, 1))
+    one, late = (hosted(linear(), DATA, number=number) for number in (0, 1))
     one.begin()
     merges = []
     for number in range(3):

@@ -235,9 +235,7 @@ class AsyncCoordinator(Leader):
         slots = next((answer.slots for _, answer in answers if answer.slots), None)
         told, arrivals = self._told(sorted(answers, key=lambda one: one[0])), tuple(arrival for _, _, arrival in came)
         self._tell(
-            RoundClosed(
-                self.world, self.seconds, told, metrics, logs, self.sent, self.received, None, slots, arrivals=arrivals
-            )
+            RoundClosed(self.world, self.seconds, told, metrics, logs, self.sent, self.received, slots, arrivals)
         )
 
     # -- replicas that come and go ----------------------------------------------------------------------------------

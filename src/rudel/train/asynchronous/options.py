@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rudel.train.diloco.lengths import Agreed, Speeds
-from rudel.train.diloco.options import DELTA_CODEC, MERGE_CODEC, agreed, check_merging
+from rudel.train.diloco.options import CODEC, agreed, check_merging
 from rudel.train.schedule import check_whole_number
 
 MOST_STEPS, FEWEST_VISITS = 640, 3
@@ -43,8 +43,8 @@ class Async:
         outer: what becomes of a delta: `sum`, `average` or `nesterov:LR:MU`; None for `nesterov:1:MU` with a momentum
             of half of 1 - 1 / square root of the number of replicas, and for `sum` with single steps.
         delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `bfloat16`, `int8`, `int4`,
-            `topk:SHARE:BITS`; None for `topk:0.05:2`, and for `float16` with single steps.
-        merge_codec: how what others have done travels to a replica, in the same words; None for `topk:0.1:2`, and for
+            `top16`; None for `top16`, and for `float16` with single steps.
+        merge_codec: how what others have done travels to a replica, in the same words; None for `top16`, and for
             `float16` with single steps.
         patience: seconds to wait for a host to come back when all are lost.
 
@@ -95,8 +95,8 @@ class Async:
             "steps_between": max(1, min(MOST_STEPS, total_steps // (replicas * FEWEST_VISITS))),
             "rate_factor": 1.0 if single else min(max(0.8 * root, 1.0), 3.0),
             "outer": "sum" if single else f"nesterov:1:{(1 - 1 / root) / 2:.2g}",
-            "delta_codec": alone or DELTA_CODEC,
-            "merge_codec": alone or MERGE_CODEC,
+            "delta_codec": alone or CODEC,
+            "merge_codec": alone or CODEC,
         }
         given = {name: value for name, value in vars(self).items() if value is not None}
         return Chosen(**chosen | given)

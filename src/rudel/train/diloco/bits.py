@@ -1,4 +1,4 @@
-"""Small whole numbers as few bits, by array operations alone: bit planes, and gaps between indices in bytes.
+"""Small whole numbers as few bits, by array operations alone: bit planes.
 
 Everything that is read comes from the network. What does not fit raises `ValueError`; nothing is read beyond the end of
 a message, and no array is made that has more elements than the message has bits, whatever a message claims.
@@ -8,7 +8,6 @@ import struct
 
 import numpy as np
 
-_LENGTH = struct.Struct("<I")
 _BYTE = 8
 
 
@@ -114,58 +113,3 @@ def unpack_plane(reader: Reader, count: int) -> np.ndarray:
         ValueError: the message ends before them.
     """
     return np.unpackbits(reader.array("u1", -(-count // 8)), count=count)
-
-
-def pack_elements(indices: np.ndarray, codes: np.ndarray, width: int) -> bytes:
-    """Packs elements of a sparse vector into a byte each: a code, and the gap to the element before.
-
-    The gap, less one, is in the lower 8 - width bits. Where it does not fit, bytes with all of these set come first,
-    each of which stands for as many elements that are passed over.
-
-    Args:
-        indices: integers (N,), strictly increasing, from 0.
-        codes: unsigned integers (N,) below 2**width.
-        width: bits of a code, 1 to 4.
-
-    >>> packed = pack_elements(np.array([0, 5, 100]), np.array([3, 1, 2]), 2)
-    >>> len(packed), [part.tolist() for part in unpack_elements(Reader(packed), 101, 2)]
-    (8, [[0, 5, 100], [3, 1, 2]])
-    """
-    most = (1 << (8 - width)) - 1
-    gaps = np.diff(indices, prepend=-1)
-    gaps -= 1
-    coded = (codes.astype(np.int64) << (8 - width)) + gaps
-    if len(gaps) and gaps.max() >= most:
-        passed = gaps // most
-        coded -= passed * most
-        longer = np.full(len(gaps) + int(passed.sum()), most, np.int64)
-        longer[np.arange(len(gaps)) + np.cumsum(passed)] = coded
-        coded = longer
-    return _LENGTH.pack(len(coded)) + coded.astype(np.uint8).tobytes()
-
-
-def unpack_elements(reader: Reader, size: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Reads what `pack_elements` wrote.
-
-    Args:
-        reader: where it begins.
-        size: what all indices must be less than.
-        width: bits of a code.
-
-    Returns:
-        Indices, int64 (N,), and codes, uint8 (N,).
-
-    Raises:
-        ValueError: the message ends early, or holds an index beyond the size.
-    """
-    (count,) = reader.fields(_LENGTH)
-    coded, most = reader.array("u1", count), (1 << (8 - width)) - 1
-    gaps = (coded & np.uint8(most)).astype(np.int64)
-    ends = gaps != most
-    places = np.cumsum(gaps + ends)
-    if not ends.all():
-        places, coded = places[ends], coded[ends]
-    places -= 1
-    if len(places) and places[-1] >= size:
-        raise ValueError(f"The message is damaged: it holds an index beyond an array of {size:,}.")
-    return places, coded >> np.uint8(8 - width)

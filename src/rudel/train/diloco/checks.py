@@ -95,8 +95,8 @@ def room_for_data(description: dict[str, Any], state: Any, on_disk: bool) -> flo
 def _needed(state: Any, data_bytes: float) -> float:
     """Bytes that a replica takes.
 
-    It has the model's state twice while a step runs, and the weights four more times: the merged ones, the outer
-    optimizer's state, the residual and the delta.
+    It has the model's state twice while a step runs, and the weights four more times: the merged ones, the delta, the
+    sizes of its elements, and what is sent of it.
     """
     weights = sum(w.size * 4 for w in state.trainable)
     everything = sum(value.nbytes for part in state for value in part)

@@ -1,8 +1,11 @@
 """The coordinator of rounds: closes them, and steps the outer optimizer, whatever happens to a replica.
 
-It has all that is needed to go on: the global weights, the outer optimizer's state, the residual of the merge codec,
-the count of steps done. A replica that is lost takes with it the steps of its current round, which others do instead;
-its examples are dealt to them; when it comes back, it begins from the standing of that moment.
+It has all that is needed to continue: the weights that all replicas have, the outer optimizer's state, the movement
+that they have not heard of yet (the residual), the count of steps done. A merge is the movement of a round, encoded;
+what that leaves out is added to the next one. So replicas only add what they receive, and momentum costs them nothing.
+
+A replica that is lost takes with it the steps of its current round, which others do instead; its examples are dealt to
+them; when it comes back, it begins from the standing of that moment.
 
 A round closes when all replicas that take part have answered, or when a quorum, half of them, has and a grace time is
 over. A delta that comes after that counts in the next round; a replica that is later than that begins anew from a
@@ -29,8 +32,9 @@ from rudel.train.diloco.codec import Codec
 from rudel.train.diloco.leader import HOST_ERRORS, Leader, not_finite
 from rudel.train.diloco.members import Member
 from rudel.train.diloco.messages import Answer, Merge
+from rudel.train.diloco.outer import Outer
 from rudel.train.diloco.plans import Plans
-from rudel.train.diloco.rounds import RoundClosed, Task, World
+from rudel.train.diloco.rounds import Arrival, RoundClosed, Task, World
 from rudel.train.diloco.vector import Layout
 
 LEAST_GRACE, LONGEST_GRACE = 1.0, 4.0
@@ -71,10 +75,17 @@ class _Round:
 
 
 class Coordinator(Leader):
-    """Closes rounds; see the module, and `Leader` for the arguments."""
+    """Closes rounds; see the module, and `Leader` for the other arguments.
 
-    def __init__(self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]) -> None:
+    Args:
+        outer: how the weights move by the mean of all deltas.
+    """
+
+    def __init__(
+        self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None], outer: Outer
+    ) -> None:
         super().__init__(fleet, task, world, slots, tell)
+        self._outer = outer
         self._merges: dict[int, Merge] = {}
         self._open = self._new_round()
         self._plans = Plans(self._members, 1, task.total_steps, task.rates)
@@ -115,22 +126,16 @@ class Coordinator(Leader):
             self._changed.notify_all()
         slots = next((answer.slots for answer in closing.answers.values() if answer.slots), None)
         self._slots = slots or self._slots
-        self._tell(self._report(closing.answers, merge, slots))
+        self._tell(self._report(closing.answers, slots))
 
     def _new_round(self) -> _Round:
         return _Round(np.zeros(self._task.layout.size, np.float32))
 
     def _merged(self, closing: _Round, world: World) -> tuple[Merge, World]:
         """What replicas are told of a round, and the state after it."""
-        total = closing.steps
-        statistics = [value / np.float32(total) for value in closing.statistics]
-        mean = closing.deltas / np.float32(total)
-        mean += world.residual
-        message, merged = self._merge_codec.encode(mean, self._task.layout)
-        weights, momentum = world.weights.copy(), world.momentum.copy()
-        self._task.outer.step(merged, momentum, weights)
-        merged.add_to(mean, -1.0)
-        after = World(world.round + 1, world.steps + total, weights, momentum, mean, statistics)
+        statistics = [value / np.float32(closing.steps) for value in closing.statistics]
+        moving = self._outer, self._merge_codec, self._task.layout
+        message, after = outer_step(world, closing.deltas, closing.steps, statistics, *moving)
         return Merge(message, wire.pack(statistics)), after
 
     @property
@@ -245,16 +250,15 @@ class Coordinator(Leader):
         if adding:
             await adding
 
-    def _report(self, answers: dict[tuple[str, int], Answer], merge: Merge, slots: bytes | None) -> RoundClosed:
+    def _report(self, answers: dict[tuple[str, int], Answer], slots: bytes | None) -> RoundClosed:
         metrics: list[np.ndarray] = []
         for answer in answers.values():
             values = wire.unpack(answer.metrics)
             metrics = [a + b for a, b in zip(metrics, values, strict=True)] if metrics else values
         logs = wire.unpack(next(iter(answers.values())).logs)
         by_host = [(name, answer) for (name, _), answer in sorted(answers.items())]
-        return RoundClosed(
-            self.world, self.seconds, self._told(by_host), metrics, logs, self.sent, self.received, merge, slots
-        )
+        told, arrivals = self._told(by_host), tuple(Arrival(a.delta, a.steps) for a in answers.values())
+        return RoundClosed(self.world, self.seconds, told, metrics, logs, self.sent, self.received, slots, arrivals)
 
     # -- replicas that come and go --------------------------------------------------------------------------------
 
@@ -286,6 +290,37 @@ class Coordinator(Leader):
     def _plan_for_joined(self, member: Member, number: int) -> None:
         for missed in range(number, self.world.round + 2):  # rounds may have closed while it joined
             self._plan_late(member, missed, (missed - self.world.round + 1) / 2)
+
+
+def outer_step(
+    world: World,
+    deltas: np.ndarray,
+    steps: int,
+    statistics: list[np.ndarray],
+    outer: Outer,
+    codec: Codec,
+    layout: Layout,
+) -> tuple[bytes, World]:
+    """Closes a round.
+
+    Args:
+        world: before it; unchanged.
+        deltas: the sum of the deltas, weighted by steps: float32 (N,).
+        steps: of all replicas.
+        statistics: means of the averaged variables.
+        outer, codec, layout: how the weights move, and how replicas hear of it.
+
+    Returns:
+        What the replicas are told, and the world after the round.
+    """
+    momentum = world.momentum.copy()
+    movement = outer.step(deltas / np.float32(steps), momentum)
+    movement += world.residual
+    message, sent = codec.encode(movement, layout)
+    weights = world.weights.copy()
+    sent.add_to(weights)
+    sent.add_to(movement, -1.0)
+    return message, World(world.round + 1, world.steps + steps, weights, momentum, movement, statistics)
 
 
 def _weighted_sum(sums: list[np.ndarray], values: list[np.ndarray], weight: int) -> list[np.ndarray]:

@@ -1,8 +1,8 @@
 """The rounds that were closed since a checkpoint, one short record each, so that no closed round is lost.
 
-Writing all weights takes long; what a round changed is what the replicas are told of it, some kilobytes. Read back and
-applied in order to the checkpoint that the journal belongs to, the records lead to the same weights, bit by bit. Only
-what the merge codec held back in these rounds is not known then, and is forgotten.
+Writing all weights takes long; what changes them in a round are the deltas of its replicas, some kilobytes each. Read
+back and applied in order to the checkpoint that the journal belongs to, the records lead to the same weights, momentum
+and residual, bit by bit.
 
 A record is a JSON document and a few byte strings, with a CRC-32 over all. What a kill has cut short, or is damaged,
 ends the journal there. Records are given to the system, not flushed to the disk: they outlive the process, not a power

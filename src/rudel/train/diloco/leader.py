@@ -438,9 +438,8 @@ class Leader(ABC):
 
     def _standing_for(self, member: Member, world: World, with_slots: bool) -> Standing:
         """From where a replica begins; strategies whose replicas differ go by the member. Computed in the thread."""
-        outer = self._task.outer
         return Standing(
-            weights=wire.pack([world.weights, world.momentum if outer.state_size else outer.init(0)]),
+            weights=wire.pack([world.weights]),
             statistics=wire.pack(world.statistics),
             slots=self._slots if with_slots else None,
             codecs=(self.agreed.delta_codec, self.agreed.merge_codec),

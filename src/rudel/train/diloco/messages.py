@@ -20,7 +20,7 @@ class Setup:
         batch_size: examples a step.
         seed, shuffle: of the order of examples.
         number: of this replica.
-        delta_codec, merge_codec, outer: names, as their makers take them; a standing may name other codecs.
+        delta_codec, merge_codec: names, as `make_codec` takes them; a standing may name other codecs.
         seeds: which non-trainable variables are states of random generators.
         statistics: which non-trainable variables are averaged over the replicas.
         state: packed non-trainable, optimizer and metrics variables and logs to begin with.
@@ -38,7 +38,6 @@ class Setup:
     number: int
     delta_codec: str
     merge_codec: str
-    outer: str
     seeds: Sequence[int]
     statistics: Sequence[int]
     state: bytes
@@ -52,7 +51,7 @@ class Standing:
     """A point of the training at which a replica can begin.
 
     Args:
-        weights: packed vectors: G, and the outer optimizer's state.
+        weights: the packed vector G.
         statistics: packed averaged statistics.
         slots: packed optimizer variables of another replica; None to keep those that the replica has.
         codecs: names of the codecs of deltas and merges; None for those of the setup.
@@ -86,7 +85,7 @@ class Merge:
     """What became of everybody's deltas of a round.
 
     Args:
-        delta: the mean delta, encoded with the merge codec.
+        delta: how G moves, encoded with the merge codec.
         statistics: packed means of the averaged variables.
     """
 

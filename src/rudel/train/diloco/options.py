@@ -14,8 +14,8 @@ MOST_ROUND_STEPS, FEWEST_ROUNDS, FEWEST_PER_REPLICA = 320, 8, 2
 learned; the more replicas, the more rounds it takes.
 """
 
-DELTA_CODEC, MERGE_CODEC = "topk:0.05:2", "topk:0.1:2"
-"""How changes travel: of all replicas together, more elements have changed."""
+CODEC = "top16"
+"""How changes travel, there and back."""
 
 IN_FULL = "int8"
 """How those of small models do, where that takes hardly longer."""
@@ -45,11 +45,11 @@ class Diloco:
             by the speed of steps, exchanges and links (see `rudel.train.diloco.lengths`).
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
             root of the number of replicas, at least 1 and at most 3.
-        outer: what becomes of the mean delta: `average`, `momentum:LR:MU` or `nesterov:LR:MU`; None for `nesterov:1:MU`
+        outer: what becomes of the mean delta: `average` or `nesterov:LR:MU`; None for `nesterov:1:MU`
             with a momentum of 1 - 1 / square root of the number of replicas, at most 0.99.
         delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `bfloat16`, `int8`, `int4`,
-            `topk:SHARE:BITS`; None for `topk:0.05:2`, or `int8` where that takes hardly longer on its way.
-        merge_codec: how the merged delta travels to the replicas, in the same words; None for `topk:0.1:2` or `int8`.
+            `top16`; None for `top16`, or `int8` where that takes hardly longer on its way.
+        merge_codec: how the merged delta travels to the replicas, in the same words; None for `top16` or `int8`.
         patience: seconds to wait for a host to come back when all are lost.
 
     Raises:
@@ -99,8 +99,8 @@ class Diloco:
             "round_steps": max(1, min(longest, total_steps // (replicas * rounds))),
             "rate_factor": min(max(0.8 * root, 1.0), 3.0),
             "outer": f"nesterov:1:{min(1 - 1 / root, 0.99):.2g}",
-            "delta_codec": DELTA_CODEC if replicas > 1 else "float32",
-            "merge_codec": MERGE_CODEC if replicas > 1 else "float32",
+            "delta_codec": CODEC if replicas > 1 else "float32",
+            "merge_codec": CODEC if replicas > 1 else "float32",
         }
         given = {name: value for name, value in vars(self).items() if value is not None}
         return Chosen(**chosen | given)
@@ -129,7 +129,7 @@ def agreed(given: Any, chosen: Any, asked: int | None, most: int, replicas: int,
     """
     steps = best_length(replicas, most, speeds) if asked is None and replicas > 1 else most
     codecs = chosen.delta_codec, chosen.merge_codec
-    if codecs == (DELTA_CODEC, MERGE_CODEC) and goes_in_full(replicas, speeds):
+    if codecs == (CODEC, CODEC) and goes_in_full(replicas, speeds):
         codecs = given.delta_codec or IN_FULL, given.merge_codec or IN_FULL
     return Agreed(steps, *codecs)
 

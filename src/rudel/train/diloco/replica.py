@@ -1,12 +1,11 @@
 """A replica: trains rounds of local steps in a thread of its own, and exchanges deltas through two slots.
 
-What the replica holds can be rebuilt from what the coordinator has: the global weights G and the state of the outer
-optimizer, which all replicas step alike, and its examples. Its own are the inner optimizer's slots, and what its local
-weights L differ from G by.
+What the replica holds can be rebuilt from what the coordinator has: the global weights G, and its examples. Its own
+are the inner optimizer's slots, and what its local weights L differ from G by.
 
 A round: from L as it was at the end of the last one, `steps` local steps are taken. The merged delta of the round
-before may arrive at any time during them: then G makes its outer step, and L moves as G does, less what this replica
-had sent, so that this is replaced by everyone's; the steps taken since are kept, and so is what was not sent. At the
+before may arrive at any time during them: then G moves by it, and so does L, less what this replica had sent, so that
+this is replaced by everyone's; the steps taken since are kept, and so is what was not sent. At the
 end, L - G is encoded, and the next round begins at once if its plan is known, while this delta is under way (overlap
 as in Streaming DiLoCo, 2501.18512). A replica is never more than one merge behind.
 """
@@ -28,10 +27,9 @@ from rudel.errors import NonFiniteError
 from rudel.train.diloco import wire
 from rudel.train.diloco.codec import make_codec
 from rudel.train.diloco.messages import Answer, Merge, Plan, Setup, Standing
-from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.program import ROWS, CompiledSteps, Steps, fold_seeds
 from rudel.train.diloco.shard import Leaf, Shard
-from rudel.train.diloco.vector import NOTHING, Layout
+from rudel.train.diloco.vector import NOTHING, Change, Layout
 from rudel.train.memory import release_freed_memory
 
 _TRY_OUT_SECONDS = 0.1
@@ -90,7 +88,7 @@ class Replica:
         self._setup, self._publish, self._network = setup, publish, network
         began = time.perf_counter()
         self._run = _steps_of(setup)
-        self._layout = Layout.of(self._run.weights, [shape for shape, _ in setup.leaves])
+        self._layout = Layout.of(self._run.weights)
         self._own = np.empty(self._layout.size, np.float32)
         self.compile_seconds = time.perf_counter() - began
         release_freed_memory()
@@ -99,7 +97,6 @@ class Replica:
             setup.examples, leaves, setup.batch_size, setup.seed, setup.number, setup.shuffle, setup.on_disk
         )
         self._delta_codec, self._merge_codec = make_codec(setup.delta_codec), make_codec(setup.merge_codec)
-        self._outer = make_outer(setup.outer)
         parts, arrays = [], wire.unpack(setup.state)
         for count in setup.counts:
             parts.append(arrays[:count])
@@ -118,7 +115,7 @@ class Replica:
         self.close()
         if standing.codecs:
             self._delta_codec, self._merge_codec = map(make_codec, standing.codecs)
-        self._weights, self._memory = wire.unpack(standing.weights)
+        (self._weights,) = wire.unpack(standing.weights)
         self._set_statistics(wire.unpack(standing.statistics))
         if standing.slots is not None:
             slots = wire.unpack(standing.slots)
@@ -137,7 +134,7 @@ class Replica:
 
     def _get_ready(self, number: int, merges: Sequence[Merge]) -> None:
         for merge in merges:
-            self._step_outer(merge)
+            self._taken_in(merge)
             self._set_statistics(wire.unpack(merge.statistics))
         self._round, self._awaited, self._merged_at = number, None, 0
         self._parts[1] = fold_seeds(self._parts[1], self._setup.seeds, 0, number)
@@ -257,7 +254,7 @@ class Replica:
         begun = [[np.array(v) for v in part] for part in self._parts[1:]]
         noise = np.random.default_rng(0).standard_normal(self._layout.size, np.float32)
         means = wire.pack([np.asarray(self._parts[1][index], np.float32) for index in self._setup.statistics])
-        self.stand(Standing(wire.pack([np.zeros_like(noise), self._outer.init(noise.size)]), means))
+        self.stand(Standing(wire.pack([np.zeros_like(noise)]), means))
         self.shard.blank(_REHEARSED_BYTES)
         self._get_ready(0, [])
         message, _ = self._merge_codec.encode(noise, self._layout)
@@ -297,7 +294,8 @@ class Replica:
             order[:rows] = self.shard.batches(rows)
             of_chunk = np.zeros(ROWS, np.float32)
             of_chunk[:rows] = rates[first : first + rows]
-            fixed = order, of_chunk, _key(self._setup.seed, self._setup.number, self._round, first)
+            key = _key(self._setup.seed, self._setup.number, self._round, first)
+            fixed = self._run.put((order, of_chunk, key))
             while done < first + rows:
                 if self._awaited is not None and self._awaited in inbox.merges:
                     self._merge(inbox.merges.pop(self._awaited))
@@ -340,7 +338,7 @@ class Replica:
             network=_cpu_of(self._network) - network,
         )
 
-    def _steps(self, fixed: tuple[np.ndarray, np.ndarray, np.ndarray], first: int, count: int) -> int:
+    def _steps(self, fixed: Any, first: int, count: int) -> int:
         began = time.perf_counter()
         self._parts, bad = self._run(self._parts, self._data, *fixed, np.int32(first), np.int32(first + count))
         bad = int(bad)  # waits for the steps
@@ -350,7 +348,9 @@ class Replica:
 
     def _merge(self, merge: Merge) -> None:
         """Applies what became of the last round's deltas; see the module."""
-        movement = self._step_outer(merge)
+        movement = self._own
+        movement.fill(0)
+        self._taken_in(merge).add_to(movement)
         self._sent.add_to(movement, -1.0)
         self._parts[0] = self._run.moved(self._parts[0], self._layout.arrays(movement))
         means = wire.unpack(merge.statistics)
@@ -359,10 +359,11 @@ class Replica:
             self._parts[1][index] = agreed(np.asarray(value, np.float32), start, mean).astype(value.dtype)
         self._awaited = None
 
-    def _step_outer(self, merge: Merge) -> np.ndarray:
-        """Moves G; returns by how much, float32 (N,)."""
-        merged = self._merge_codec.decode(merge.delta, self._layout)
-        return self._outer.step(merged, self._memory, self._weights)
+    def _taken_in(self, merge: Merge) -> Change:
+        """Moves G; returns by how much."""
+        change = self._merge_codec.decode(merge.delta, self._layout)
+        change.add_to(self._weights)
+        return change
 
     def _set_statistics(self, values: Sequence[np.ndarray]) -> None:
         for index, value in zip(self._setup.statistics, values, strict=True):
@@ -370,8 +371,9 @@ class Replica:
 
     def _moved(self) -> np.ndarray:
         """L - G: float32 (N,)."""
-        self._layout.vector(self._parts[0], into=self._own)
-        self._own -= self._weights
+        each = zip(self._parts[0], self._layout.arrays(self._weights), self._layout.arrays(self._own), strict=True)
+        for local, start, moved in each:
+            np.subtract(local, start, out=moved, casting="unsafe")
         return self._own
 
     def _taken_statistics(self) -> list[np.ndarray]:

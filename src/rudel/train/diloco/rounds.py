@@ -8,8 +8,6 @@ import numpy as np
 
 from rudel.train.diloco.lengths import Agreed, Speeds
 from rudel.train.diloco.members import Piece
-from rudel.train.diloco.messages import Merge
-from rudel.train.diloco.outer import Outer
 from rudel.train.diloco.vector import Layout
 
 
@@ -20,8 +18,9 @@ class World:
     Args:
         round: rounds closed.
         steps: local steps that were merged.
-        weights, momentum: float32 vectors: G and the outer optimizer's state.
-        residual: what merges have left out so far: float32, as long as the weights, or empty where nothing is.
+        weights, momentum: float32 vectors: the weights, and the outer optimizer's state.
+        residual: by how much the weights are to move that replicas have not heard of: float32, as long as the weights,
+            or empty where that is known by replica.
         statistics: averaged non-trainable variables.
     """
 
@@ -64,18 +63,18 @@ class Told:
 
 @dataclass(frozen=True)
 class Arrival:
-    """What one replica brought, where nobody waits for others.
+    """What one replica brought.
 
     Args:
         delta: as it came.
         steps: that it stands for.
-        weight, fresh: how much it counted: for its share of a cycle, and for its age.
+        weight, fresh: how much it counted, where nobody waits for others: for its share of a cycle, and for its age.
     """
 
     delta: bytes
     steps: int
-    weight: float
-    fresh: float
+    weight: float = 1.0
+    fresh: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,6 @@ class RoundClosed:
         metrics: sums over the replicas of the metrics variables of this round.
         logs: of a replica's last step.
         sent, received: payload bytes since the training began.
-        merge: what the replicas are told of a round.
         slots: packed optimizer variables of a replica, if some were asked for.
         arrivals: in the order in which they came.
     """
@@ -101,9 +99,8 @@ class RoundClosed:
     logs: list[np.ndarray]
     sent: int
     received: int
-    merge: Merge | None
     slots: bytes | None
-    arrivals: tuple[Arrival, ...] = ()
+    arrivals: tuple[Arrival, ...]
 
 
 @dataclass(frozen=True)
@@ -131,7 +128,6 @@ class Task:
         total_steps: local steps of all replicas together.
         agree: what holds for all rounds, when it is known how fast replicas and links are.
         batch_size: examples a step.
-        outer: what becomes of the mean delta.
         layout: of the trainable variables.
         pieces: of the data set.
         setup: (number, description of the worker) -> fields of a `Setup`, and how much of the data set the host can
@@ -145,7 +141,6 @@ class Task:
     total_steps: int
     agree: Callable[[Speeds], Agreed]
     batch_size: int
-    outer: Outer
     layout: Layout
     pieces: Sequence[Piece]
     setup: Callable[[int, dict[str, Any]], tuple[dict[str, Any], float]]

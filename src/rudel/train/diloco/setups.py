@@ -74,7 +74,7 @@ class Setups:
             hosts: how many there are.
             state: on the host, that the replica begins with, but for the weights.
             metrics: variables at the beginning of an epoch.
-            names: of the codecs and the outer optimizer, by field.
+            names: of the codecs, by field.
 
         Raises:
             ModelError: the model is too large for the host, or cannot be traced or exported.

@@ -16,7 +16,7 @@ import contextlib
 import queue
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,12 +30,12 @@ from rudel.train import state as model_state
 from rudel.train.checkpoint import Checkpoint
 from rudel.train.diloco import journal, wire
 from rudel.train.diloco.codec import make_codec
-from rudel.train.diloco.coordinator import Coordinator
+from rudel.train.diloco.coordinator import Coordinator, outer_step
 from rudel.train.diloco.leader import Leader
 from rudel.train.diloco.lengths import Agreed, Speeds
 from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.rates import Rates
-from rudel.train.diloco.rounds import HostChanged, RoundClosed, Task, World
+from rudel.train.diloco.rounds import Arrival, HostChanged, RoundClosed, Task, World
 from rudel.train.diloco.service import replica_guest
 from rudel.train.diloco.setups import Setups
 from rudel.train.diloco.source import Source
@@ -51,6 +51,9 @@ _SLOTS_SECONDS = 15.0
 _CHECKPOINT_SECONDS = 15.0
 _CHECKPOINT_SHARE, _CHECKPOINT_SHARE_WITHOUT_JOURNAL = 0.05, 0.2
 """The most that checkpoints take of the time."""
+
+_JOURNAL_FACTOR, _LARGE_JOURNAL = 16.0, 2**24
+"""A checkpoint is due when the journal is larger than the weights by this factor, and than so many bytes."""
 
 _SHOW_SECONDS = 0.2
 """Time between two readings of the metrics, which cost milliseconds."""
@@ -145,7 +148,7 @@ class DilocoTraining(Training):
             self.position.clock.compile += self._setups.pack_model()
             self.display.note(SLOWER.format(backend))
         host = model_state.to_host(state)
-        self._layout = Layout.of(host.trainable, [shape for shape, _ in self._source.leaves])
+        self._layout = Layout.of(host.trainable)
         momentum, residual = self._first_memory(self._layout.size)
         self._world = World(
             round=0,
@@ -164,36 +167,32 @@ class DilocoTraining(Training):
         """The state of the outer optimizer, and what merges have left out, before anything was merged."""
         return make_outer(self._options.outer).init(size), np.zeros(size, np.float32)
 
-    @property
-    def _replicas_outer(self) -> str:
-        """What becomes of merges where the replicas are."""
-        return self._options.outer
-
     def _take_agreed(self, agreed: Agreed) -> None:
         self._options = replace(self._options, round_steps=agreed.steps)
 
     def _make_coordinator(self, fleet: Any, task: Task) -> Leader:
-        return Coordinator(fleet, task, self._world, self._slots, self._events.put)
+        outer = make_outer(self._options.outer)
+        return Coordinator(fleet, task, self._world, self._slots, self._events.put, outer)
 
-    def _world_after(self, record: journal.Record) -> tuple[World, list[np.ndarray]] | None:
-        """The world after a round of the journal, and sums of metrics; None if that is not the one that comes next."""
-        world, document = self._world, record.document
-        if document["round"] != world.round + 1:
-            return None
-        delta, statistics, sums = record.parts
-        codec, outer = make_codec(document["merge_codec"]), make_outer(document["outer"])
-        weights, momentum = world.weights.copy(), world.momentum.copy()
-        outer.step(codec.decode(delta, self._layout), momentum, weights)
-        residual = np.zeros_like(world.residual)
-        after = World(document["round"], document["step"], weights, momentum, residual, wire.unpack(statistics))
-        return after, wire.unpack(sums)
+    def _rounds_in(self, arrivals: Sequence[Arrival]) -> int:
+        """How many rounds are closed by what has arrived."""
+        return 1
 
-    def _record_of_round(self, closed: RoundClosed) -> journal.Record:
-        """What the journal has of a round: what the replicas were told, and what people and callbacks have seen."""
-        assert closed.merge
-        return journal.Record(
-            self._document_of(closed), [closed.merge.delta, closed.merge.statistics, wire.pack(self._sums)]
-        )
+    def _moved(self, world: World, arrivals: Sequence[Arrival], statistics: list[np.ndarray], names: Any) -> World:
+        """The world after a record of the journal.
+
+        Args:
+            world: before it; unchanged.
+            arrivals: deltas in the order in which they came.
+            statistics: averaged variables after it.
+            names: of the outer optimizer and the codecs.
+        """
+        codec, deltas = make_codec(names["delta_codec"]), np.zeros(self._layout.size, np.float32)
+        for arrival in arrivals:
+            codec.decode(arrival.delta, self._layout).add_to(deltas, arrival.steps)
+        steps, outer = sum(arrival.steps for arrival in arrivals), make_outer(names["outer"])
+        merge_codec = make_codec(names["merge_codec"])
+        return outer_step(world, deltas, steps, statistics, outer, merge_codec, self._layout)[1]
 
     # -- the training -----------------------------------------------------------------------------------------------
 
@@ -269,7 +268,6 @@ class DilocoTraining(Training):
             total_steps=self.job.schedule.total_steps,
             agree=self._agree,
             batch_size=self.job.schedule.batch_size,
-            outer=make_outer(self._replicas_outer),
             layout=self._layout,
             pieces=parcels,
             setup=self._setup,
@@ -285,7 +283,7 @@ class DilocoTraining(Training):
     def _setup(self, number: int, description: dict[str, Any]) -> tuple[dict[str, Any], float]:
         """What `Setups.setup` returns and raises; called in other threads."""
         options, metrics = self._options, [np.asarray(m) for m in self._initial_metrics]
-        names = {"delta_codec": options.delta_codec, "merge_codec": options.merge_codec, "outer": self._replicas_outer}
+        names = {"delta_codec": options.delta_codec, "merge_codec": options.merge_codec}
         return self._setups.setup(number, description, len(self._hosts), self._host_state, metrics, names)
 
     def _rates_of(self, first: int, last: int, count: int) -> np.ndarray:
@@ -426,6 +424,8 @@ class DilocoTraining(Training):
         since = time.perf_counter() - self._last_save
         if self._journal is None:
             return self._save_seconds <= _CHECKPOINT_SHARE_WITHOUT_JOURNAL * since
+        if self._journal.size > max(_JOURNAL_FACTOR * self._world.weights.nbytes, _LARGE_JOURNAL):
+            return True
         return since > _CHECKPOINT_SECONDS and self._save_seconds <= _CHECKPOINT_SHARE * since
 
     def _save(self) -> None:
@@ -444,6 +444,11 @@ class DilocoTraining(Training):
             self._journal.close()
         self._journal = None
 
+    def _record_of_round(self, closed: RoundClosed) -> journal.Record:
+        """What the journal has of a round: what the replicas brought, and what people and callbacks have seen."""
+        parts = [wire.pack(closed.world.statistics), wire.pack(self._sums)]
+        return journal.Record(self._document_of(closed), [*parts, *(arrival.delta for arrival in closed.arrivals)])
+
     def _document_of(self, closed: RoundClosed) -> dict[str, Any]:
         """The plain values of a round's record in the journal."""
         new = [r for r in self.position.records if not self._journaled.get(r["epoch"])]
@@ -454,7 +459,9 @@ class DilocoTraining(Training):
             "step": closed.world.steps,
             "seconds": self.position.clock.train,
             "outer": self._options.outer,
+            "delta_codec": self._options.delta_codec,
             "merge_codec": self._options.merge_codec,
+            "arrivals": [(arrival.steps, arrival.weight, arrival.fresh) for arrival in closed.arrivals],
             self._strategy: self._counts(),
             "records": new + late,
         }
@@ -462,9 +469,12 @@ class DilocoTraining(Training):
     def _catch_up(self) -> None:
         assert self.run
         for record in journal.read(checkpoints.path_of(self.run.path, self.position.step)):
-            if after := self._world_after(record):
-                self._world, self._sums = after
-                self._replayed(record.document)
+            document, (statistics, sums, *deltas) = record.document, record.parts
+            arrivals = [Arrival(delta, *of) for delta, of in zip(deltas, document["arrivals"], strict=True)]
+            if document["round"] == self._world.round + self._rounds_in(arrivals):
+                self._world = self._moved(self._world, arrivals, wire.unpack(statistics), document)
+                self._sums = wire.unpack(sums)
+                self._replayed(document)
         self._take_over(self._world)
 
     def _replayed(self, document: dict[str, Any]) -> None:
@@ -532,7 +542,7 @@ class DilocoTraining(Training):
                 "steps": told.steps, "seconds": round(told.seconds, 4), "computed": round(told.computed, 4),
                 "waited": round(told.waited, 4), "merged_at": told.merged_at, "memory": told.memory,
                 "cpu": round(told.cpu, 4), "sent": told.sent, "received": told.received,
-            } | ({"arrivals": told.answers} if closed.arrivals else {})
+            } | ({self._counted: told.answers} if self._counted != "rounds" else {})
             for told in closed.replicas
         }  # fmt: skip
         self._log_event(

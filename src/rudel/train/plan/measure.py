@@ -191,8 +191,7 @@ class Rehearsal(DilocoTraining):
         takes, closes = [], []
         for _ in range(5):
             began = time.perf_counter()
-            message, change = codec.encode(delta, layout)
-            outer.step(change, outer.init(layout.size), delta.copy())
+            message, _ = codec.encode(outer.step(delta, outer.init(layout.size)), layout)
             closes.append(time.perf_counter() - began)
             began = time.perf_counter()
             codec.decode(message, layout)
