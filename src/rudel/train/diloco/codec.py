@@ -10,7 +10,7 @@ Names, for the command line and for both sides to agree upon:
     float32               as they are
     float16, bfloat16     rounded to half the bytes
     int8, int4            rounded to whole numbers, with a scale for every 256 elements
-    top16                 the largest element of every 16, in a byte; of small arrays, all elements
+    top8, top16           the largest element of every 8 or 16, in a byte; of small arrays, all elements
 
 Where the ideas are from: error feedback, F. Seide and others, *1-bit stochastic gradient descent*, Interspeech 2014,
 and why it converges, S. P. Karimireddy and others, 1901.09847; the largest entries, Y. Lin and others, *Deep gradient
@@ -36,7 +36,7 @@ from rudel.train.diloco.forms import FORMS, Form
 from rudel.train.diloco.vector import MOST, Change, Layout
 
 _CHECKSUM = struct.Struct("<I")
-_NAMES = "float32, float16, bfloat16, int8, int4 or top16"
+_NAMES = "float32, float16, bfloat16, int8, int4, top8 or top16"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def make_codec(name: str) -> Codec:
     """The codec of this name.
 
     Args:
-        name: float32, float16, bfloat16, int8, int4 or top16.
+        name: float32, float16, bfloat16, int8, int4, top8 or top16.
 
     Raises:
         OptionError: there is none of this name.

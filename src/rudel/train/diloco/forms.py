@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rudel.train.diloco import largest
 from rudel.train.diloco.bits import Reader, pack, unpack
+from rudel.train.diloco.largest import Largest
 from rudel.train.diloco.vector import Change, Layout, check_sizes
 
 _BLOCK = 256
@@ -80,6 +80,12 @@ def integers(bits: int) -> Form:
     return Form(write, read)
 
 
+def largest(group: int) -> Form:
+    """The largest element of so many, in a byte each."""
+    each = Largest(group)
+    return Form(each.write, each.read)
+
+
 def _in_blocks(values: np.ndarray) -> np.ndarray:
     """Float32 (N,) as (blocks, elements), the last block filled up with zeros; a view where nothing is to be filled."""
     missing = -values.size % _BLOCK
@@ -118,6 +124,7 @@ FORMS = {
     "bfloat16": rounded(_to_brain, _from_brain),
     "int8": integers(8),
     "int4": integers(4),
-    "top16": Form(largest.write, largest.read),
+    "top8": largest(8),
+    "top16": largest(16),
 }
 """All forms, by name."""

@@ -1,9 +1,9 @@
-"""The form that writes the largest element of every 16, in a byte each.
+"""The form that writes the largest element of every few, in a byte each.
 
-The elements of an array are dealt to as many groups as there are sixteenths of it: neighbours are in different groups,
-as what changes much is often close together. Of each group, the element of the largest size is written: which of the 16
-it is (4 bits), its sign (1 bit) and its size, as one of 8 of its array (3 bits). Of arrays of up to 1,024 elements,
-such as biases, every element is written.
+The elements of an array are dealt to groups of, for instance, 16: neighbours are in different groups, as what changes
+much is often close together. Of each group, the element of the largest size is written: which of the 16 it is (4 bits),
+its sign (1 bit) and its size, as one of 8 of its array (3 bits). Of arrays of up to 1,024 elements, such as biases,
+every element is written.
 
 The sizes of an array are the means of those of its elements that lie in the same octave, in relation to the mean of all
 that are written. So what is left of an array is never more than there was, however often that is sent later.
@@ -23,13 +23,10 @@ import numpy as np
 from rudel.train.diloco.bits import Reader
 from rudel.train.diloco.vector import Change, Layout, check_sizes
 
-_GROUP, _PLACE = 16, 15
 _SMALL = 1024
 """Elements of an array of which all are written."""
 
-_LEVELS, _LEVEL, _SIGN = 8, 7, 8
-_LOWEST = -3
-"""Octave of the smallest level, from the mean."""
+_CODES = 256
 
 _MANTISSA_BITS, _EXPONENT_OF_ONE = 23, 127  # of float32
 _LEAST = np.finfo(np.float32).tiny
@@ -63,11 +60,11 @@ class _Groups:
 
 
 @functools.lru_cache(maxsize=8)
-def _groups(layout: Layout) -> _Groups:
+def _groups(layout: Layout, group: int) -> _Groups:
     spans, begin = [], 0
     for first, last in itertools.pairwise(map(int, layout.bounds)):
         if last > first:
-            groups = last - first if last - first <= _SMALL else -(-(last - first) // _GROUP)
+            groups = last - first if last - first <= _SMALL else -(-(last - first) // group)
             spans.append((first, last, begin, begin + groups))
             begin += groups
     index = [np.arange(first, first + end - start, dtype=np.int32) for first, _, start, end in spans]
@@ -84,75 +81,90 @@ def _groups(layout: Layout) -> _Groups:
     )
 
 
-def write(vector: np.ndarray, layout: Layout) -> tuple[bytes, Change]:
+@dataclass(frozen=True)
+class Largest:
     """See the module.
 
     Args:
-        vector: float32 (N,).
-        layout: of it.
-
-    Returns:
-        The bytes, and what is read from them.
-
-    Raises:
-        FloatingPointError: see `rudel.train.diloco.vector.check_sizes`.
+        group: elements of which one is written: a power of two from 2 to 64.
     """
-    groups = _groups(layout)
-    places, sizes = _largest(vector, groups)
-    check_sizes(sizes)
-    indices = groups.first + places * groups.stride
-    values = vector[indices]
-    means = np.add.reduceat(sizes, groups.starts, dtype=np.float64) / groups.counts if groups.count else np.empty(0)
-    ratios = sizes / np.maximum(means, _LEAST).astype(np.float32)[groups.number]
-    levels = ratios.view(np.int32) >> _MANTISSA_BITS
-    levels -= _EXPONENT_OF_ONE + _LOWEST
-    np.minimum(np.maximum(levels, 0, out=levels), _LEVELS - 1, out=levels)
-    slots = groups.number * _LEVELS + levels
-    table = _LEVELS * len(groups.spans)
-    sums, numbers = np.bincount(slots, sizes, table), np.bincount(slots, minlength=table)
-    magnitudes = (sums / np.maximum(numbers, 1)).astype("<f4")
-    codes = levels + _SIGN * np.signbit(values)
-    codes += places * (2 * _SIGN)
-    return magnitudes.tobytes() + codes.astype(np.uint8).tobytes(), Change(
-        np.copysign(magnitudes[slots], values), indices
-    )
+
+    group: int
+
+    @property
+    def _levels(self) -> int:
+        """Sizes that the elements of an array can have."""
+        return _CODES // (2 * self.group)
+
+    def write(self, vector: np.ndarray, layout: Layout) -> tuple[bytes, Change]:
+        """Writes a vector.
+
+        Args:
+            vector: float32 (N,).
+            layout: of it.
+
+        Returns:
+            The bytes, and what is read from them.
+
+        Raises:
+            FloatingPointError: see `rudel.train.diloco.vector.check_sizes`.
+        """
+        groups, levels = _groups(layout, self.group), self._levels
+        places, sizes = _largest(vector, groups, self.group)
+        check_sizes(sizes)
+        indices = groups.first + places * groups.stride
+        values = vector[indices]
+        means = np.add.reduceat(sizes, groups.starts, dtype=np.float64) / groups.counts if groups.count else np.empty(0)
+        ratios = sizes / np.maximum(means, _LEAST).astype(np.float32)[groups.number]
+        level = ratios.view(np.int32) >> _MANTISSA_BITS
+        level -= _EXPONENT_OF_ONE - (levels // 2 - 1)
+        np.minimum(np.maximum(level, 0, out=level), levels - 1, out=level)
+        slots, table = groups.number * levels + level, levels * len(groups.spans)
+        sums, numbers = np.bincount(slots, sizes, table), np.bincount(slots, minlength=table)
+        magnitudes = (sums / np.maximum(numbers, 1)).astype("<f4")
+        level += levels * np.signbit(values)
+        level += places * (2 * levels)
+        change = Change(np.copysign(magnitudes[slots], values), indices)
+        return magnitudes.tobytes() + level.astype(np.uint8).tobytes(), change
+
+    def read(self, reader: Reader, layout: Layout) -> Change:
+        """Reads what `write` has written.
+
+        Raises:
+            ValueError: the message ends early, or cannot have been written.
+        """
+        groups, levels = _groups(layout, self.group), self._levels
+        magnitudes = reader.array("<f4", levels * len(groups.spans)).reshape(-1, levels)
+        codes = reader.array("u1", groups.count)
+        places = codes // np.uint8(2 * levels)
+        if not np.all(np.isfinite(magnitudes)) or np.any(places > groups.last):
+            raise ValueError(
+                "The message is damaged: it holds numbers that are not finite, or elements that do not exist."
+            )
+        signed = np.concatenate([magnitudes, -magnitudes], axis=1).reshape(-1)
+        values = signed[groups.number * (2 * levels) + codes % np.uint8(2 * levels)]
+        return Change(values, groups.first + places * groups.stride)
 
 
-def read(reader: Reader, layout: Layout) -> Change:
-    """What `write` has written.
-
-    Raises:
-        ValueError: the message ends early, or cannot have been written.
-    """
-    groups = _groups(layout)
-    magnitudes = reader.array("<f4", _LEVELS * len(groups.spans)).reshape(-1, _LEVELS)
-    codes = reader.array("u1", groups.count)
-    places = codes >> np.uint8(4)
-    if not np.all(np.isfinite(magnitudes)) or np.any(places > groups.last):
-        raise ValueError("The message is damaged: it holds numbers that are not finite, or elements that do not exist.")
-    signed = np.concatenate([magnitudes, -magnitudes], axis=1).reshape(-1)
-    values = signed[groups.number * (2 * _LEVELS) + (codes & np.uint8(_SIGN | _LEVEL))]
-    return Change(values, groups.first + places * groups.stride)
-
-
-def _largest(vector: np.ndarray, groups: _Groups) -> tuple[np.ndarray, np.ndarray]:
+def _largest(vector: np.ndarray, groups: _Groups, group: int) -> tuple[np.ndarray, np.ndarray]:
     """Which element of each group is the largest, int32 (groups,), and its size, float32 (groups,).
 
-    Bits of positive floats are in the order of the floats. So the lowest four bits of a size, 2e-6 of it, give room for
-    the place, and one maximum finds both; counted from the last one, so that of equal elements the first is chosen, and
-    none of those that fill an array up.
+    Bits of positive floats are in the order of the floats. So the lowest few bits of a size, 2e-6 of it for four, give
+    room for the place, and one maximum finds both; counted from the last one, so that of equal elements the first is
+    chosen, and none of those that fill an array up.
     """
     keys = np.empty(groups.count, np.int32)
-    bits = vector.view(np.int32)
-    from_last = np.arange(_PLACE, -1, -1, dtype=np.int32)[:, None]
+    bits, place = vector.view(np.int32), np.int32(group - 1)
+    size = np.int32(2**31 - 1) - place
+    from_last = np.arange(place, -1, -1, dtype=np.int32)[:, None]
     for first, last, begin, end in groups.spans:
         mine = bits[first:last]
         if end - begin < last - first:
-            if missing := -mine.size % _GROUP:
+            if missing := -mine.size % group:
                 mine = np.concatenate([mine, np.zeros(missing, np.int32)])
-            sizes = mine.reshape(_GROUP, -1) & (np.int32(2**31 - 1) - _PLACE)
+            sizes = mine.reshape(group, -1) & size
             sizes |= from_last
             sizes.max(axis=0, out=keys[begin:end])
         else:
-            np.bitwise_or(mine & np.int32(2**31 - 1), _PLACE, out=keys[begin:end])
-    return ~keys & _PLACE, (keys & ~np.int32(_PLACE)).view(np.float32)
+            np.bitwise_or(mine & size, place, out=keys[begin:end])
+    return ~keys & place, (keys & ~place).view(np.float32)

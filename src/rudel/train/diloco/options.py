@@ -48,7 +48,7 @@ class Diloco:
         outer: what becomes of the mean delta: `average` or `nesterov:LR:MU`; None for `nesterov:1:MU`
             with a momentum of 1 - 1 / square root of the number of replicas, at most 0.99.
         delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `bfloat16`, `int8`, `int4`,
-            `top16`; None for `top16`, or `int8` where that takes hardly longer on its way.
+            `top8`, `top16`; None for `top16`, or `int8` where that takes hardly longer on its way.
         merge_codec: how the merged delta travels to the replicas, in the same words; None for `top16` or `int8`.
         patience: seconds to wait for a host to come back when all are lost.
 

@@ -338,7 +338,7 @@ class Replica:
             network=_cpu_of(self._network) - network,
         )
 
-    def _steps(self, fixed: Any, first: int, count: int) -> int:
+    def _steps(self, fixed: tuple[Any, Any, Any], first: int, count: int) -> int:
         began = time.perf_counter()
         self._parts, bad = self._run(self._parts, self._data, *fixed, np.int32(first), np.int32(first + count))
         bad = int(bad)  # waits for the steps

@@ -100,7 +100,7 @@ class DilocoTraining(Training):
         self._late: deque[_Late] = deque()
         self._coordinator: Leader
         self._hosts: list[str] = []
-        self._sent = self._received = self._rounds = self._lost = self._joined = 0
+        self._sent = self._received = self._lost = self._joined = 0
         self._sent_before = self._received_before = 0
         self._sums: list[np.ndarray] = []
         self._slots: bytes | None = None
@@ -119,7 +119,7 @@ class DilocoTraining(Training):
             "hosts": self._hosts,
             "steps": steps // max(1, len(self._hosts)),
             "samples": steps * self.job.schedule.batch_size,
-            self._counted: self._rounds,
+            self._counted: self._world.round,
             "bytes_sent": self._sent,
             "bytes_received": self._received,
             "workers_lost": self._lost,
@@ -327,7 +327,6 @@ class DilocoTraining(Training):
     def _take_round(self, closed: RoundClosed) -> None:
         position, schedule = self.position, self.job.schedule
         self._world = closed.world
-        self._rounds += max(1, len(closed.arrivals))
         self._sent, self._received = self._sent_before + closed.sent, self._received_before + closed.received
         self._slots = closed.slots or self._slots
         self._sums = [a + b for a, b in zip(self._sums, closed.metrics, strict=True)] if self._sums else closed.metrics
@@ -498,13 +497,13 @@ class DilocoTraining(Training):
 
     def _counts(self) -> dict[str, Any]:
         return {
-            "rounds": self._rounds, "sent": self._sent, "received": self._received, "lost": self._lost,
-            "joined": self._joined, "hosts": self._hosts, "learning_rate": self._rates.plain,
+            "sent": self._sent, "received": self._received, "lost": self._lost, "joined": self._joined,
+            "hosts": self._hosts, "learning_rate": self._rates.plain,
         }  # fmt: skip
 
     def _take_counts(self, counts: dict[str, Any]) -> None:
         self._hosts = counts["hosts"]
-        self._rounds, self._lost, self._joined = counts["rounds"], counts["lost"], counts["joined"]
+        self._lost, self._joined = counts["lost"], counts["joined"]
         self._sent = self._sent_before = counts["sent"]
         self._received = self._received_before = counts["received"]
 
