@@ -9,8 +9,8 @@ their defaults:
     workers=4           each has a share of the examples, batches of 32, and an optimizer state of its own
     round=64            local steps between two exchanges
     delay=0             so many steps into the next round, what was exchanged is taken in; meanwhile all go on
-    up=top16            codec of a worker's delta
-    down=top16          codec of the movement of the weights, which is sent to each worker
+    up=top8             codec of a worker's delta
+    down=top8           codec of the movement of the weights, which is sent to each worker
     outer=nesterov:1:0.5  outer optimizer
     factor=2            of the recipe's learning rate
     final=1             share of that factor which is left at the end, along a cosine
@@ -70,8 +70,8 @@ class Setting:
     workers: int = 4
     round: int = 64
     delay: int = 0
-    up: str = "top16"
-    down: str = "top16"
+    up: str = "top8"
+    down: str = "top8"
     outer: str = "nesterov:1:0.5"
     factor: float = 2.0
     final: float = 1.0

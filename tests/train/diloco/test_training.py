@@ -334,7 +334,7 @@ def test_a_loss_that_is_not_finite_is_told_and_the_next_training_is_well(crew: A
 @pytest.mark.parametrize("strategy", ["diloco", "async"])
 def test_an_index_beyond_a_table_that_cannot_be_followed_is_named(crew: Any, strategy: str) -> None:
     x = keras.Input((4,), dtype="int32")
-    looked_up = layers.Embedding(10, 2, name="table")(x % 20)
+    looked_up = layers.Embedding(10, 2, name="table")(keras.ops.mod(x, 20))
     model = keras.Model(x, layers.Dense(1)(layers.Flatten()(looked_up)))
     model.compile("sgd", "mse")
     words = np.full((64, 4), 17, np.int32)

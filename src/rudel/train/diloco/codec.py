@@ -68,11 +68,11 @@ def make_codec(name: str) -> Codec:
     Raises:
         OptionError: there is none of this name.
 
-    >>> codec, layout = make_codec("top16"), Layout(((100_000,),))
+    >>> codec, layout = make_codec("top8"), Layout(((100_000,),))
     >>> vector = np.random.default_rng(0).normal(size=100_000).astype(np.float32)
     >>> message, sent = codec.encode(vector, layout)
     >>> len(sent.values), round(8 * len(message) / len(sent.values), 1)  # elements, and bits each
-    (6250, 8.0)
+    (12500, 8.0)
     >>> bool(np.all(codec.decode(message, layout).values == sent.values))
     True
     """

@@ -9,7 +9,7 @@ The sizes of an array are the means of those of its elements that lie in the sam
 that are written. So what is left of an array is never more than there was, however often that is sent later.
 
 Selecting the k largest elements of a whole array with their places, as in Y. Lin and others, *Deep gradient
-compression*, 1712.01887, learns as much from about a tenth fewer bytes, but takes three times as long to encode: where
+compression*, 1712.01887, learns as much from a fifth fewer bytes, but takes half as long again: where
 the largest are is random, and processors mispredict every branch that depends on it. Here, there are none (groups as in
 B. Peng and others, *DeMo: Decoupled momentum optimization*, 2411.19870).
 """

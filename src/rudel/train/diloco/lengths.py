@@ -9,7 +9,7 @@ import numpy as np
 _LEAST_STEPS = 8
 """Of a round or a visit, where the user says nothing."""
 
-_DRIFT_STEPS = 800
+_DRIFT_STEPS = 400
 """In rounds of so many steps, replicas would drift so far apart that they took twice as many steps to learn as much;
 with shorter ones, it is less in proportion. Chosen by the time that four nodes of a lab took to 80 % of the drawings of
 `benchmarks/evaluate.py`, with rounds of 32 to 128 steps.
@@ -79,7 +79,7 @@ def best_length(replicas: int, most: int, speeds: Speeds) -> int:
     """Steps of a round with which replicas learn most in a second.
 
     The shorter rounds are, the less replicas drift apart, and the more of their time exchanges take: with a cost of c
-    steps for each, rounds of the root of 800 c steps are best; but the slowest replica is to take some steps, too. A
+    steps for each, rounds of the root of 400 c steps are best; but the slowest replica is to take some steps, too. A
     merge is to come before most of the next round is over, or it comes too late to be of use: on slow links, rounds are
     as long as that takes, up to twice as long as they are otherwise at most.
 
@@ -89,7 +89,7 @@ def best_length(replicas: int, most: int, speeds: Speeds) -> int:
         speeds: what was measured.
 
     >>> best_length(4, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=10e6))
-    48
+    34
     >>> best_length(4, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=1e6))
     191
     >>> best_length(4, 320, Speeds(0.03, 0.002, 20e3, bytes_per_second=10e6))
