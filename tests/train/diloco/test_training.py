@@ -331,7 +331,7 @@ def test_a_loss_that_is_not_finite_is_told_and_the_next_training_is_well(crew: A
     rudel.fit(*with_schedule(), epochs=2, client=crew.client)
 
 
-@pytest.mark.parametrize("strategy", ["diloco", "async"])
+@pytest.mark.parametrize("strategy", ["diloco", "async", "mesh"])
 def test_an_index_beyond_a_table_that_cannot_be_followed_is_named(crew: Any, strategy: str) -> None:
     x = keras.Input((4,), dtype="int32")
     looked_up = layers.Embedding(10, 2, name="table")(keras.ops.mod(x, 20))
