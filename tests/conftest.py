@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import parallel
 import pytest
 from browser import COMMAND, Browser, find, started
+from golden import Golden
 from missing import skip_or_fail
 from warm.programs import JAX, TENSORFLOW, warm_programs
 
@@ -34,6 +35,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests of endurance too")
+    parser.addoption("--regenerate", action="store_true", help="write golden files again in place of comparing")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -100,6 +102,12 @@ def shared_data(lacking: Callable[[str], NoReturn]) -> Path:
     if not folder.is_dir():
         lacking(f"There is no real data in `{folder}`: set RUDEL_SHARED to the folder that holds `data`.")
     return folder
+
+
+@pytest.fixture(scope="session")
+def golden(pytestconfig: pytest.Config) -> Golden:
+    """Compares with golden files; with --regenerate, writes them."""
+    return Golden(regenerate=pytestconfig.option.regenerate)
 
 
 @pytest.fixture(scope="session")

@@ -86,7 +86,7 @@ def _arena_bytes(memory: Memory) -> int:
 
 def headers_of(steps: Sequence[Step]) -> tuple[str, ...]:
     """Returns the headers of C's library that steps need, in their order in NAME.c."""
-    needed = {header for kernel in _ordered(steps) for header in kernel.headers}
+    needed = {header for kernel in kernels_of(steps) for header in kernel.headers}
     needed |= {header for step in steps for constant in step.constants.values() for header in constant.headers}
     return tuple(sorted({"string.h", *needed}, reverse=True))
 
@@ -118,7 +118,7 @@ def source_text(name: str, graph: Graph, steps: Sequence[Step], memory: Memory, 
         *(filled(_ALIGNED, name).splitlines() if _aligned(steps) else []),
         f"union {name}_memory {name}_arena;",
         "",
-        *(filled(kernel.text, name) for kernel in _ordered(called)),
+        *(filled(kernel.text, name) for kernel in kernels_of(called)),
         *arrays,
         *structures,
         "",
@@ -235,7 +235,7 @@ def _float(value: float) -> str:
     return (text if any(letter in text for letter in ".en") else text + ".0") + "f"
 
 
-def _ordered(steps: Sequence[Step]) -> list[Kernel]:
+def kernels_of(steps: Sequence[Step]) -> list[Kernel]:
     """Returns all kernels, each once and after those that it needs."""
     known: dict[str, Kernel] = {}
 

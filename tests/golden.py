@@ -1,0 +1,64 @@
+"""Golden files: what a test found once, in JSON, against which later ones are compared.
+
+`--regenerate` writes them again in place of comparing; what has changed is then to be seen by `git diff`.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Golden:
+    """Compares with golden files, or writes them.
+
+    Args:
+        regenerate: whether to write.
+    """
+
+    regenerate: bool
+
+    def check(self, path: Path, part: str, found: Any) -> None:
+        """Fails if this part of a golden file differs, and names each value that does.
+
+        Args:
+            path: the file, a JSON object.
+            part: its key.
+            found: what belongs there; JSON.
+        """
+        document = self.read(path)
+        if self.regenerate:
+            path.write_text(json.dumps(document | {part: found}, indent=1) + "\n", encoding="utf-8")
+            return
+        changed = list(differences(document.get(part), found))
+        if changed:
+            pytest.fail(
+                f"{len(changed)} values of `{part}` in {path.name} have changed; where that is meant, write them again "
+                "with --regenerate:\n" + "\n".join(changed),
+                pytrace=False,
+            )
+
+    def read(self, path: Path) -> dict[str, Any]:
+        """A golden file; empty if there is none."""
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def differences(before: Any, after: Any, where: str = "") -> Iterator[str]:
+    """Describes what differs between two JSON documents, one line a value.
+
+    >>> list(differences({"a": {"b": 100, "c": 1}}, {"a": {"b": 98, "d": "x"}}))
+    ['  a: b: 100 -> 98 (-2.0 %)', '  a: c: 1 -> nothing', '  a: d: nothing -> x']
+    """
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in dict.fromkeys([*before, *after]):
+            yield from differences(before.get(key), after.get(key), f"{where}{': ' if where else '  '}{key}")
+    elif before != after:
+        change = ""
+        if isinstance(before, int | float) and isinstance(after, int | float) and before:
+            change = f" ({100 * (after / before - 1):+.1f} %)"
+        old, new = ("nothing" if value is None else value for value in (before, after))
+        yield f"{where}: {old} -> {new}{change}"
