@@ -3,16 +3,21 @@
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from rudel.errors import ExportError
+from rudel.export.front import Front
 from rudel.features import LogMel
-from rudel.features.c import sources
+from rudel.features.columns import Columns
 from rudel.micro import Compiled, compile_model
 from rudel.micro.packages import write_arduino, write_cmake, write_wasm, write_zephyr
 from rudel.micro.packages.folder import write_files
+from rudel.micro.packages.recogniser import classifies, listening, motion_recogniser, sound_recogniser
+from rudel.micro.packages.sensing import listening_sketch, moving_sketch
 from rudel.micro.packages.wasm import features_to_wasm
 
 
@@ -24,7 +29,9 @@ def write(
     made: Path,
     raw: Path,
     folder: Path,
-    features: LogMel | None = None,
+    front: Front | None = None,
+    about: Sequence[dict[str, Any]] = (),
+    class_names: Sequence[str] = (),
 ) -> tuple[int, list[str]]:
     """Compiles a model, writes it, and runs it on examples.
 
@@ -36,7 +43,9 @@ def write(
         made: the folder to write to.
         raw: examples and LiteRT's answers, as the integers that they are; see `rudel.export.runner`.
         folder: for what is only needed meanwhile.
-        features: that make its input of sound, and are written beside it as `NAME_features`; None for none.
+        front: whose features are written beside it as `NAME_features`; None for none.
+        about: what the .tflite file says of its inputs.
+        class_names: what its outputs are called; empty where nobody said.
 
     Returns:
         Bytes of the model's constants, or of the module, and notes.
@@ -45,8 +54,12 @@ def write(
         CompileError: the model cannot be compiled.
         ExportError: the result differs from LiteRT's in a bit.
     """
-    compiled = compile_model(model.read_bytes(), name=name)
-    _write(form, recipe, compiled, features, made)
+    features = front.features if front else None
+    # a sketch for a sensor is for the boards that have one; the C still runs everywhere, with the same bits
+    target = "nano33ble" if _senses(form, recipe, features) else "generic"
+    compiled = compile_model(model.read_bytes(), name=name, target=target)
+    more = front.sources(f"{name}_features", about) if front else {}
+    notes = _write(form, recipe, compiled, features, more, class_names, made)
     with np.load(raw) as stored:
         count = len(compiled.inputs)
         inputs = [stored[f"input{i}"] for i in range(count)]
@@ -58,7 +71,10 @@ def write(
     cost = f"The arena takes {compiled.arena_bytes:,} bytes of RAM"
     size = (made / f"{name}.wasm").stat().st_size if form == "wasm" else compiled.weights_bytes
     if told is None:
-        return size, [f"{cost}; not run, as there is no {runner} here: the figures are LiteRT's for the same model."]
+        return size, [
+            *notes,
+            f"{cost}; not run, as there is no {runner} here: the figures are LiteRT's for the same model.",
+        ]
     differ = sum(int((mine != other).sum()) for mine, other in zip(told, outputs, strict=True))
     if differ:
         total = sum(other.size for other in outputs)
@@ -66,23 +82,62 @@ def write(
             f"The compiled model differs from LiteRT in {differ:,} of {total:,} outputs: this is a mistake in Rudel; "
             "export to litert-int8 meanwhile."
         )
-    return size, [f"{cost}; every output has the bits of LiteRT's reference kernels."]
+    return size, [*notes, f"{cost}; every output has the bits of LiteRT's reference kernels."]
 
 
-def _write(form: str, recipe: str, compiled: Compiled, features: LogMel | None, made: Path) -> None:
-    """Writes a package, with features of sound beside the model: as sources, or as a module of their own."""
-    more = sources(features, f"{compiled.name}_features") if features else {}
+def _write(
+    form: str,
+    recipe: str,
+    compiled: Compiled,
+    features: LogMel | Columns | None,
+    more: dict[str, str],
+    class_names: Sequence[str],
+    made: Path,
+) -> list[str]:
+    """Writes a package, with features beside the model: as sources, or as what a page needs; returns notes."""
+    name = f"{compiled.name}_features"
     if form == "wasm":
         write_wasm(compiled, made)
-        if features:
-            write_files(made, {f"{compiled.name}_features.wasm": features_to_wasm(features)})
+        if isinstance(features, LogMel):
+            write_files(made, {f"{name}.wasm": features_to_wasm(features)})
+        elif features:
+            write_files(made, {f"{name}.json": features.json()})
     elif form == "c":
         compiled.write(made)
         write_files(made, more)
+    elif form == "arduino" and _senses(form, recipe, features) and classifies(compiled, class_names):
+        return _write_sensing(compiled, features, class_names, made, more)
     elif form == "arduino":
         write_arduino(compiled, made, more, example="sine" if recipe == "sine" else "timing")
     else:
         {"cmake": write_cmake, "zephyr": write_zephyr}[form](compiled, made, more)
+    return []
+
+
+def _senses(form: str, recipe: str, features: LogMel | Columns | None) -> bool:
+    """Whether the Arduino's microphone or motion sensor gives what the model takes."""
+    hears = isinstance(features, LogMel) and features.rate in (8000, 16_000)
+    moves = isinstance(features, Columns) and recipe == "motion" and len(features.mean) == 6
+    return form == "arduino" and (hears or moves)
+
+
+def _write_sensing(
+    compiled: Compiled, features: LogMel | Columns | None, class_names: Sequence[str], made: Path, more: dict[str, str]
+) -> list[str]:
+    """Writes a library whose sketch recognises what the board's microphone or motion sensor gives; returns notes."""
+    untested = "the sensor's driver has not been tried on a board by Rudel's tests."
+    if isinstance(features, LogMel):
+        plan = listening(compiled, features)
+        every = 1000 * plan.every * features.hop / features.rate
+        more = more | sound_recogniser(compiled, features, class_names)
+        write_arduino(compiled, made, more, sketch=listening_sketch(compiled.name))
+        return [
+            f"The sketch calls on_keyword(name, score); the network runs every {every:g} ms, so that a core at 64 MHz "
+            f"idles for 70 % of the time; {untested}"
+        ]
+    more = more | motion_recogniser(compiled, class_names)
+    write_arduino(compiled, made, more, sketch=moving_sketch(compiled.name))
+    return [f"The sketch calls on_motion(name, score) after each movement; {untested}"]
 
 
 def _on_this_computer(

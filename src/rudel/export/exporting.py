@@ -201,11 +201,20 @@ def _derive(
 
         return c_array.write(name, converted, about, made, folder)
     if form.name == "page":
-        return page.write(name, converted, materials, made, folder / "raw.npz", folder)
+        return page.write(name, converted, materials, front, about["inputs"], made, folder / "raw.npz", folder)
     from rudel.export import compiled
 
     return compiled.write(
-        form.name, name, converted, materials.recipe, made, folder / "raw.npz", folder, front.features
+        form.name,
+        name,
+        converted,
+        materials.recipe,
+        made,
+        folder / "raw.npz",
+        folder,
+        front,
+        about["inputs"],
+        materials.class_names,
     )
 
 

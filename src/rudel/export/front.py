@@ -1,8 +1,10 @@
-"""What a converted model takes: what the run's model takes; or the spectrogram of it.
+"""What a converted model takes: what the run's model takes; or features of it, where these are better made outside.
 
-The latter where the model hears, and the form has no operators for its features. These are beside it in C then.
+That is the spectrogram of sound, where the form has no operators for it; and normalised rows of a sensor, where the
+form is in int8 and the columns are too different for one scale. In C, the features are beside the model.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,11 @@ from rudel.backend import keras_on_jax
 from rudel.errors import ExportError
 from rudel.export.inputs import Inputs, inputs_of
 from rudel.features import LogMel
+from rudel.features.c import sources
+from rudel.features.columns import Columns, column_sources, columns_of
 
-SPECTROGRAM = "spectrogram"
-"""Name of the input that takes the place of sound."""
+SPECTROGRAM, NORMALISED = "spectrogram", "normalised"
+"""Names of the inputs that take the place of sound, and of rows of a sensor."""
 
 
 @dataclass(frozen=True)
@@ -25,23 +29,36 @@ class Front:
     Attributes:
         model: path of the .keras file that is converted.
         inputs: of that model.
-        features: that make them of sound; None where it takes what the run's model takes.
+        features: that make them of sound, or of rows; None where it takes what the run's model takes.
     """
 
     model: Path
     inputs: Inputs
-    features: LogMel | None = None
+    features: LogMel | Columns | None = None
 
     def columns(self, x: Any) -> list[np.ndarray]:
         """The inputs of examples, (N, ...) each."""
-        return [self._spectrograms(x)] if self.features else self.inputs.columns(x)
+        return [self.features(np.asarray(x)).astype(np.float32)] if self.features else self.inputs.columns(x)
 
     def calibration(self, x: Any) -> list[np.ndarray]:
         """The same, to find ranges on: those of a spectrogram are all of int8, so that it is taken as it is."""
         columns = self.columns(x)
-        if self.features:
+        if isinstance(self.features, LogMel):
             columns[0][0, 0, :2] = -128, 127
         return columns
+
+    def sources(self, name: str, about: Sequence[dict[str, Any]]) -> dict[str, str]:
+        """Texts of the C of the features, by the names of their files; none where there are no features.
+
+        Args:
+            name: what names in C begin with.
+            about: what the converted model says of its inputs.
+        """
+        if isinstance(self.features, LogMel):
+            return sources(self.features, name)
+        if self.features:
+            return column_sources(self.features, name, about[0]["scale"], about[0]["zero_point"])
+        return {}
 
     def check(self, about: list[dict[str, Any]]) -> None:
         """Refuses an int8 model that would not take a spectrogram as it is.
@@ -49,7 +66,7 @@ class Front:
         Args:
             about: what the converted model says of its inputs.
         """
-        if self.features and (about[0].get("scale"), about[0].get("zero_point")) != (1.0, 0):
+        if isinstance(self.features, LogMel) and (about[0].get("scale"), about[0].get("zero_point")) != (1.0, 0):
             raise ExportError(
                 f"The converter gave the spectrogram a scale of {about[0].get('scale')} and a zero point of "
                 f"{about[0].get('zero_point')}, not 1 and 0: export to onnx or savedmodel meanwhile."
@@ -61,14 +78,15 @@ class Front:
         if not self.features:
             return []
         frames, bands = self.inputs.leaves[0].shape
+        if isinstance(self.features, Columns):
+            return [
+                f"It takes rows whose {bands} columns are normalised by mean and standard deviation, since they are "
+                "too different for one scale of int8; forms in C have what normalises beside them."
+            ]
         return [
             f"It takes the spectrogram, {frames} frames of {bands} bands, that `rudel.features` makes of the model's "
             "sound; forms in C and WebAssembly have what makes it beside them."
         ]
-
-    def _spectrograms(self, x: Any) -> np.ndarray:
-        assert self.features
-        return self.features(np.asarray(x)).astype(np.float32)
 
 
 def front_of(model: Any, path: Path, x: Any, converter: str, folder: Path) -> Front:
@@ -84,16 +102,27 @@ def front_of(model: Any, path: Path, x: Any, converter: str, folder: Path) -> Fr
     Raises:
         DataError: the examples do not fit the model.
     """
-    from rudel.features.layer import Features
-
-    keras = keras_on_jax()
-    layer = next((layer for layer in getattr(model, "layers", ()) if isinstance(layer, Features)), None)
-    alone = layer is not None and len(model.inputs) == 1 and layer.input is model.inputs[0]
-    if layer is None or not alone or not converter.startswith("litert"):
+    layer, features = _first(model, converter)
+    if layer is None or features is None:
         return Front(path.absolute(), inputs_of(model, x))
+    keras = keras_on_jax()
     behind = keras.Model(layer.output, model.outputs)
-    shape = tuple(layer.compute_output_shape(model.inputs[0].shape))[1:]
-    given = keras.Input(shape, name=SPECTROGRAM)
+    shape = tuple(layer.output.shape)[1:]
+    given = keras.Input(shape, name=SPECTROGRAM if isinstance(features, LogMel) else NORMALISED)
     network = keras.Model(given, behind(given), name=model.name)
     network.save(folder / "network.keras")
-    return Front(folder / "network.keras", inputs_of(network, np.zeros((1, *shape), np.float32)), layer.features)
+    return Front(folder / "network.keras", inputs_of(network, np.zeros((1, *shape), np.float32)), features)
+
+
+def _first(model: Any, converter: str) -> tuple[Any, LogMel | Columns | None]:
+    """The layer that takes the input of a model, if it is to stay outside, and what it computes."""
+    from rudel.features.layer import Features
+
+    if not converter.startswith("litert") or len(getattr(model, "inputs", None) or ()) != 1:
+        return None, None
+    for layer in getattr(model, "layers", ()):
+        if isinstance(layer, Features) and layer.input is model.inputs[0]:
+            return layer, layer.features
+        if converter == "litert-int8" and (columns := columns_of(layer)) and layer.input is model.inputs[0]:
+            return layer, columns
+    return None, None

@@ -1,9 +1,11 @@
 """A page to draw on, with the model in it: a folder for any web server."""
 
 from pathlib import Path
+from typing import Any
 
 from rudel.errors import ExportError
 from rudel.export import compiled
+from rudel.export.front import Front
 from rudel.export.materials import Materials
 from rudel.play.page import write_page
 from rudel.play.player import Player, player_of
@@ -36,7 +38,16 @@ def check_page(player: Player, recipe: str) -> None:
         )
 
 
-def write(name: str, model: Path, materials: Materials, made: Path, raw: Path, folder: Path) -> tuple[int, list[str]]:
+def write(
+    name: str,
+    model: Path,
+    materials: Materials,
+    front: Front,
+    about: list[dict[str, Any]],
+    made: Path,
+    raw: Path,
+    folder: Path,
+) -> tuple[int, list[str]]:
     """Writes the page.
 
     Args:
@@ -44,7 +55,7 @@ def write(name: str, model: Path, materials: Materials, made: Path, raw: Path, f
         model: a .tflite file in int8.
         materials: what the export started from.
         made: the folder to write to.
-        raw, folder: see `rudel.export.compiled.write`.
+        front, about, raw, folder: see `rudel.export.compiled.write`.
 
     Returns:
         Bytes of the module, and notes.
@@ -55,7 +66,9 @@ def write(name: str, model: Path, materials: Materials, made: Path, raw: Path, f
     """
     player = check(materials)
     (made / _MODEL).mkdir()
-    size, notes = compiled.write("wasm", name, model, materials.recipe, made / _MODEL, raw, folder)
+    size, notes = compiled.write(
+        "wasm", name, model, materials.recipe, made / _MODEL, raw, folder, front, about, materials.class_names
+    )
     (made / _MODEL / "package.json").unlink()
     write_page(made, player.description(f"{_MODEL}/{name}.js", offline=True))
     return size, [*notes, f"Try it: python3 -m http.server --directory {made.name}"]

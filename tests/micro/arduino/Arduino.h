@@ -18,11 +18,13 @@ typedef uint8_t pin_size_t;
 extern "C" {
 void pinMode(pin_size_t pin, PinMode mode);
 void analogWrite(pin_size_t pin, int value);
+void digitalWrite(pin_size_t pin, PinStatus value);
 unsigned long micros(void);
 unsigned long millis(void);
 void delay(unsigned long milliseconds);
 void setup(void);
 void loop(void);
+void interrupt(void);  // of a stand-in for a sensor: called before every turn of loop
 }
 
 class Print {

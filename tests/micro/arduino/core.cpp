@@ -9,6 +9,8 @@ HardwareSerial Serial;
 extern "C" {
 void pinMode(pin_size_t pin, PinMode mode) { printf("pinMode %d %d\n", pin, mode); }
 void analogWrite(pin_size_t pin, int value) { printf("analogWrite %d %d\n", pin, value); }
+void digitalWrite(pin_size_t pin, PinStatus value) { printf("digitalWrite %d %d\n", pin, value); }
+__attribute__((weak)) void interrupt(void) {}
 unsigned long millis(void) { return micros() / 1000; }
 void delay(unsigned long milliseconds) { printf("delay %lu\n", milliseconds); }
 unsigned long micros(void) {
@@ -32,5 +34,8 @@ void HardwareSerial::begin(unsigned long baud) { printf("begin %lu\n", baud); }
 
 int main(int, char **arguments) {
   setup();
-  for (long i = atol(arguments[1]); i > 0; i--) loop();
+  for (long i = atol(arguments[1]); i > 0; i--) {
+    interrupt();
+    loop();
+  }
 }

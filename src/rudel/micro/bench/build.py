@@ -70,6 +70,7 @@ def build(
         *(f"-Wl,--defsym={name}={value:#x}" for name, value in places.items()),
         "-Wl,--gc-sections,-T,board.ld",
         *sorted(name for name in {**sources, **own} if name.endswith(".c")),
+        "-lm",
         "-o",
         image.name,
     ]

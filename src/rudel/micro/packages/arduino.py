@@ -27,7 +27,12 @@ Example = Literal["timing", "sine"]
 
 
 def write_arduino(
-    compiled: "Compiled", folder: Path, more: Mapping[str, str] | None = None, *, example: Example = "timing"
+    compiled: "Compiled",
+    folder: Path,
+    more: Mapping[str, str] | None = None,
+    *,
+    example: Example = "timing",
+    sketch: str = "",
 ) -> list[Path]:
     """Writes an Arduino library.
 
@@ -36,6 +41,7 @@ def write_arduino(
         folder: the folder of the library, which is made if it is not there.
         more: texts of further C sources and headers by the names of their files.
         example: "sine" for a model of one number in and one out that has learned sin x on [0, 2 pi]; "timing" for any.
+        sketch: the text of a sketch that takes the place of the example.
 
     Returns:
         The files.
@@ -46,7 +52,7 @@ def write_arduino(
     name = compiled.name
     if example not in ("timing", "sine"):
         raise CompileError(f"There is no example {example!r} for Arduino: it can be timing or sine.")
-    sketch = sine_sketch(compiled) if example == "sine" else timing_sketch(compiled)
+    sketch = sketch or (sine_sketch(compiled) if example == "sine" else timing_sketch(compiled))
     return write_files(
         folder,
         {

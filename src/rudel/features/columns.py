@@ -1,0 +1,121 @@
+"""Rows of a sensor, each column by its own scale, so that one scale of int8 fits all of them.
+
+Acceleration is a few g and rotation hundreds of degrees a second: with one scale for both, acceleration would be no
+number but 0. What the model's `Normalization` does to floats is done here instead, in front of the int8 network, in
+float32 on the host and in C alike, with two divisions that no compiler fuses: the same integers.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_MOST_APART = 4.0
+"""Columns whose spreads differ by less share a scale well enough."""
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Each column less its mean, in standard deviations: float32 (..., columns) to the same shape.
+
+    Args:
+        mean: float32 (columns,).
+        deviation: float32 (columns,), greater than 0.
+    """
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """The normalised rows."""
+        return (np.asarray(rows, np.float32) - self.mean) / self.deviation
+
+    def json(self) -> str:
+        """Means and deviations, for JavaScript."""
+        return json.dumps({"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}) + "\n"
+
+
+def columns_of(layer: Any) -> Columns | None:
+    """What a layer does to columns, where it normalises some with spreads so different that int8 cannot hold them.
+
+    Args:
+        layer: any layer of Keras.
+    """
+    import keras
+
+    if not isinstance(layer, keras.layers.Normalization) or layer.invert or layer.axis not in ((-1,), (2,)):
+        return None
+    mean = np.asarray(layer.mean, np.float32).reshape(-1)
+    deviation = np.maximum(np.sqrt(np.asarray(layer.variance, np.float32)), keras.config.epsilon()).reshape(-1)
+    if len(deviation) < 2 or deviation.max() < _MOST_APART * deviation.min():
+        return None
+    return Columns(mean, deviation.astype(np.float32))
+
+
+_HEADER = """/* Rows of @COUNT@ numbers of a sensor as the int8 that the network takes. Made by Rudel. */
+#ifndef @UPPER@_H
+#define @UPPER@_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { @UPPER@_COLUMNS = @COUNT@ };
+
+/* Takes a row as the sensor gives it, and gives @COUNT@ numbers of the network's input. */
+void @NAME@_push(const float *row, int8_t *numbers);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+"""
+
+_SOURCE = """/* See @NAME@.h. */
+#include "@NAME@.h"
+
+#include <math.h>
+
+static const float mean[] = {@MEAN@};
+static const float deviation[] = {@DEVIATION@};
+
+void @NAME@_push(const float *row, int8_t *numbers) {
+    for (int32_t i = 0; i < @COUNT@; i++) {
+        const float number = rintf((row[i] - mean[i]) / deviation[i] / @SCALE@) + @ZERO@.0f;
+        numbers[i] = (int8_t)(number > -128.0f ? number < 127.0f ? number : 127.0f : -128.0f);
+    }
+}
+"""
+
+
+def column_sources(columns: Columns, name: str, scale: float, zero_point: int) -> dict[str, str]:
+    """The texts of `NAME.h` and `NAME.c`.
+
+    Args:
+        columns: what to compute.
+        name: a C name, in lower case, that all names begin with that others can see.
+        scale: of the network's input.
+        zero_point: of the network's input.
+    """
+    values = {
+        "NAME": name,
+        "UPPER": name.upper(),
+        "COUNT": str(len(columns.mean)),
+        "MEAN": ", ".join(map(_float, columns.mean)),
+        "DEVIATION": ", ".join(map(_float, columns.deviation)),
+        "SCALE": _float(np.float32(scale)),
+        "ZERO": str(zero_point),
+    }
+    texts = {f"{name}.h": _HEADER, f"{name}.c": _SOURCE}
+    for key, value in values.items():
+        texts = {file: text.replace(f"@{key}@", value) for file, text in texts.items()}
+    return texts
+
+
+def _float(value: np.float32) -> str:
+    """A float32 as C reads it again, bit for bit."""
+    return f"{float(value):.9e}f"
