@@ -27,6 +27,8 @@ from rudel.serve.guard import Guard
 from rudel.serve.limits import Limits
 from rudel.serve.metrics import Metrics
 from rudel.serve.models import Models, Version
+from rudel.serve.pictures import PICTURES
+from rudel.serve.recordings import RECORDINGS
 from rudel.serve.refusal import ClientGoneError, Refusal, bad, busy, missing
 from rudel.serve.runtimes.runtime import Loaded
 from rudel.serve.values import column_of_bytes, is_encoded
@@ -191,8 +193,8 @@ class Application:
         asked.version = found = self._models.find(name, version)
         loaded = found.loaded
         in_rows = True
-        if headers.media_type.startswith("image/"):
-            columns: Columns = _picture(body, headers.media_type, found)
+        if headers.media_type.startswith(("image/", "audio/")):
+            columns: Columns = _file(body, headers.media_type, found)
         elif verb == "predict":
             columns, in_rows = await self._parsed(
                 body, lambda: tensorflow_rest.read_predict(_document(body), loaded.signature)
@@ -241,12 +243,13 @@ class Application:
         return await self._in_thread(self._parsing, parse, len(body))
 
     async def _decoded(self, columns: Columns, version: Version, asked: Asked) -> Columns:
-        """Columns whose pictures, if there are any, are inputs of the model; decoded in a thread."""
+        """Columns whose files, if there are any, are inputs of the model; decoded in a thread."""
         tensors, decode = version.loaded.signature.inputs, version.loaded.decode
         made = list(columns)
         for place, (column, tensor) in enumerate(zip(columns, tensors, strict=True)):
             if is_encoded(column, tensor):
-                call = partial(pictures.decode_all, column, tensor, decode, self._limits, asked.began)
+                kind = version.loaded.files
+                call = partial(pictures.decode_all, column, tensor, decode, self._limits, asked.began, kind)
                 made[place] = await self._in_thread(self._decoding, call, asked.received)
         return made
 
@@ -318,12 +321,15 @@ def _check_finite(output: np.ndarray, name: str) -> None:
         raise Refusal(422, f"The model answers example {example:,} with NaN or infinity in its output `{name}`.")
 
 
-def _picture(body: bytes, media_type: str, version: Version) -> Columns:
-    """The column of one encoded picture."""
-    if media_type not in pictures.TYPES:
-        raise Refusal(415, f"Pictures are taken as {' or '.join(pictures.TYPES)}.")
-    if version.loaded.decode is None:
-        raise bad(f"The model `{version.model}` takes no images.")
+def _file(body: bytes, media_type: str, version: Version) -> Columns:
+    """The column of one encoded picture or recording."""
+    kind = next((kind for kind in (PICTURES, RECORDINGS) if media_type in kind.types), None)
+    if kind is None:
+        raise Refusal(
+            415, f"Pictures are taken as {' or '.join(PICTURES.types)}, recordings as audio/wav or audio/flac."
+        )
+    if version.loaded.decode is None or version.loaded.files is not kind:
+        raise bad(f"The model `{version.model}` takes no {kind.noun}.")
     return [column_of_bytes([body], version.loaded.signature.inputs[0])]
 
 

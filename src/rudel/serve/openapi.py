@@ -11,7 +11,6 @@ from typing import Any
 from rudel import __version__
 from rudel.serve import schemas
 from rudel.serve.models import Models, Version
-from rudel.serve.pictures import TYPES
 from rudel.serve.schemas import ANY, Schema, flag, list_of, required
 
 _REFUSED = {
@@ -69,13 +68,13 @@ def _paths_of(version: Version, place: str) -> dict[str, Any]:
     inputs, outputs = loaded.signature.inputs, loaded.signature.outputs
     v1, v2 = f"/v1/models/{name}{place}", f"/v2/models/{name}{place}"
     id = f"{name}{place.replace('/', '_')}"
-    pictures = TYPES if loaded.decode is not None else ()
+    files = loaded.files.types if loaded.decode is not None else ()
     predicted = {"anyOf": [required(predictions=list_of({})), required(outputs={})]}
     described = required(name={"type": "string"}, inputs=list_of(ANY), outputs=list_of(ANY))
     paths = {
         v1: _get(f"status_{id}", f"Versions of {name}", required(model_version_status=list_of(ANY))),
         f"{v1}/metadata": _get(f"metadata_{id}", f"What {name} takes", required(model_spec=ANY, metadata=ANY)),
-        f"{v1}:predict": _post(f"predict_{id}", f"Ask {name}", schemas.predict(inputs), predicted, pictures),
+        f"{v1}:predict": _post(f"predict_{id}", f"Ask {name}", schemas.predict(inputs), predicted, files),
         v2: _get(f"about_{id}", f"What {name} takes", described),
         f"{v2}/ready": _get(f"ready_{id}", f"Whether {name} answers", flag("ready")),
         f"{v2}/infer": _post(
@@ -85,7 +84,7 @@ def _paths_of(version: Version, place: str) -> dict[str, Any]:
     if loaded.labels:
         examples = schemas.examples(inputs)
         results = required(results=list_of(list_of({"type": "array"})))
-        paths[f"{v1}:classify"] = _post(f"classify_{id}", f"Classes by {name}", examples, results, pictures)
+        paths[f"{v1}:classify"] = _post(f"classify_{id}", f"Classes by {name}", examples, results, files)
     if len(outputs) == 1 and outputs[0].shape in ((), (1,)) and outputs[0].dtype != "bytes":
         results = required(results=list_of({"type": ["number", "boolean", "null"]}))
         paths[f"{v1}:regress"] = _post(f"regress_{id}", f"A number by {name}", schemas.examples(inputs), results)
@@ -96,9 +95,9 @@ def _get(id: str, told: str, schema: Schema, media_type: str = "application/json
     return {"get": _operation(id, told, schema, (404, 405), media_type)}
 
 
-def _post(id: str, told: str, body: Schema, schema: Schema, pictures: Sequence[str] = ()) -> dict[str, Any]:
+def _post(id: str, told: str, body: Schema, schema: Schema, files: Sequence[str] = ()) -> dict[str, Any]:
     content = {"application/json": {"schema": body}}
-    content |= {kind: {"schema": {"type": "string", "contentMediaType": kind}} for kind in pictures}
+    content |= {kind: {"schema": {"type": "string", "contentMediaType": kind}} for kind in files}
     return {"post": _operation(id, told, schema, _ASKING) | {"requestBody": {"required": True, "content": content}}}
 
 

@@ -7,6 +7,7 @@ decoded, and the time limit is checked before each image.
 import io
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,28 @@ from rudel.serve.signature import OPEN, Signature, Tensor
 from rudel.serve.values import checked
 
 Admit = Callable[[int], None]
-"""Called with the number of pixels of a picture before it is decoded; raises `DataError` where they are too many."""
+"""Called with the number of pixels or samples of a file before it is decoded; raises `DataError` for too many."""
 
 Decode = Callable[[bytes, Admit], np.ndarray]
-"""Makes one input of an encoded picture."""
+"""Makes one input of an encoded file."""
 
-TYPES = ("image/jpeg", "image/png")
-"""What is taken as a body, by its media type."""
+
+@dataclass(frozen=True)
+class Files:
+    """A kind of files that a model takes in place of numbers.
+
+    Args:
+        types: media types of a body that is one such file.
+        noun: what they are called.
+        unit: what they are counted in before they are decoded.
+    """
+
+    types: tuple[str, ...]
+    noun: str
+    unit: str
+
+
+PICTURES = Files(("image/jpeg", "image/png"), "images", "pixels")
 
 _FORMATS = ("JPEG", "PNG")
 _NAME = "The picture"
@@ -52,19 +68,25 @@ def reader(signature: Signature, read_image: Callable[[Any], Any] | None) -> Dec
 
 
 def decode_all(
-    contents: Iterable[bytes], tensor: Tensor, decode: Decode | None, limits: Limits, began: float
+    contents: Iterable[bytes],
+    tensor: Tensor,
+    decode: Decode | None,
+    limits: Limits,
+    began: float,
+    kind: Files = PICTURES,
 ) -> np.ndarray:
-    """The column (N, ...) of encoded pictures.
+    """The column (N, ...) of encoded files.
 
     Args:
         contents: the files.
         tensor: the input.
-        decode: makes inputs of them; None where the model takes no pictures.
-        limits: of pixels and time.
+        decode: makes inputs of them; None where the model takes no files.
+        limits: of pixels or samples, and of time.
         began: when the request came, by `time.perf_counter`.
+        kind: what the files are.
 
     Raises:
-        Refusal: the model takes no pictures, one of them is none, they have too many pixels, or it takes too long.
+        Refusal: the model takes no files, one of them is none, they have too many pixels, or it takes too long.
     """
     if decode is None:
         raise bad(f"The input `{tensor.name}` takes numbers of shape {tensor.told_shape}, and no images.")
@@ -74,13 +96,15 @@ def decode_all(
         nonlocal left
         left -= pixels
         if left < 0:
-            raise DataError(f"The images have more than {limits.pixels:,} pixels together: send fewer at once.")
+            raise DataError(
+                f"The {kind.noun} have more than {limits.pixels:,} {kind.unit} together: send fewer at once."
+            )
 
     inputs = []
     try:
         for content in contents:
             if time.perf_counter() - began > limits.seconds:
-                raise Refusal(504, f"The images were not decoded within {limits.seconds:g} seconds: send fewer.")
+                raise Refusal(504, f"The {kind.noun} were not decoded within {limits.seconds:g} seconds: send fewer.")
             inputs.append(decode(content, admit))
     except DataError as error:
         raise bad(str(error)) from error

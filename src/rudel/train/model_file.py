@@ -1,5 +1,6 @@
 """Model files: written whole or not at all, and read back with their recipe's own classes."""
 
+import importlib
 import os
 import tempfile
 import warnings
@@ -48,6 +49,10 @@ def check_can_be_saved(model: Any) -> Any:
         ) from error
 
 
+_OWN_LAYERS = ("rudel.features.layer", "rudel.features.masks")
+"""Modules that register layers of Rudel's with Keras, so that a run also loads where Rudel is in another folder."""
+
+
 def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """Reads a `.keras` file, compiled as it was.
 
@@ -59,6 +64,8 @@ def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> A
         RunError: the file is damaged, or needs classes that are not known.
     """
     keras = keras_here()
+    for name in _OWN_LAYERS:
+        importlib.import_module(name)
     try:
         with without_tensorflow():
             return keras.models.load_model(path, custom_objects=dict(custom_objects or {}))

@@ -8,6 +8,7 @@ What follows is `rudel.data.windows.cut_or_padded`.
 """
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,16 @@ _MOST_SAMPLES = 1 << 28
 """Longer recordings are refused, as a small file can hold one that fills all memory; 97 minutes at 48 kHz."""
 
 
-def decode(content: bytes, rate: int, name: str = "The recording") -> np.ndarray:
+def decode(
+    content: bytes, rate: int, name: str = "The recording", admit: Callable[[int], None] = lambda samples: None
+) -> np.ndarray:
     """Decodes a recording.
 
     Args:
         content: a WAV or FLAC file, or another that libsndfile reads.
         rate: of the result, samples a second.
         name: what to call it in an error.
+        admit: called with the number of samples that it takes memory for, before they are read; may refuse them.
 
     Returns:
         int16 (S,), at least one sample.
@@ -41,8 +45,10 @@ def decode(content: bytes, rate: int, name: str = "The recording") -> np.ndarray
     soundfile, soxr = packages()
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
-            if file.frames * file.channels > _MOST_SAMPLES:
+            samples_in_all = file.frames * file.channels + file.frames * rate // max(1, file.samplerate)
+            if samples_in_all > _MOST_SAMPLES:
                 raise DataError(f"{name} is too long: cut it into parts, or leave it out.")
+            admit(samples_in_all)
             as_is = (file.samplerate, file.channels, file.subtype) == (rate, 1, "PCM_16")
             samples = file.read(dtype="int16" if as_is else "float32", always_2d=True)
             given = file.samplerate

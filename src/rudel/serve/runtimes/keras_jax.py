@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from rudel.errors import DataError, ServeError
-from rudel.serve.pictures import reader
+from rudel.serve import recordings
+from rudel.serve.pictures import PICTURES, Decode, Files, reader
+from rudel.serve.recordings import RECORDINGS
 from rudel.serve.refusal import bad
 from rudel.serve.runtimes.runtime import Loaded, buckets, padded
 from rudel.serve.signature import Signature, Tensor
@@ -33,6 +35,7 @@ def load_run(path: Path, most: int) -> Loaded:
 
     keras = keras_on_jax(light=True)
     from rudel.export.inputs import inputs_of, output_names
+    from rudel.features.layer import rate_of
     from rudel.train import run_directory
     from rudel.train.classification import as_probabilities
     from rudel.train.load import load, recipe_of
@@ -65,10 +68,17 @@ def load_run(path: Path, most: int) -> Loaded:
         programs.compute,
         "jax",
         tuple(map(str, directory.read_config().get("class_names") or ())),
-        reader(signature, recipe.read_image if recipe else None),
+        *_files(signature, recipe, rate_of(model)),
         programs.check,
         partial(as_probabilities, model),
     )
+
+
+def _files(signature: Signature, recipe: Any, rate: int | None) -> tuple[Decode | None, Files]:
+    """How files become inputs, and what these are."""
+    if rate is not None:
+        return recordings.reader(signature, rate), RECORDINGS
+    return reader(signature, recipe.read_image if recipe else None), PICTURES
 
 
 class _Programs:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rudel.serve.pictures import Decode
+from rudel.serve.pictures import PICTURES, Decode, Files
 from rudel.serve.signature import Signature
 
 
@@ -18,7 +18,8 @@ class Loaded:
         compute: columns of inputs (N, ...), in the dtypes of the signature, to columns of outputs (N, ...).
         platform: what computes it, for clients.
         labels: names of the classes; none where they are not known, or it does not classify.
-        decode: makes an input of an encoded picture; None where it takes no pictures.
+        decode: makes an input of an encoded file; None where it takes no files.
+        files: what these are.
         check: columns of inputs; raises a `Refusal` where the model has no place for a value.
         scores: outputs (N, C) to a score for each class, or None where it does not classify.
     """
@@ -28,6 +29,7 @@ class Loaded:
     platform: str
     labels: tuple[str, ...] = ()
     decode: Decode | None = None
+    files: Files = PICTURES
     check: Callable[[Sequence[np.ndarray]], None] = lambda columns: None
     scores: Callable[[np.ndarray], np.ndarray | None] = lambda outputs: outputs if outputs.ndim == 2 else None
 
