@@ -36,6 +36,9 @@ from rudel.train.diloco.service import replica_guest
 
 PYTHON = sys.executable
 
+COMPILED = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_")
+"""Variables that `import rudel` sets: workers share the compiled programs of all tests."""
+
 
 @dataclass(frozen=True)
 class Computer:
@@ -80,10 +83,11 @@ def computer(tmp_path_factory: pytest.TempPathFactory, lacking: Callable[[str], 
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
     shutil.copy(folder / "key.pub", folder / "authorized_keys")
     ports = [free_port(), free_port()]
+    compiled = " ".join(f"{name}={value}" for name, value in os.environ.items() if name.startswith(COMPILED))
     settings = {
         "ListenAddress": "127.0.0.1", "HostKey": folder / "host_key", "PidFile": "none", "UsePAM": "no",
         "AuthorizedKeysFile": folder / "authorized_keys", "StrictModes": "no", "PasswordAuthentication": "no",
-        "SetEnv": f"HOME={folder} RUDEL_CACHE={folder}/cache", "PermitRootLogin": "yes",
+        "SetEnv": f"HOME={folder} RUDEL_CACHE={folder}/cache {compiled}", "PermitRootLogin": "yes",
     }  # fmt: skip
     lines = [f"{key} {value}\n" for key, value in settings.items()]
     (folder / "sshd_config").write_text("".join(lines) + "ListenAddress ::1\n")

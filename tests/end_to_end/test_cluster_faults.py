@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from homes import furnish, keep_programs
 from processes import LONG, set_up_by_rudel
 
 import rudel
@@ -31,11 +32,13 @@ Y = (X[:, 0] > 0).astype("int32")
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, lab_machine: None) -> Iterator[Lab]:
-    state = tmp_path_factory.mktemp("lab")
+    state, names = tmp_path_factory.mktemp("lab"), ("tlab1", "tlab2", "tlab3")
+    furnish([state / name / "home" for name in names], "--minimal")
     with Lab(nodes=3, cpu=0.6, rate=1000, latency=1.5, prefix="tlab", subnet="10.93.0", state=state) as lab:
         set_up_by_rudel(lab, lab.hosts, "--minimal")
         lab.set_rate(100)
         yield lab
+        keep_programs(state / names[0] / "home")
 
 
 @pytest.fixture

@@ -5,17 +5,15 @@ They are set up as those of users are, offline and over IPv6.
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from homes import furnish, keep_programs
 from processes import LONG, set_up_by_rudel
 
 from rudel.lab import Lab
-
-RUDEL = str(Path(sys.executable).with_name("rudel"))
 
 
 @pytest.fixture(scope="module")
@@ -25,20 +23,30 @@ def lab(
     if not Path("/proc/sys/net/ipv6").exists():
         lacking("The kernel has no IPv6.")
     state = tmp_path_factory.mktemp("lab")
+    furnish(state / name / "home" for name in ("tsix1", "tsix2"))
     with Lab(nodes=2, cpu=1.0, rate=1000, latency=0.0, prefix="tsix", subnet="10.95.0", state=state) as lab:
         set_up_by_rudel(lab, [f"pi@[{node.ipv6}]" for node in lab.settings.nodes])
         yield lab
+        keep_programs(state / "tsix1" / "home")
 
 
 Train = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def train(lab: Lab, tmp_path: Path) -> Train:
+def train(lab: Lab, tmp_path: Path, warm_python: str) -> Train:
     """Trains on two hosts, by the command line."""
 
     def run(strategy: str, hosts: list[str], *options: str) -> subprocess.CompletedProcess[str]:
-        command = [RUDEL, "train", "digits", "--on", ",".join(hosts), "--ssh-config", str(lab.ssh_config)]
+        command = [
+            Path(warm_python).with_name("rudel"),
+            "train",
+            "sine",
+            "--on",
+            ",".join(hosts),
+            "--ssh-config",
+            str(lab.ssh_config),
+        ]
         command += ["--strategy", strategy, "--steps", "60", "--run", str(tmp_path / "run"), *options]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * LONG)
 

@@ -4,10 +4,11 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from homes import furnish, keep_programs
 from pages.data import drawings_served
 from warm.programs import JAX, TENSORFLOW, warm_programs
 
@@ -49,6 +50,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     found = kept | {
         "PATH": os.pathsep.join([*programs, os.environ["PATH"]]),
         "RUDEL_CACHE": str(folder / "cache"),
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",  # compiling takes longer than what is compiled
         "PYTHONUNBUFFERED": "1",
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -75,6 +77,16 @@ def _programs(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the labs of all pages."""
-    return tmp_path_factory.mktemp("homes")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
+    """Gives the folder of the labs of all pages, with hosts that have Rudel."""
+    made: list[Path] = []
+
+    def folder() -> Path:
+        if not made:
+            made.append(tmp_path_factory.mktemp("homes"))
+            furnish(made[0] / name / "home" for name in ("raspi1", "raspi2"))
+        return made[0]
+
+    yield folder
+    for state in made:
+        keep_programs(state / "raspi1" / "home")

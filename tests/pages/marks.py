@@ -143,7 +143,7 @@ ADDED: dict[str, dict[str, str]] = {
         "rudel train digits --on": "--epochs 2",
     },
     "first-steps.md": {
-        "rudel train$": "--epochs 20",
+        "rudel train$": "--epochs 3",
         "rudel train digits --set filters=8 --set": "--epochs 1",
         "rudel train montagsmaler$": "--steps 1024",
         "rudel train montagsmaler --set": "--steps 100",
@@ -162,7 +162,7 @@ ADDED: dict[str, dict[str, str]] = {
     },
     "plan.md": {"rudel train montagsmaler": "--steps 512"},
     "play.md": {"python3 -m http.server": "0"},
-    "export.md": {"rudel train digits": "--epochs 2"},
+    "export.md": {"rudel train digits": "--epochs 3"},
     "runs.md": {"rudel train digits --run runs/killed": "--epochs 20"},
     "signs.md": {
         "rudel train signs --data sign-records$": "--epochs 2 --set side=32",

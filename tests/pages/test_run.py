@@ -36,7 +36,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,14 +102,18 @@ json.dump(told, sys.stdout)
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_does_what_it_says(
-    page: Path, tmp_path: Path, homes: Path, drawings: str, environment: dict[str, str]
+    page: Path, tmp_path: Path, homes: Callable[[], Path], drawings: str, environment: dict[str, str]
 ) -> None:
     if SIGNS in page.read_text(encoding="utf-8"):
         make_signs(tmp_path / SIGNS / "Dataset")
     if page.name == "README.md":
         make_signs(tmp_path / "photographs")
-    with _hosts_for(page, tmp_path, homes, environment) as found:
-        _check_page(page, tmp_path, found, {"drawings": drawings, "homes": str(homes)})
+    on_hosts = page.name in {*ON_HOSTS, *OWN_LAB}
+    if on_hosts and os.geteuid() != 0:
+        skip_or_fail(f"{page.name} needs a lab, and that root: sudo env PATH=$PATH python -m pytest {__file__}")
+    place = homes() if on_hosts else tmp_path
+    with _hosts_for(page, tmp_path, place, environment) as found:
+        _check_page(page, tmp_path, found, {"drawings": drawings, "homes": str(place)})
 
 
 def _check_page(page: Path, tmp_path: Path, environment: dict[str, str], places: dict[str, str]) -> None:
@@ -152,8 +156,6 @@ def _hosts_for(page: Path, folder: Path, homes: Path, environment: dict[str, str
     with contextlib.ExitStack() as stack:
         if page.name in ON_SLURM:
             environment = environment | stack.enter_context(slurm(folder / "slurm"))
-        if page.name in {*ON_HOSTS, *OWN_LAB} and os.geteuid() != 0:
-            skip_or_fail(f"{page.name} needs a lab, and that root: sudo env PATH=$PATH python -m pytest {__file__}")
         if page.name in OWN_LAB:
             stack.callback(stop, "raspi")
             environment = environment | {"RUDEL_SSH_CONFIG": str(homes / "ssh_config")}

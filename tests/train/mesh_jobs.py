@@ -68,6 +68,7 @@ def attentive() -> Any:
 
 
 def fit(make: Any, strategy: Any, data: Any = None, **settings: Any) -> tuple[Any, dict[str, Any]]:
+    gc.freeze()  # `clear_session` looks through all else
     keras.backend.clear_session()  # names of variables are counted from the beginning again
     set_seed(4)
     model = make()
@@ -256,7 +257,6 @@ def errors() -> dict[str, str]:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    gc.freeze()  # every `clear_session` looks through all else
     document = {
         "same_losses": same_losses(),
         "precisions": precisions(),

@@ -1,6 +1,7 @@
 """Models with classes of the user's: what cannot be opened again is said before the first step."""
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from rudel.backend import keras_on_jax
 from rudel.errors import ModelError, RunError
 
 keras = keras_on_jax()
+COMPILED = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_")
+"""Variables that `import rudel` sets: compiled programs are those of all tests."""
 X, Y = np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
 
 MODULE = """
@@ -79,6 +82,7 @@ def test_classes_and_functions_that_can_be_imported_are_found_by_commands(tmp_pa
         "rudel.fit(model, np.ones((64, 3), 'float32'), np.ones((64, 1), 'float32'), run='../run', verbose=False)\n"
     )
     environment = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    environment |= {name: value for name, value in os.environ.items() if name.startswith(COMPILED)}
     subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", train], cwd=folder, env=environment, check=True)
     script = "from rudel.cli.main import run; run()"
     for arguments in (["evaluate"], ["export", "--to", "litert"]):

@@ -12,11 +12,14 @@ import socket
 import sys
 
 FREE = {
-    *("PWD", "OLDPWD", "SHLVL", "_", "COLUMNS", "LINES", "RUDEL_SSH_CONFIG", "PYTEST_CURRENT_TEST"),
+    *("PWD", "OLDPWD", "SHLVL", "_", "COLUMNS", "LINES", "RUDEL_SSH_CONFIG", "PYTEST_CURRENT_TEST", "TF_CONFIG"),
     *("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "HDF5_PLUGIN_PATH", "ENABLE_RUNTIME_UPTIME_TELEMETRY"),
     *("TF2_BEHAVIOR", "TF_FORCE_GPU_ALLOW_GROWTH", "TPU_SKIP_MDS_QUERY", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION"),
 }
 """Variables that nothing reads when it is imported, and those that packages set themselves when they are imported."""
+
+FREE_BEGINNINGS = ("SLURM", "SRUN_", "OMPI_", "PMIX_", "PMI_", "PRTE_")
+"""How the variables begin that tell the programs of a job, or of `mpirun`, who they are; nor are they read so early."""
 
 DEFAULTS = {"KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "1"}
 """Variables that are the same without being set."""
@@ -42,7 +45,11 @@ def main(here: str, program: str, arguments: list[str]) -> None:
 def counted(environment: dict[str, str]) -> dict[str, str]:
     """The variables by which an interpreter may begin in another way."""
     free = FREE | {"RUDEL_CACHE"} if "JAX_COMPILATION_CACHE_DIR" in environment else FREE  # its place follows from that
-    return {name: value for name, value in environment.items() if name not in free and DEFAULTS.get(name) != value}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in free and not name.startswith(FREE_BEGINNINGS) and DEFAULTS.get(name) != value
+    }
 
 
 def _possible(words: list[str]) -> bool:

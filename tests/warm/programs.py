@@ -2,11 +2,14 @@
 
 import contextlib
 import json
+import os
+import select
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from warm.client import counted
@@ -35,14 +38,7 @@ def warm_programs(folder: Path, zygotes: Mapping[tuple[str, ...], Mapping[str, s
         for number, (modules, environment) in enumerate(zygotes.items()):
             path = f"{sockets}/{number}"
             places.append({"socket": path, "environment": counted(dict(environment))})
-            zygote = stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, HERE / "zygote.py", path, *modules],
-                    env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                )
-            )  # fmt: skip
-            assert zygote.stdout is not None
-            zygote.stdout.readline()
+            stack.enter_context(_zygote(path, modules, environment))
         programs = {"python": sys.executable, "rudel": str(Path(sys.executable).with_name("rudel"))}
         (folder / "places.json").write_text(json.dumps({"programs": programs, "zygotes": places}))
         shutil.copy(HERE / "client.py", folder)
@@ -50,3 +46,55 @@ def warm_programs(folder: Path, zygotes: Mapping[tuple[str, ...], Mapping[str, s
             (folder / name).write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {folder}/client.py {name} "$@"\n')
             (folder / name).chmod(0o755)
         yield
+
+
+@contextlib.contextmanager
+def _zygote(path: str, modules: Sequence[str], environment: Mapping[str, str]) -> Iterator[None]:
+    command = [sys.executable, HERE / "zygote.py", path, *modules]
+    with subprocess.Popen(command, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as zygote:
+        assert zygote.stdout is not None
+        zygote.stdout.readline()
+        yield
+
+
+class Forked:
+    """A process that a zygote has forked, used like a subprocess.Popen; any signal reaches it, SIGSTOP too."""
+
+    def __init__(
+        self, path: str, code: str, arguments: Sequence[str], environment: Mapping[str, str], log: int
+    ) -> None:
+        request = {"arguments": ["-c", code, *arguments], "folder": str(Path.cwd()), "environment": dict(environment)}
+        text = json.dumps(request | {"ignored": [], "own": sys.executable}).encode()
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(path)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        socket.send_fds(self._connection, [b"%d\n" % len(text)], [nothing, log, log])
+        os.close(nothing)
+        self._connection.sendall(text)
+        self._answers = self._connection.makefile("r")
+        self.pid = int(self._answers.readline())
+
+    def poll(self) -> int | None:
+        """Its exit status, or None while it runs."""
+        ended = self._answers.closed or select.select([self._connection], [], [], 0)[0]
+        return self.wait() if ended else None
+
+    def send_signal(self, number: int) -> None:
+        """Sends it a signal, if it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def wait(self) -> int:
+        """Its exit status, when it has ended."""
+        if not self._answers.closed:
+            self._code = int(self._answers.readline())
+            self._answers.close()
+            self._connection.close()
+        return self._code
+
+
+@contextlib.contextmanager
+def forking(modules: Sequence[str], environment: Mapping[str, str]) -> Iterator[Callable[..., Forked]]:
+    """Yields what starts programs `(code, arguments, environment, log)` with these modules imported."""
+    with tempfile.TemporaryDirectory() as folder, _zygote(f"{folder}/zygote", modules, environment):
+        yield lambda *how: Forked(f"{folder}/zygote", *how)

@@ -5,8 +5,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +17,7 @@ import keras
 import numpy as np
 import pytest
 from processes import LONG
+from warm.programs import Forked, forking
 
 from rudel.train import state as model_state
 from rudel.train.diloco import wire
@@ -107,12 +106,16 @@ def hosted() -> Iterator[Callable[..., Hosted]]:
         each.replica.close()
 
 
+MODULES = ("distributed.cli.dask_worker", "rudel.train.diloco.service", "rudel.train.diloco.replica")
+_WORKER = "from distributed.cli.dask_worker import main; main()"
+
+
 class Crew:
     """Dask workers in processes of their own, which nobody starts again but the test."""
 
-    def __init__(self, cluster: Any, client: Any, folder: Path) -> None:
-        self.client, self._cluster, self.folder = client, cluster, folder
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+    def __init__(self, cluster: Any, client: Any, folder: Path, fork: Callable[..., Forked]) -> None:
+        self.client, self._cluster, self.folder, self._fork = client, cluster, folder, fork
+        self._processes: dict[str, Forked] = {}
 
     @property
     def address(self) -> str:
@@ -127,12 +130,11 @@ class Crew:
     def start(self, *names: str, wait: bool = True) -> None:
         """Starts those of these that do not run."""
         for name in set(names) - self.names:
-            command = [sys.executable, "-m", "distributed.cli.dask_worker", self.address, "--name", name, "--no-nanny"]
-            command += ["--nthreads", "1", "--no-dashboard", "--memory-limit", "0"]
-            command += ["--local-directory", str(self.folder)]
+            options = [self.address, "--name", name, "--no-nanny", "--nthreads", "1", "--no-dashboard"]
+            options += ["--memory-limit", "0", "--local-directory", str(self.folder)]
+            own = os.environ | {"TMPDIR": str(self.folder)}
             with (self.folder / f"{name}.log").open("ab") as log:
-                own = os.environ | {"TMPDIR": str(self.folder)}
-                self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=own)
+                self._processes[name] = self._fork(_WORKER, options, own, log.fileno())
         if wait:
             self.client.wait_for_workers(len(self.names), timeout=LONG)
 
@@ -170,12 +172,13 @@ def made_crew(folder: Path) -> Iterator[Crew]:
         Client(cluster, set_as_default=False) as client,
     ):
         patch.setenv("RUDEL_CACHE", str(folder / "cache"))
-        crew = Crew(cluster, client, folder)
-        try:
-            yield crew
-        finally:
-            for name in crew.names:
-                crew.kill(name)
+        with forking(MODULES, os.environ | {"TMPDIR": str(folder)}) as fork:
+            crew = Crew(cluster, client, folder, fork)
+            try:
+                yield crew
+            finally:
+                for name in crew.names:
+                    crew.kill(name)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import contextlib
 import json
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,7 @@ def test_a_killed_driver_goes_on_from_the_last_arrival(
 
     with driver(ENDLESS) as process:
         while process.poll() is None and len(read_log(tmp_path).rounds) < 20:
-            pass
+            time.sleep(0.02)
         assert process.poll() is None, process.communicate()[1]
         process.kill()
     before = read_log(tmp_path)

@@ -497,10 +497,10 @@ def test_a_loss_brings_no_lines_of_dask_to_the_terminal(crew: Any, tmp_path: Pat
         wait_for_rounds(process, tmp_path, 5, read_log)
         crew.kill("a")
         while not (log := (tmp_path / "rounds.jsonl").read_text()).count('"lost"') and process.poll() is None:
-            pass
+            time.sleep(0.02)
         crew.start("a", wait=False)
         while not (log := (tmp_path / "rounds.jsonl").read_text()).count('"joined"') and process.poll() is None:
-            pass
+            time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
         told = process.communicate(timeout=LONG)[1]
     assert '"lost"' in log
