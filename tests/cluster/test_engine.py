@@ -175,7 +175,10 @@ def test_workers_of_a_borrowed_cluster_are_waited_for(running: Cluster, monkeypa
         Borrowed(running.client, min_hosts=0)
 
 
-def test_a_host_that_cannot_be_reached_is_lost_and_not_said_to_lack_rudel(running: Cluster) -> None:
+def test_a_host_that_cannot_be_reached_is_lost_and_not_said_to_lack_rudel(
+    running: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rudel.cluster.fleet._LEAVING_SECONDS", 0.2)
     with installed(running, replica_guest()) as fleet, pytest.raises(TRANSPORT_ERRORS):
         running.background.start(fleet.call("rudel://127.0.0.1:1", "describe")).result(LONG)
 
@@ -373,9 +376,9 @@ def test_a_worker_that_is_killed_is_started_again(computer: Computer) -> None:
         assert cluster.client.submit(sum, [1, 2]).result() == 3
 
 
-def test_a_loss_brings_no_lines_of_dask_to_the_terminal(computer: Computer, tmp_path: Path) -> None:
+def test_a_loss_brings_no_lines_of_dask_to_the_terminal(computer: Computer, tmp_path: Path, warm_python: str) -> None:
     (tmp_path / "hosts").write_text(f"one python={PYTHON}\ntwo python={PYTHON}\n")
-    command = [PYTHON, "-c", "from rudel.cli.main import run; run()", "train", "digits", "--epochs", "100000"]
+    command = [warm_python, "-c", "from rudel.cli.main import run; run()", "train", "sine", "--epochs", "100000"]
     command += ["--on", tmp_path / "hosts", "--ssh-config", computer.ssh_config, "--run", tmp_path / "run"]
     before, rounds = computer.workers(), tmp_path / "run" / "rounds.jsonl"
     with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -499,10 +502,10 @@ def test_a_computer_that_is_given_under_two_names_has_one_worker(
 
 
 def test_a_host_left_out_is_named_with_its_reason_on_the_terminal_and_in_the_report(
-    computer: Computer, tmp_path: Path
+    computer: Computer, tmp_path: Path, warm_python: str
 ) -> None:
     (tmp_path / "hosts").write_text(f"one python={PYTHON}\nchanged python={PYTHON}\n")
-    command = [PYTHON, "-c", "from rudel.cli.main import run; run()", "train", "digits", "--epochs", "1"]
+    command = [warm_python, "-c", "from rudel.cli.main import run; run()", "train", "sine", "--epochs", "1"]
     command += ["--on", str(tmp_path / "hosts"), "--ssh-config", str(computer.ssh_config), "--min-hosts", "1"]
     done = subprocess.run(
         [*command, "--run", str(tmp_path / "run")], capture_output=True, text=True, timeout=LONG, check=True
@@ -548,7 +551,7 @@ def test_a_dashboard_without_bokeh_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         Cluster("one", dashboard=True)
 
 
-def test_a_recipe_with_a_module_beside_it_trains_on_hosts(computer: Computer, tmp_path: Path) -> None:
+def test_a_recipe_with_a_module_beside_it_trains_on_hosts(computer: Computer, tmp_path: Path, warm_python: str) -> None:
     (tmp_path / "beside.py").write_text(
         "import keras\nclass Twice(keras.layers.Layer):\n    def call(self, x):\n        return 2 * x\n"
     )
@@ -566,7 +569,7 @@ def test_a_recipe_with_a_module_beside_it_trains_on_hosts(computer: Computer, tm
         "    return model\n"
     )
     (tmp_path / "hosts").write_text(f"one python={PYTHON}\ntwo python={PYTHON}\n")
-    command = [PYTHON, "-c", "from rudel.cli.main import run; run()", "train", str(tmp_path / "own.py")]
+    command = [warm_python, "-c", "from rudel.cli.main import run; run()", "train", str(tmp_path / "own.py")]
     command += ["--epochs", "20", "--ssh-config", str(computer.ssh_config), "--run", str(tmp_path / "run")]
     command += ["--on", str(tmp_path / "hosts")]
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=LONG)

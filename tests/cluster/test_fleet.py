@@ -145,7 +145,8 @@ def test_bytes_go_over_a_line_where_a_worker_is_reached_directly(fleet: tuple[Fl
         done(fleet_.ask(address, b"after a restart"))
 
 
-def test_who_is_not_there_is_told(fleet: tuple[Fleet, Done]) -> None:
+def test_who_is_not_there_is_told(fleet: tuple[Fleet, Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rudel.cluster.fleet._LEAVING_SECONDS", 0.2)
     fleet_, done = fleet
     with pytest.raises(TRANSPORT_ERRORS):
         done(fleet_.call("tcp://127.0.0.1:1", "say", what="yes", timeout=1))

@@ -94,7 +94,7 @@ class Training:
         while not (found := reached()):
             assert self._thread.is_alive(), f"it ended: {self.error}"
             assert time.monotonic() < deadline, f"this did not happen; the log ends with {self.lines[-3:]}"
-            time.sleep(0.01)
+            time.sleep(0.05)
         return found
 
     def seconds_to_more_rounds(self, count: int, hosts: set[str]) -> float:

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -189,9 +188,9 @@ def test_motion_knows_the_gestures_of_an_arduino(shared_data: Path, tmp_path: Pa
         predict_files(run, [tmp_path / "odd.csv"])
 
 
-def test_from_the_command_line(folder: Path, tmp_path: Path) -> None:
+def test_from_the_command_line(folder: Path, tmp_path: Path, warm_python: str) -> None:
     def told(*arguments: str) -> str:
-        command = [Path(sys.executable).with_name("rudel"), *arguments]
+        command = [Path(warm_python).with_name("rudel"), *arguments]
         return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
 
     told("data", "sound", str(folder), "--out", "records", "--validation", "0.3")

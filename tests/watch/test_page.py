@@ -3,11 +3,9 @@
 import contextlib
 import http.client
 import http.server
-import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,16 +28,15 @@ POINTS = (
 
 
 @pytest.fixture
-def trained(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def trained(tmp_path: Path, warm_python: str) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Starts `rudel train moons.py ...` into `tmp_path/run`."""
     started: list[subprocess.Popen[bytes]] = []
     write_template("moons", tmp_path)
 
     def train(*arguments: str) -> subprocess.Popen[bytes]:
-        command = [Path(sys.executable).with_name("rudel"), "train", "moons.py", "--run", "run", *arguments]
+        command = [Path(warm_python).with_name("rudel"), "train", "moons.py", "--run", "run", *arguments]
         nowhere = subprocess.DEVNULL
-        environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-        started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=nowhere, stderr=nowhere))
+        started.append(subprocess.Popen(command, cwd=tmp_path, stdout=nowhere, stderr=nowhere))
         return started[-1]
 
     yield train

@@ -250,7 +250,7 @@ class Directed:
             if found := reached(self.log):
                 return found
             assert time.monotonic() < deadline, f"this did not happen; the log ends with {self.log.lines[-3:]}"
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     def more_rounds(
         self, count: int, with_hosts: set[str] | None = None, seconds: float = LONG
