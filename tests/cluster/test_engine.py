@@ -376,6 +376,7 @@ def test_a_worker_that_is_killed_is_started_again(computer: Computer) -> None:
         assert cluster.client.submit(sum, [1, 2]).result() == 3
 
 
+@pytest.mark.slow  # tests/train/diloco/test_training.py shows the same of workers that are not started over SSH
 def test_a_loss_brings_no_lines_of_dask_to_the_terminal(computer: Computer, tmp_path: Path, warm_python: str) -> None:
     (tmp_path / "hosts").write_text(f"one python={PYTHON}\ntwo python={PYTHON}\n")
     command = [warm_python, "-c", "from rudel.cli.main import run; run()", "train", "sine", "--epochs", "100000"]

@@ -33,7 +33,7 @@ def test_the_samples_are_a_noisy_sine_in_three_parts():
     assert abs(noise.mean()) < 0.015
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_the_small_net_underfits_and_the_default_does_not(tmp_path: Path, seed: int):
     small = rudel.train_recipe("sine", options={"net": "small", "seed": seed}, seed=seed, run=tmp_path / "small")
     full = rudel.train_recipe("sine", options={"seed": seed}, seed=seed, run=tmp_path / "full")

@@ -1,14 +1,17 @@
 """Programs that begin with modules imported do what the interpreter itself does."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from warm.programs import warm_programs
+from processes import LONG
+from warm.programs import forking, warm_programs
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +87,24 @@ def test_when_it_is_killed_it_is_gone_before_anything_else_begins(shell: Callabl
     look = 'python -c \'import os; print(os.path.exists("/proc/" + open("pid").read().strip()))\''
     done = shell(f"{going}kill -9 $!; wait $! 2>/dev/null; echo $?; {look}")
     assert done.stdout == "137\nFalse\n"
+
+
+def test_a_forked_program_takes_every_signal_and_says_how_it_ended(tmp_path: Path) -> None:
+    def until(file: Path, told: str) -> None:
+        deadline = time.monotonic() + LONG
+        while not (file.exists() and told in file.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    code = (
+        "import sys, time; print('fractions' in sys.modules, *sys.argv[1:], flush=True); time.sleep(float(sys.argv[1]))"
+    )
+    with forking(("fractions",), os.environ) as fork, (tmp_path / "log").open("wb") as log:
+        brief, long = (fork(code, [seconds], os.environ, log.fileno()) for seconds in ("0", "600"))
+        assert (brief.wait(), brief.poll()) == (0, 0)
+        until(tmp_path / "log", "True 600\n")
+        long.send_signal(signal.SIGSTOP)
+        until(Path(f"/proc/{long.pid}/status"), "\nState:\tT")
+        assert long.poll() is None
+        long.send_signal(signal.SIGKILL)
+        assert (long.wait(), long.poll()) == (-signal.SIGKILL, -signal.SIGKILL)
