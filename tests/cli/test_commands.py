@@ -64,7 +64,7 @@ def test_the_articles_job_on_real_drawings(rudel: Callable[..., Any], shared_dat
 
 @pytest.mark.parametrize(
     ("steps", "accuracy"),
-    [(60, 0.3), pytest.param(300, 0.74, marks=pytest.mark.slow)],  # 0.93 after all of its 10,240 steps
+    [(60, 0.15), pytest.param(300, 0.74, marks=pytest.mark.slow)],  # 0.93 after all of its 10,240 steps
 )
 def test_the_convolutional_net_on_real_drawings(
     rudel: Callable[..., Any], shared_data: Path, steps: int, accuracy: float
