@@ -22,23 +22,22 @@ class Golden:
 
     regenerate: bool
 
-    def check(self, path: Path, part: str, found: Any) -> None:
-        """Fails if this part of a golden file differs, and names each value that does.
+    def check(self, path: Path, **found: Any) -> None:
+        """Fails if these parts of a golden file differ, and names each value that does.
 
         Args:
             path: the file, a JSON object.
-            part: its key.
-            found: what belongs there; JSON.
+            found: JSON by key; what else the file has is left as it is.
         """
         document = self.read(path)
         if self.regenerate:
-            path.write_text(json.dumps(document | {part: found}, indent=1) + "\n", encoding="utf-8")
+            path.write_text(json.dumps(document | found, indent=1) + "\n", encoding="utf-8")
             return
-        changed = list(differences(document.get(part), found))
+        changed = list(differences({part: document.get(part) for part in found}, found))
         if changed:
             pytest.fail(
-                f"{len(changed)} values of `{part}` in {path.name} have changed; where that is meant, write them again "
-                "with --regenerate:\n" + "\n".join(changed),
+                f"{path.name} has another value at {len(changed)} places; where that is meant, write it again with "
+                "--regenerate:\n" + "\n".join(changed),
                 pytrace=False,
             )
 

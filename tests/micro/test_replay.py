@@ -47,8 +47,7 @@ def test_the_generated_c_is_what_it_was(shared_data: Path, golden: Golden) -> No
                 "arena": compiled.arena_bytes,
                 "parameters": compiled.weights_bytes,
             }
-    golden.check(GOLDEN, "kernels", dict(sorted(kernels.items())))
-    golden.check(GOLDEN, "models", models)
+    golden.check(GOLDEN, kernels=dict(sorted(kernels.items())), models=models)
 
 
 def test_inferences_take_as_many_instructions(shared_data: Path, golden: Golden) -> None:
@@ -66,8 +65,7 @@ def test_inferences_take_as_many_instructions(shared_data: Path, golden: Golden)
         }
         for name in MODELS
     }
-    golden.check(GOLDEN, "compiler", compiler)
-    golden.check(GOLDEN, "instructions", found)
+    golden.check(GOLDEN, compiler=compiler, instructions=found)
 
 
 def model(shared_data: Path, name: str) -> Path:
@@ -95,15 +93,13 @@ def instructions(compiled: Compiled) -> dict[str, int]:
 @pytest.mark.parametrize("regenerate", [False, True])
 def test_what_has_changed_is_named(regenerate: bool, tmp_path: Path) -> None:
     path = tmp_path / "golden.json"
-    Golden(regenerate=True).check(path, "models", {"a": {"source": "1f", "arena": 100}, "b": {"source": "2e"}})
-    Golden(regenerate=True).check(path, "kernels", {"line": "3d"})
-    again = Golden(regenerate)
-    again.check(path, "kernels", {"line": "3d"})
-    changed = {"a": {"source": "1f", "arena": 98}, "b": {"source": "4c"}}
+    Golden(regenerate=True).check(path, models={"a": {"source": "1f", "arena": 100}, "b": "2e"}, compiler="12")
+    Golden(regenerate=True).check(path, kernels={"line": "3d"})
+    again, found = Golden(regenerate), {"models": {"a": {"source": "1f", "arena": 98}, "b": "4c"}, "compiler": "12"}
     if regenerate:
-        again.check(path, "models", changed)
-        assert again.read(path) == {"models": changed, "kernels": {"line": "3d"}}
+        again.check(path, **found)
+        assert again.read(path) == {**found, "kernels": {"line": "3d"}}
         return
-    with pytest.raises(pytest.fail.Exception, match=r"2 values of `models` in golden\.json have changed") as failed:
-        again.check(path, "models", changed)
-    assert str(failed.value).splitlines()[1:] == ["  a: arena: 100 -> 98 (-2.0 %)", "  b: source: 2e -> 4c"]
+    with pytest.raises(pytest.fail.Exception, match=r"^golden\.json has another value at 2 places") as failed:
+        again.check(path, **found)
+    assert str(failed.value).splitlines()[1:] == ["  models: a: arena: 100 -> 98 (-2.0 %)", "  models: b: 2e -> 4c"]
