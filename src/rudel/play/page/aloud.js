@@ -1,16 +1,19 @@
+// @ts-check
 // Says things: to screen readers, and aloud.
 
+import { element } from "./elements.js";
 import { spoken } from "./words.js";
 
 const KEY = "rudel voice";
 
-let timer = 0;
+/** @type {number | undefined} */
+let timer;
 
 // Tells screen readers something, once nothing newer has come for a moment.
 export function say(text, wait = 0) {
   clearTimeout(timer);
   timer = setTimeout(() => {
-    document.getElementById("said").textContent = text;
+    element("said").textContent = text;
   }, wait);
 }
 

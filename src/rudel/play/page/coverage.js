@@ -1,3 +1,4 @@
+// @ts-check
 // How much of every pixel polygons cover; what rudel/data/coverage.py does, in the same whole numbers.
 
 import { FIXED } from "./outline.js";
@@ -30,7 +31,10 @@ export function paint(pixels, edges, side) {
         inOrder(active, line);
         coverLine(heights, areas, active);
       }
-      active = inOrder(active.filter((edge) => edge.end > ends), ends);
+      active = inOrder(
+        active.filter((edge) => edge.end > ends),
+        ends,
+      );
     }
     blend(pixels.subarray(row * side, row * side + side), heights, areas);
   }

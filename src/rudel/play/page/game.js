@@ -1,6 +1,8 @@
+// @ts-check
 // Montagsmaler: a word, twenty seconds, and the machine guesses aloud.
 
 import { aloud, hush, say } from "./aloud.js";
+import { element } from "./elements.js";
 import { named, told } from "./names.js";
 import { drawStrokes } from "./pad.js";
 import { number, word } from "./words.js";
@@ -11,20 +13,33 @@ const ENOUGH = 0.35;
 const WORTH_SAYING = 0.2;
 const PAUSE = 1400;
 
-const element = (id) => document.getElementById(id);
+/**
+ * A round that is over.
+ *
+ * @typedef {{ word: string, right: boolean, seconds: number, points: number, guess: string | null | undefined,
+ *   strokes: number[][][] }} Result
+ */
 
 export class Game {
+  /** @type {string | null} */
   word = null;
+  /** @type {import("./pad.js").Pad} */
   #pad;
+  /** @type {string[]} */
   #classes;
   #onFree;
+  /** @type {string[]} */
   #words = [];
+  /** @type {Result[]} */
   #results = [];
   #began = 0;
   #frame = 0;
+  /** @type {{ name: string, share: number } | null} */
   #best = null;
+  /** @type {{ name: string | null, at: number }} */
   #said = { name: null, at: 0 };
   #warned = 0;
+  /** @type {(() => void) | null} */
   #shown = null;
 
   constructor(pad, classes, onFree) {
@@ -121,8 +136,8 @@ export class Game {
       this.#end(false);
       return;
     }
-    element("seconds").textContent = Math.ceil(left);
-    element("ring").style.strokeDashoffset = 100 * (1 - left / SECONDS);
+    element("seconds").textContent = String(Math.ceil(left));
+    element("ring", SVGElement).style.strokeDashoffset = String(100 * (1 - left / SECONDS));
     element("clock").classList.toggle("late", left <= 5);
     for (const mark of [10, 5]) {
       if (left <= mark && this.#warned > mark) {
@@ -154,7 +169,9 @@ export class Game {
     }
     const last = this.#results.length === this.#words.length;
     this.#show(() => (last ? this.#finish() : this.#announce(result)));
-    aloud(`${right ? `${told(result.word)}!` : word("over")} ${last ? "" : `${word("draw")}: ${told(this.#words[this.#results.length])}`}`);
+    aloud(
+      `${right ? `${told(result.word)}!` : word("over")} ${last ? "" : `${word("draw")}: ${told(this.#words[this.#results.length])}`}`,
+    );
   }
 
   #finish() {
@@ -165,7 +182,10 @@ export class Game {
     list.append(...this.#results.map(small));
     const actions = document.createElement("div");
     actions.className = "actions";
-    actions.append(button("go", word("again"), () => this.open()), button("plain", word("freely"), this.#onFree));
+    actions.append(
+      button("go", word("again"), () => this.open()),
+      button("plain", word("freely"), this.#onFree),
+    );
     const praise = word("ends")[Math.floor((3 * right) / this.#results.length)];
     this.#fill(heading(praise), paragraph("score", word("score", right, this.#results.length, points)), list, actions);
   }
@@ -181,13 +201,14 @@ export class Game {
     this.#pad.lock(true);
     element("hint").classList.add("gone");
     fill();
-    element("card-inside").querySelector(".go").focus({ preventScroll: true });
+    const go = element("card-inside").querySelector(".go");
+    if (go instanceof HTMLElement) go.focus({ preventScroll: true });
   }
 
   #fill(...parts) {
     const inside = element("card-inside");
     inside.replaceChildren(...parts.filter(Boolean));
-    inside.querySelector("h2").id = "card-title";
+    for (const title of inside.querySelectorAll("h2")) title.id = "card-title";
     element("card").hidden = false;
     element("card").scrollTop = 0;
   }
@@ -209,7 +230,12 @@ function small({ word: drawn, right, seconds, guess, strokes }) {
   const how = document.createElement("small");
   how.textContent = right ? `✓ ${number(seconds, 1)} s` : guess ? word("instead", named(guess)) : word("blank");
   item.append(canvas, name, how);
-  drawStrokes(canvas.getContext("2d"), strokes, 208, getComputedStyle(document.body).color);
+  drawStrokes(
+    /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")),
+    strokes,
+    208,
+    getComputedStyle(document.body).color,
+  );
   return item;
 }
 

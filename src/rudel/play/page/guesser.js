@@ -1,3 +1,4 @@
+// @ts-check
 // Asks the model: in this page, if it is there as WebAssembly, else the server that the page comes from.
 //
 // model.json says: `classes`; `side` and `lineWidth` of the bitmap; `inputSide` and `margin` of the square that is cut
@@ -14,8 +15,17 @@ export async function makeGuesser() {
   return guesser;
 }
 
-class Guesser {
+/**
+ * Pixels as the model sees them, classes with their shares, best first, and how long it took.
+ *
+ * @typedef {{ seen: Uint8Array, side: number, ranking: { name: string, share: number }[], milliseconds: number }} Guess
+ */
+
+/** Asks the model that `model.json` describes. */
+export class Guesser {
+  /** @type {{ run(pixels: Uint8Array): Float32Array | number[] } | null} */
   #model = null;
+  /** @type {Promise<number[]> | null} */
   #busy = null;
 
   constructor(about) {
@@ -33,8 +43,12 @@ class Guesser {
     this.#model = await module.load();
   }
 
-  // Guesses what strokes are: pixels as the model sees them, classes with their shares, best first, and milliseconds.
-  // While an answer is being waited for, null.
+  /**
+   * Guesses what strokes are; null while an answer is being waited for.
+   *
+   * @param {number[][][]} drawing
+   * @returns {Promise<Guess | null>}
+   */
   async guess(drawing) {
     if (this.#busy) return null;
     const began = performance.now();

@@ -1,7 +1,9 @@
+// @ts-check
 // Puts the page together.
 
 import { say, turnVoice, voiceIsOn } from "./aloud.js";
 import { headline, show, showNothing } from "./bars.js";
+import { element } from "./elements.js";
 import { Game } from "./game.js";
 import { makeGuesser } from "./guesser.js";
 import { Pad } from "./pad.js";
@@ -9,19 +11,22 @@ import { speak, spoken, word } from "./words.js";
 
 const LEAST_MS = 60;
 
-const element = (id) => document.getElementById(id);
-const pad = new Pad(element("pad"));
+const pad = new Pad(element("pad", HTMLCanvasElement));
+/** @type {import("./guesser.js").Guesser | null} */
 let guesser = null;
+/** @type {Game | null} */
 let game = null;
 let playing = false;
+/** @type {import("./guesser.js").Guess | null} */
 let last = null;
+/** @type {{ ended: boolean } | null} */
 let wanted = null;
 let guessedAt = -Infinity;
 
 function choose(playNow) {
   playing = playNow;
-  element("free").setAttribute("aria-pressed", !playing);
-  element("play").setAttribute("aria-pressed", playing);
+  element("free").setAttribute("aria-pressed", String(!playing));
+  element("play").setAttribute("aria-pressed", String(playing));
   document.body.classList.toggle("playing", playing);
   pad.clear();
   if (playing) game?.open();
@@ -30,26 +35,26 @@ function choose(playNow) {
 
 function setLanguage(language) {
   speak(language);
-  for (const id of ["en", "de"]) element(id).setAttribute("aria-pressed", id === spoken());
-  if (!guesser) return;
-  describe();
+  for (const id of ["en", "de"]) element(id).setAttribute("aria-pressed", String(id === spoken()));
+  if (!guesser || !game) return;
+  describe(guesser);
   if (last) show(last, { ended: false, right: game.word });
   else showNothing(guesser.about.classes, guesser.about.inputSide);
   game.reword();
 }
 
-function describe() {
+function describe(guesser) {
   element("where").textContent = word(guesser.here ? "page" : "server");
   element("size").textContent = word("pixels", guesser.about.inputSide);
   element("attribution").textContent = guesser.about.attribution;
 }
 
 // Guesses soon: at once when a stroke has ended, and now and then while one is being drawn.
-function drawn({ detail: { ended } }) {
+function drawn(ended) {
   const empty = pad.strokes.length === 0;
-  element("undo").disabled = element("clear").disabled = empty || pad.locked;
+  element("undo", HTMLButtonElement).disabled = element("clear", HTMLButtonElement).disabled = empty || pad.locked;
   element("hint").classList.toggle("gone", !empty || playing);
-  element("bars").setAttribute("aria-busy", true);
+  element("bars").setAttribute("aria-busy", "true");
   const waiting = wanted !== null;
   wanted = { ended: ended || (wanted?.ended ?? false) };
   if (!waiting) requestAnimationFrame(guessWhenTime);
@@ -58,11 +63,11 @@ function drawn({ detail: { ended } }) {
 // Guesses now, or a little later; what is shown is up to date when nothing more is wanted.
 async function guessWhenTime(now) {
   await guessIfTime(now);
-  if (wanted === null) element("bars").setAttribute("aria-busy", false);
+  if (wanted === null) element("bars").setAttribute("aria-busy", "false");
 }
 
 async function guessIfTime(now) {
-  if (!guesser) {
+  if (!guesser || !game || !wanted) {
     wanted = null;
     return;
   }
@@ -91,7 +96,7 @@ async function guessIfTime(now) {
     if (pad.strokes !== strokes || strokes.length === 0) return;
     last = guess;
     show(guess, { ended: ended && !playing, right: game.word });
-    describe();
+    describe(guesser);
     if (playing) game.hear(guess);
   } catch {
     complain("gone");
@@ -115,12 +120,12 @@ element("free").addEventListener("click", () => choose(false));
 element("play").addEventListener("click", () => choose(true));
 element("en").addEventListener("click", () => setLanguage("en"));
 element("de").addEventListener("click", () => setLanguage("de"));
-element("voice").setAttribute("aria-pressed", voiceIsOn());
+element("voice").setAttribute("aria-pressed", String(voiceIsOn()));
 element("voice").addEventListener("click", () => {
   turnVoice(!voiceIsOn());
-  element("voice").setAttribute("aria-pressed", voiceIsOn());
+  element("voice").setAttribute("aria-pressed", String(voiceIsOn()));
 });
-pad.addEventListener("drawn", drawn);
+pad.addEventListener("drawn", (event) => drawn(event instanceof CustomEvent && event.detail.ended));
 
 setLanguage((navigator.language || "en").slice(0, 2).toLowerCase());
 headline(word("loading"), "", false);
@@ -129,8 +134,9 @@ try {
   game = new Game(pad, guesser.about.classes, () => choose(false));
   setLanguage(spoken());
   if (playing) game.open();
-  if (pad.strokes.length > 0) drawn({ detail: { ended: true } });
-  if (guesser.about.offline && "serviceWorker" in navigator) navigator.serviceWorker.register("worker.js").catch(() => {});
+  if (pad.strokes.length > 0) drawn(true);
+  if (guesser.about.offline && "serviceWorker" in navigator)
+    navigator.serviceWorker.register("worker.js").catch(() => {});
   document.body.dataset.ready = "true";
 } catch {
   complain("failed");

@@ -1,13 +1,35 @@
+// @ts-check
 // Names of classes as people say them.
 
 import { spoken } from "./words.js";
 
 const GERMAN = {
-  airplane: "Flugzeug", "alarm clock": "Wecker", apple: "Apfel", asparagus: "Spargel", banana: "Banane",
-  bicycle: "Fahrrad", bird: "Vogel", blackberry: "Brombeere", blueberry: "Blaubeere", book: "Buch",
-  broccoli: "Brokkoli", carrot: "Karotte", cat: "Katze", diamond: "Diamant", dog: "Hund", eye: "Auge", fish: "Fisch",
-  flower: "Blume", grapes: "Trauben", house: "Haus", peanut: "Erdnuss", pear: "Birne", pineapple: "Ananas",
-  rainbow: "Regenbogen", strawberry: "Erdbeere", watermelon: "Wassermelone",
+  airplane: "Flugzeug",
+  "alarm clock": "Wecker",
+  apple: "Apfel",
+  asparagus: "Spargel",
+  banana: "Banane",
+  bicycle: "Fahrrad",
+  bird: "Vogel",
+  blackberry: "Brombeere",
+  blueberry: "Blaubeere",
+  book: "Buch",
+  broccoli: "Brokkoli",
+  carrot: "Karotte",
+  cat: "Katze",
+  diamond: "Diamant",
+  dog: "Hund",
+  eye: "Auge",
+  fish: "Fisch",
+  flower: "Blume",
+  grapes: "Trauben",
+  house: "Haus",
+  peanut: "Erdnuss",
+  pear: "Birne",
+  pineapple: "Ananas",
+  rainbow: "Regenbogen",
+  strawberry: "Erdbeere",
+  watermelon: "Wassermelone",
 };
 
 const DIGITS = {

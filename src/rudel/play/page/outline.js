@@ -1,6 +1,9 @@
+// @ts-check
 // The outline of a line drawn with a round pen; what rudel/data/outline.py does, in the same whole numbers.
 //
 // Points are pairs of 1/256 of a pixel. An edge is [x, y, dx, dy, winding], from its upper end downwards.
+
+/** @typedef {[number, number]} Point */
 
 export const FIXED = 256;
 
@@ -10,6 +13,7 @@ const TOLERANCE = 0.1;
 export function makePen(radius) {
   let count = radius <= TOLERANCE ? 4 : Math.max(4, Math.ceil((2 * Math.PI) / Math.acos(1 - TOLERANCE / radius)));
   count += count % 2;
+  /** @type {Point[]} */
   const corners = Array.from({ length: count }, (_, i) => {
     const angle = (2 * Math.PI * i) / count;
     return [rounded(radius * Math.cos(angle) * FIXED), rounded(radius * Math.sin(angle) * FIXED)];
@@ -28,10 +32,12 @@ export function rounded(value) {
 
 // The edges of what a pen covers that is led along points.
 export function outline(points, pen) {
-  const line = joined(points);
+  const line = /** @type {Point[]} */ (joined(points));
   if (line.length === 1) return dot(line[0], pen);
   const ways = line.slice(1).map((point, i) => way(line[i], point));
+  /** @type {Point[]} */
   const rightmost = [];
+  /** @type {Point[]} */
   const leftmost = [];
   ways.forEach((now, i) => {
     const [left, right] = beside(line[i], now, pen);
@@ -49,15 +55,16 @@ export function outline(points, pen) {
     leftmost.push([left[0] + now[0], left[1] + now[1]]);
   });
   const start = ways[0];
-  const end = ways.at(-1);
-  leftmost.push(...moved(aroundLeft(pen, end, back(end)), line.at(-1)), rightmost.at(-1));
+  const end = /** @type {Point} */ (ways.at(-1));
+  const tip = /** @type {Point} */ (line.at(-1));
+  leftmost.push(...moved(aroundLeft(pen, end, back(end)), tip), /** @type {Point} */ (rightmost.at(-1)));
   const cap = [rightmost[0], ...moved(aroundLeft(pen, back(start), start), line[0]), leftmost[0]];
   return [...edges(leftmost, -1), ...edges(cap, -1), ...edges(rightmost, 1)];
 }
 
 function dot(point, pen) {
-  const right = [FIXED, 0];
-  const left = [-FIXED, 0];
+  const right = /** @type {Point} */ ([FIXED, 0]);
+  const left = /** @type {Point} */ ([-FIXED, 0]);
   const [below, above] = beside(point, right, pen);
   const ring = [...moved(aroundLeft(pen, left, right), point), below];
   ring.push(...moved(aroundLeft(pen, right, left), point), above);
@@ -107,11 +114,15 @@ function joined(points) {
   return line;
 }
 
+/** @returns {[Point, Point]} */
 function beside([x, y], [dx, dy], pen) {
   const length = Math.sqrt(dx * dx + dy * dy);
   const aside = rounded((-dy / length) * pen.radius * FIXED);
   const down = rounded((dx / length) * pen.radius * FIXED);
-  return [[x + aside, y + down], [x - aside, y - down]];
+  return [
+    [x + aside, y + down],
+    [x - aside, y - down],
+  ];
 }
 
 // The last number from `low` to `high` for which something holds that holds up to there, found by halving.
@@ -142,6 +153,9 @@ function edges(chain, winding) {
   return found;
 }
 
+/** @type {(a: Point, b: Point) => Point} */
 const way = (a, b) => [b[0] - a[0], b[1] - a[1]];
+/** @type {(way: Point) => Point} */
 const back = ([dx, dy]) => [-dx, -dy];
+/** @type {(points: Point[], by: Point) => Point[]} */
 const moved = (points, [x, y]) => points.map((point) => [point[0] + x, point[1] + y]);

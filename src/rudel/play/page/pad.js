@@ -1,3 +1,4 @@
+// @ts-check
 // The drawing area: strokes by mouse, pen, finger and keyboard. Points are shares of its side, from its upper left corner.
 
 import { say } from "./aloud.js";
@@ -18,7 +19,8 @@ export class Pad extends EventTarget {
     this.#canvas = canvas;
     canvas.addEventListener("pointerdown", (event) => this.#begin(event));
     canvas.addEventListener("pointermove", (event) => this.#move(event));
-    for (const kind of ["pointerup", "pointercancel", "lostpointercapture"]) canvas.addEventListener(kind, (event) => this.#end(event));
+    for (const kind of ["pointerup", "pointercancel", "lostpointercapture"])
+      canvas.addEventListener(kind, (event) => this.#end(event));
     canvas.addEventListener("keydown", (event) => this.#key(event));
     canvas.addEventListener("blur", () => this.#showPen(false));
     canvas.addEventListener("contextmenu", (event) => event.preventDefault());
@@ -181,7 +183,12 @@ function drawPen(context, pen, side, colour) {
   context.beginPath();
   context.arc(x, y, radius, 0, 2 * Math.PI);
   if (pen.down) context.fill();
-  for (const [dx, dy] of [[1, 0], [-1, 0], [0, 1], [0, -1]]) {
+  for (const [dx, dy] of [
+    [1, 0],
+    [-1, 0],
+    [0, 1],
+    [0, -1],
+  ]) {
     context.moveTo(x + dx * radius * 1.5, y + dy * radius * 1.5);
     context.lineTo(x + dx * radius * 2.6, y + dy * radius * 2.6);
   }

@@ -1,3 +1,4 @@
+// @ts-check
 // What is drawn, cut out and put on a smaller square, as `ink_on_a_square` in rudel/data/pictures.py does it: the sums are
 // those of Pillow's resize, in whole numbers.
 

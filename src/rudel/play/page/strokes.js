@@ -1,3 +1,4 @@
+// @ts-check
 // Drawings as strokes, and the bitmaps that Quick, Draw! makes of them: what rudel/data/strokes.py does, byte for byte.
 //
 // A stroke is a list of points [x, y], y downwards.
@@ -51,7 +52,7 @@ function withoutNeedless(points, tolerance) {
   kept[0] = kept[points.length - 1] = 1;
   const spans = [[0, points.length - 1]];
   while (spans.length > 0) {
-    const [first, last] = spans.pop();
+    const [first, last] = /** @type {number[]} */ (spans.pop());
     let farthest = 0;
     let most = tolerance;
     for (let i = first + 1; i < last; i++) {

@@ -1,3 +1,4 @@
+// @ts-check
 // What the page says, in English and German.
 
 const WORDS = {
@@ -38,7 +39,8 @@ const WORDS = {
     left: "Seconds left",
     round: (number, of) => `Word ${number} of ${of}`,
     draw: "Draw",
-    rules: (seconds, rounds) => `${rounds} words, ${seconds} seconds each. You draw, I guess aloud. The faster I get it, the more points.`,
+    rules: (seconds, rounds) =>
+      `${rounds} words, ${seconds} seconds each. You draw, I guess aloud. The faster I get it, the more points.`,
     start: "Start",
     go: "Go",
     right: (seconds) => `Yes! Recognised in ${seconds} s`,
@@ -91,7 +93,8 @@ const WORDS = {
     left: "Sekunden übrig",
     round: (number, of) => `Wort ${number} von ${of}`,
     draw: "Zeichne",
-    rules: (seconds, rounds) => `${rounds} Wörter, je ${seconds} Sekunden. Du zeichnest, ich rate laut. Je schneller ich es habe, desto mehr Punkte.`,
+    rules: (seconds, rounds) =>
+      `${rounds} Wörter, je ${seconds} Sekunden. Du zeichnest, ich rate laut. Je schneller ich es habe, desto mehr Punkte.`,
     start: "Los geht’s",
     go: "Los",
     right: (seconds) => `Ja! Erkannt nach ${seconds} s`,
@@ -118,8 +121,16 @@ export const spoken = () => language;
 export function speak(chosen) {
   language = chosen in WORDS ? chosen : "en";
   document.documentElement.lang = language;
-  for (const element of document.querySelectorAll("[data-say]")) element.textContent = word(element.dataset.say);
-  for (const element of document.querySelectorAll("[data-label]")) element.setAttribute("aria-label", word(element.dataset.label));
+  for (const element of labelled("say")) element.textContent = word(element.dataset.say);
+  for (const element of labelled("label")) element.setAttribute("aria-label", word(element.dataset.label));
+}
+
+/**
+ * @param {string} kind
+ * @returns {NodeListOf<HTMLElement>}
+ */
+function labelled(kind) {
+  return document.querySelectorAll(`[data-${kind}]`);
 }
 
 // A word or sentence; some take numbers or names.

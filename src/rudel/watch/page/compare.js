@@ -1,3 +1,4 @@
+// @ts-check
 /** Several runs side by side: how each stands, a plot for each metric with a line a run, and all of each below. */
 
 import { Chart } from "./chart.js";
@@ -17,19 +18,31 @@ export class Comparison {
     this.plots = html("div", { class: "plots" });
     this.charts = new Map();
     this.learning = html("section", { hidden: true }, html("h2", {}, "How they learn"), this.plots);
-    this.element = html("div", { class: "several" },
+    this.element = html(
+      "div",
+      { class: "several" },
       html("h1", {}, `${count} runs`),
-      html("div", { class: "cards" },
-        ...this.cards.map((card, i) => html("article", { class: `card run-${i % COLOURS}` }, card.element))),
+      html(
+        "div",
+        { class: "cards" },
+        ...this.cards.map((card, i) => html("article", { class: `card run-${i % COLOURS}` }, card.element)),
+      ),
       this.learning,
-      html("section", {}, html("h2", {}, "One by one"),
-        ...this.views.map((view, i) => html("details", {}, this.names[i], view.element))));
+      html(
+        "section",
+        {},
+        html("h2", {}, "One by one"),
+        ...this.views.map((view, i) => html("details", {}, this.names[i], view.element)),
+      ),
+    );
   }
 
   update(runs) {
-    this.names.forEach((name, i) => say(name, runs[i].run));
-    this.cards.forEach((card, i) => card.update(runs[i]));
-    this.views.forEach((view, i) => view.update(runs[i]));
+    for (const [i, run] of runs.entries()) {
+      say(this.names[i], run.run);
+      this.cards[i].update(run);
+      this.views[i].update(run);
+    }
     const keys = [...new Set(runs.flatMap((run) => run.curves.map((curve) => curve.key)))];
     this.learning.hidden = !keys.length;
     for (const [key, chart] of this.charts) {
@@ -41,16 +54,22 @@ export class Comparison {
   }
 
   tick(now) {
-    this.views.forEach((view) => view.tick(now));
+    for (const view of this.views) view.tick(now);
     const shares = this.cards.map((card) => card.tick(now)).filter((share) => share !== null);
     return shares.length ? Math.min(...shares) : null;
   }
 
   /** Validation where there is any, else training. */
   #chart(key, runs) {
-    const found = runs.map((run, i) => [run, i, run.curves.find((curve) => curve.key === key)]).filter(([, , curve]) => curve);
+    const found = runs
+      .map((run, i) => [run, i, run.curves.find((curve) => curve.key === key)])
+      .filter(([, , curve]) => curve);
     const [, , first] = found[0];
-    const series = found.map(([run, i, curve]) => ({ name: short(run), kind: `run-${i % COLOURS}`, points: curve.lines.at(-1).points }));
+    const series = found.map(([run, i, curve]) => ({
+      name: short(run),
+      kind: `run-${i % COLOURS}`,
+      points: curve.lines.at(-1).points,
+    }));
     if (!this.charts.has(key)) {
       this.charts.set(key, new Chart(capital(first.name)));
       this.plots.append(this.charts.get(key).element);
@@ -58,8 +77,14 @@ export class Comparison {
     const written = (y) => metric(y, first.share);
     const latest = series.map((line) => `${line.name} ${written(line.points.at(-1)[1])}`).join(", ");
     this.charts.get(key).update({
-      series, log: found.every(([, , curve]) => curve.log), x: "epoch", whole: true, said: `Latest: ${latest}.`,
-      note: first.lines.at(-1).name, label: `Line plot of the ${first.name}, a line a run. Latest: ${latest}.`, written,
+      series,
+      log: found.every(([, , curve]) => curve.log),
+      x: "epoch",
+      whole: true,
+      said: `Latest: ${latest}.`,
+      note: first.lines.at(-1).name,
+      label: `Line plot of the ${first.name}, a line a run. Latest: ${latest}.`,
+      written,
       placed: (epoch) => `Epoch ${epochNumber(epoch)}`,
       tick: first.share ? (y) => `${value(100 * y)}\u202f%` : (y) => value(y),
     });

@@ -1,3 +1,4 @@
+// @ts-check
 /** What several hosts do: a timeline, a table, their traffic, and what happened. */
 
 import { Chart } from "./chart.js";
@@ -20,9 +21,18 @@ export class Hosts {
     this.now = html("div");
     this.traffic = new Chart("Over the network");
     this.changes = html("div");
-    this.element = html("section", { hidden: true },
-      html("h2", {}, "What the hosts do"), this.told, html("h3", {}, "What each host did when"), this.keys, this.lines,
-      this.now, html("div", { class: "plots" }, this.traffic.element), this.changes);
+    this.element = html(
+      "section",
+      { hidden: true },
+      html("h2", {}, "What the hosts do"),
+      this.told,
+      html("h3", {}, "What each host did when"),
+      this.keys,
+      this.lines,
+      this.now,
+      html("div", { class: "plots" }, this.traffic.element),
+      this.changes,
+    );
     new ResizeObserver(() => this.#timeline()).observe(this.lines);
   }
 
@@ -31,10 +41,13 @@ export class Hosts {
     if (!hosts || JSON.stringify(hosts) === this.text) return;
     this.text = JSON.stringify(hosts);
     this.hosts = hosts;
-    say(this.told, `${plural(hosts.count, "host")} took ${plural(hosts.steps, "step")} in `
-      + `${hosts.arrivals ? plural(hosts.arrivals, "arrival") : plural(hosts.rounds, "round")}: `
-      + `computing ${percent(hosts.computing, 0)} of their time, waiting ${percent(1 - hosts.computing, 0)}, for each other `
-      + "and for the network.");
+    say(
+      this.told,
+      `${plural(hosts.count, "host")} took ${plural(hosts.steps, "step")} in ` +
+        `${hosts.arrivals ? plural(hosts.arrivals, "arrival") : plural(hosts.rounds, "round")}: ` +
+        `computing ${percent(hosts.computing, 0)} of their time, waiting ${percent(1 - hosts.computing, 0)}, for each other ` +
+        "and for the network.",
+    );
     this.#keys();
     this.#timeline();
     this.#table();
@@ -43,9 +56,16 @@ export class Hosts {
   }
 
   #keys() {
-    const states = new Set(["training", "waiting", ...this.hosts.rows.flatMap((row) => row.absences.map(([state]) => state))]);
-    this.keys.replaceChildren(...[...states].map((state) =>
-      html("span", {}, html("span", { class: `key state-${state}`, "aria-hidden": "true" }), MEANING[state])));
+    const states = new Set([
+      "training",
+      "waiting",
+      ...this.hosts.rows.flatMap((row) => row.absences.map(([state]) => state)),
+    ]);
+    this.keys.replaceChildren(
+      ...[...states].map((state) =>
+        html("span", {}, html("span", { class: `key state-${state}`, "aria-hidden": "true" }), MEANING[state]),
+      ),
+    );
   }
 
   #timeline() {
@@ -59,17 +79,29 @@ export class Hosts {
     const foot = rows.length * (ROW + SPACE);
     const moments = ticks(0, seconds / length, Math.max(2, Math.min(8, Math.floor((width - left) / 70))));
     const label = rows.map((row) => `${row.name} computing ${percent(row.computing, 0)}`).join("; ");
-    this.lines.replaceChildren(svg("svg", { width, height: foot + 34, role: "img", "aria-label": `What each host did: ${label}.` },
-      ...moments.map((moment) => svg("path", { d: `M${x(moment * length)} 0V${foot}`, class: "grid" })),
-      ...moments.map((moment) =>
-        svg("text", { x: x(moment * length), y: foot + 14, "text-anchor": "middle", class: "muted" }, String(moment))),
-      svg("text", { x: (left + width - 48) / 2, y: foot + 31, "text-anchor": "middle", class: "muted" }, `${unit} of training`),
-      ...rows.flatMap((row, i) => this.#row(row, i * (ROW + SPACE), x, letters, width)),
-      ...resumed.map((moment) => svg("path", { d: `M${x(moment)} 0V${foot}`, class: "resumed" }, svg("title", {}, "resumed here")))));
+    this.lines.replaceChildren(
+      svg(
+        "svg",
+        { width, height: foot + 34, role: "img", "aria-label": `What each host did: ${label}.` },
+        ...moments.map((moment) => svg("path", { d: `M${x(moment * length)} 0V${foot}`, class: "grid" })),
+        ...moments.map((moment) =>
+          svg("text", { x: x(moment * length), y: foot + 14, "text-anchor": "middle", class: "muted" }, String(moment)),
+        ),
+        svg(
+          "text",
+          { x: (left + width - 48) / 2, y: foot + 31, "text-anchor": "middle", class: "muted" },
+          `${unit} of training`,
+        ),
+        ...rows.flatMap((row, i) => this.#row(row, i * (ROW + SPACE), x, letters, width)),
+        ...resumed.map((moment) =>
+          svg("path", { d: `M${x(moment)} 0V${foot}`, class: "resumed" }, svg("title", {}, "resumed here")),
+        ),
+      ),
+    );
   }
 
   #row(row, top, x, letters, width) {
-    const name = row.name.length > letters ? "…" + row.name.slice(1 - letters) : row.name;
+    const name = row.name.length > letters ? `…${row.name.slice(1 - letters)}` : row.name;
     const middle = top + ROW / 2 + 5;
     return [
       svg("text", { x: x(0) - 10, y: middle, "text-anchor": "end" }, name, svg("title", {}, row.name)),
@@ -77,8 +109,11 @@ export class Hosts {
       svg("path", { d: this.#bars(row.strip, top, x, Number), class: "state-training" }),
       ...row.absences.map(([state, first, last]) => {
         const wide = Math.max(x(last) - x(first), 1.5);
-        return svg("rect", { x: x(first), y: top, width: wide, height: ROW, class: `state-${state}` },
-          svg("title", {}, `${row.name}: ${MEANING[state]} for ${duration(last - first)}`));
+        return svg(
+          "rect",
+          { x: x(first), y: top, width: wide, height: ROW, class: `state-${state}` },
+          svg("title", {}, `${row.name}: ${MEANING[state]} for ${duration(last - first)}`),
+        );
       }),
       svg("text", { x: width, y: middle, "text-anchor": "end", class: "muted" }, percent(row.computing, 0)),
     ];
@@ -100,7 +135,18 @@ export class Hosts {
 
   #table() {
     const live = this.hosts.rows.some((row) => row.state);
-    const header = ["host", ...(live ? ["state"] : []), "steps/s", "steps", "computing", "waiting", "CPU", "memory", "network", "times lost"];
+    const header = [
+      "host",
+      ...(live ? ["state"] : []),
+      "steps/s",
+      "steps",
+      "computing",
+      "waiting",
+      "CPU",
+      "memory",
+      "network",
+      "times lost",
+    ];
     const rows = this.hosts.rows.map((row) => [
       row.name,
       ...(live ? [row.state ? html("span", { class: `host-${row.state}` }, NAMES[row.state]) : "–"] : []),
@@ -114,21 +160,31 @@ export class Hosts {
       count(row.lost),
     ]);
     const more = this.hosts.count - rows.length;
-    this.now.replaceChildren(table("Host by host", header, rows, live ? [0, 1] : [0]),
-      html("p", { class: "note" }, more > 0 ? `And ${plural(more, "more host")}, which are in the sums.` : ""));
+    this.now.replaceChildren(
+      table("Host by host", header, rows, live ? [0, 1] : [0]),
+      html("p", { class: "note" }, more > 0 ? `And ${plural(more, "more host")}, which are in the sums.` : ""),
+    );
   }
 
   #traffic() {
     const { sent, received, seconds } = this.hosts;
     const [unit, length] = timeUnit(seconds);
     const line = (name, kind, values) => ({
-      name, kind, points: [[0, 0], ...values.map((bytes, i) => [((i + 1) * seconds) / values.length / length, bytes])],
+      name,
+      kind,
+      points: [[0, 0], ...values.map((bytes, i) => [((i + 1) * seconds) / values.length / length, bytes])],
     });
     const told = `${size(sent.at(-1))} to hosts, ${size(received.at(-1))} from them`;
     this.traffic.update({
       series: [line("to hosts", "train", sent), line("from hosts", "validation", received)],
-      zero: true, x: `${unit} of training`, said: `So far: ${told}.`, note: "added up", label: `Bytes over the network: ${told}.`,
-      written: size, tick: size, placed: (moment) => `After ${duration(moment * length)}`,
+      zero: true,
+      x: `${unit} of training`,
+      said: `So far: ${told}.`,
+      note: "added up",
+      label: `Bytes over the network: ${told}.`,
+      written: size,
+      tick: size,
+      placed: (moment) => `After ${duration(moment * length)}`,
     });
   }
 
@@ -137,7 +193,9 @@ export class Hosts {
     if (!changes.length) return this.changes.replaceChildren();
     const rows = changes.toReversed().map((change) => [duration(change.seconds), change.host, change.what]);
     const more = changed - rows.length;
-    return this.changes.replaceChildren(table("What happened, the latest first", ["after", "host", "what"], rows, [0, 1, 2]),
-      html("p", { class: "note" }, more > 0 ? `And ${count(more)} more, in rounds.jsonl.` : ""));
+    return this.changes.replaceChildren(
+      table("What happened, the latest first", ["after", "host", "what"], rows, [0, 1, 2]),
+      html("p", { class: "note" }, more > 0 ? `And ${count(more)} more, in rounds.jsonl.` : ""),
+    );
   }
 }

@@ -1,3 +1,4 @@
+// @ts-check
 /** The page: shows what the server sends, and goes on counting between two events. */
 
 import { Comparison } from "./compare.js";
@@ -5,9 +6,11 @@ import { brief } from "./progress.js";
 import { RunView } from "./run.js";
 
 const RETRY = 2000;
-const main = document.querySelector("main");
-const lost = document.querySelector(".lost");
+const main = /** @type {HTMLElement} */ (document.querySelector("main"));
+const lost = /** @type {HTMLElement} */ (document.querySelector(".lost"));
+/** @type {RunView | Comparison | null} */
 let view = null;
+/** @type {any[] | null} */
 let seen = null;
 let ahead = 0; // seconds that this computer's clock is ahead of the server's
 
@@ -18,13 +21,13 @@ function show(told) {
     main.replaceChildren(view.element);
   }
   seen = told.runs;
-  view.update(seen.length === 1 ? seen[0] : seen);
-  document.documentElement.dataset.state = seen[0].state;
+  view.update(told.runs.length === 1 ? told.runs[0] : told.runs);
+  document.documentElement.dataset.state = told.runs[0].state;
   tick();
 }
 
 function tick() {
-  if (!seen) return;
+  if (!seen || !view) return;
   const share = view.tick(Date.now() / 1000 - ahead);
   const title = brief(seen.length === 1 ? seen[0] : { title: `${seen.length} runs`, state: "" }, share);
   if (document.title !== title) document.title = title;

@@ -1,10 +1,16 @@
+// @ts-check
 /** The top of a run: what it is, how it stands, how far it is, how well it does. */
 
 import { html, say } from "./dom.js";
 import { ago, capital, count, duration, metric, percent, rate, roughly, size, value } from "./words.js";
 
 const STATES = {
-  waiting: "Waiting", starting: "Starting", running: "Running", quiet: "Quiet", stopped: "Stopped", failed: "Failed",
+  waiting: "Waiting",
+  starting: "Starting",
+  running: "Running",
+  quiet: "Quiet",
+  stopped: "Stopped",
+  failed: "Failed",
   finished: "Finished",
 };
 
@@ -22,9 +28,17 @@ export class Progress {
     this.what = html("span");
     this.result = html("p", { class: "result", hidden: true }, this.best, this.what);
     this.numbers = html("dl", { class: "numbers" });
-    this.element = html("header", {}, html("p", { class: "kicker" }, "Live training"), this.title, this.place,
-      html("p", { class: "state" }, this.badge, this.told, this.heard, this.report), this.bar, this.done,
-      html("div", { class: "headline" }, this.result, this.numbers));
+    this.element = html(
+      "header",
+      {},
+      html("p", { class: "kicker" }, "Live training"),
+      this.title,
+      this.place,
+      html("p", { class: "state" }, this.badge, this.told, this.heard, this.report),
+      this.bar,
+      this.done,
+      html("div", { class: "headline" }, this.result, this.numbers),
+    );
   }
 
   update(run) {
@@ -56,11 +70,20 @@ export class Progress {
     if (share === null) return null;
     this.bar.value = share;
     const left = live && run.pace ? Math.max(0, (run.total - run.step) / run.pace - silent) : null;
-    const epochs = run.epochs ? `epoch ${count(Math.min(Math.floor(run.epoch) + 1, Math.ceil(run.epochs)))} of ${count(Math.ceil(run.epochs))}` : null;
-    say(this.done, [
-      percent(share, 0), `${count(run.step)} of ${count(run.total)} steps`, epochs,
-      left === null || left < 1 ? null : `about ${roughly(left)} left`,
-    ].filter(Boolean).join(" · "));
+    const epochs = run.epochs
+      ? `epoch ${count(Math.min(Math.floor(run.epoch) + 1, Math.ceil(run.epochs)))} of ${count(Math.ceil(run.epochs))}`
+      : null;
+    say(
+      this.done,
+      [
+        percent(share, 0),
+        `${count(run.step)} of ${count(run.total)} steps`,
+        epochs,
+        left === null || left < 1 ? null : `about ${roughly(left)} left`,
+      ]
+        .filter(Boolean)
+        .join(" · "),
+    );
     return share;
   }
 
@@ -71,19 +94,24 @@ export class Progress {
       ["training", run.seconds === null ? null : duration(run.seconds)],
       ["steps a second", speed === null || speed === undefined ? null : rate(speed)],
       ["samples a second", speed && run.batch_size ? rate(speed * run.batch_size) : null],
-      ["learning rate", run.learning_rate === null || run.learning_rate === undefined ? null : value(run.learning_rate, 3)],
+      [
+        "learning rate",
+        run.learning_rate === null || run.learning_rate === undefined ? null : value(run.learning_rate, 3),
+      ],
       ["hosts", run.hosts && count(run.hosts.count)],
       ["rounds", run.hosts && !run.hosts.arrivals ? count(run.hosts.rounds) : null],
-      ["arrivals", run.hosts && run.hosts.arrivals ? count(run.hosts.arrivals) : null],
+      ["arrivals", run.hosts?.arrivals ? count(run.hosts.arrivals) : null],
       ["over the network", run.hosts && size(run.hosts.sent.at(-1) + run.hosts.received.at(-1))],
       ["parameters", run.parameters ? count(run.parameters) : null],
     ];
     const known = shown.filter(([, told]) => told !== null && told !== undefined && told !== "–");
-    this.numbers.replaceChildren(...known.map(([name, told]) => html("div", {}, html("dt", {}, name), html("dd", {}, told))));
+    this.numbers.replaceChildren(
+      ...known.map(([name, told]) => html("div", {}, html("dt", {}, name), html("dd", {}, told))),
+    );
   }
 }
 
 /** A line of the state for the window's title. */
 export function brief(run, share) {
-  return `${share !== null && run.state !== "finished" ? percent(share, 0) + " · " : ""}${capital(run.title)} – Rudel`;
+  return `${share !== null && run.state !== "finished" ? `${percent(share, 0)} · ` : ""}${capital(run.title)} – Rudel`;
 }

@@ -1,3 +1,4 @@
+// @ts-check
 /** One run: its progress, curves, speed and hosts. */
 
 import { Chart } from "./chart.js";
@@ -15,12 +16,26 @@ export class RunView {
     this.plots = html("div", { class: "plots" });
     this.numbers = html("div");
     this.details = html("details", {}, html("summary", {}, "The numbers"), this.numbers);
-    this.learning = html("section", { hidden: true }, html("h2", {}, "How it learns"), this.plots,
-      html("p", { class: "note" }, "A training value is the mean over an epoch, while the model still changes; a validation "
-        + "value is taken at the end of the epoch."), this.details);
+    this.learning = html(
+      "section",
+      { hidden: true },
+      html("h2", {}, "How it learns"),
+      this.plots,
+      html(
+        "p",
+        { class: "note" },
+        "A training value is the mean over an epoch, while the model still changes; a validation " +
+          "value is taken at the end of the epoch.",
+      ),
+      this.details,
+    );
     this.speed = new Chart("Steps a second");
-    this.throughput = html("section", { hidden: true }, html("h2", {}, "How fast it is"),
-      html("div", { class: "plots" }, this.speed.element));
+    this.throughput = html(
+      "section",
+      { hidden: true },
+      html("h2", {}, "How fast it is"),
+      html("div", { class: "plots" }, this.speed.element),
+    );
     this.hosts = new Hosts();
     this.element = html("div", {}, this.progress.element, this.learning, this.throughput, this.hosts.element);
     this.charts = new Map();
@@ -57,12 +72,20 @@ export class RunView {
     this.throughput.hidden = !speed.length;
     if (!speed.length) return;
     const [unit, length] = timeUnit(speed.at(-1)[1]);
-    const points = speed.flatMap(([first, last, steps]) => [[first / length, steps], [last / length, steps]]);
+    const points = speed.flatMap(([first, last, steps]) => [
+      [first / length, steps],
+      [last / length, steps],
+    ]);
     this.speed.update({
       series: [{ name: "", kind: "validation", points }],
-      zero: true, bare: true, x: `${unit} of training`, said: `Lately ${rate(speed.at(-1)[2])}; evaluation and checkpoints are left out.`,
+      zero: true,
+      bare: true,
+      x: `${unit} of training`,
+      said: `Lately ${rate(speed.at(-1)[2])}; evaluation and checkpoints are left out.`,
       label: `Steps a second over time, lately ${rate(speed.at(-1)[2])}.`,
-      written: rate, tick: rate, placed: (moment) => `After ${duration(moment * length)}`,
+      written: rate,
+      tick: rate,
+      placed: (moment) => `After ${duration(moment * length)}`,
     });
   }
 
@@ -71,10 +94,16 @@ export class RunView {
     const columns = this.run.curves.flatMap((curve) => curve.lines.map((line) => [curve, line, new Map(line.points)]));
     const epochs = [...new Set(columns.flatMap(([, line]) => line.points.map(([x]) => x)))].sort((a, b) => a - b);
     const every = Math.ceil(epochs.length / MOST_ROWS);
-    const rows = epochs.filter((_, i) => i % every === 0 || i === epochs.length - 1).map((epoch) => [
-      epochNumber(epoch), ...columns.map(([curve, , points]) => metric(points.get(epoch), curve.share)),
-    ]);
-    const header = ["epoch", ...columns.map(([curve, line]) => `${line.name === "validation" ? "validation " : ""}${curve.name}`)];
+    const rows = epochs
+      .filter((_, i) => i % every === 0 || i === epochs.length - 1)
+      .map((epoch) => [
+        epochNumber(epoch),
+        ...columns.map(([curve, , points]) => metric(points.get(epoch), curve.share)),
+      ]);
+    const header = [
+      "epoch",
+      ...columns.map(([curve, line]) => `${line.name === "validation" ? "validation " : ""}${curve.name}`),
+    ];
     this.numbers.replaceChildren(table("Metrics after each epoch", header, rows, []));
   }
 }
@@ -83,12 +112,20 @@ export class RunView {
 function described(curve) {
   const written = (y) => metric(y, curve.share);
   const ends = curve.lines.map((line) => `${line.name} ${written(line.points.at(-1)[1])}`.trim()).join(", ");
-  const best = curve.best ? ` Best in validation: ${written(curve.best.value)}, epoch ${epochNumber(curve.best.epoch)}.` : "";
+  const best = curve.best
+    ? ` Best in validation: ${written(curve.best.value)}, epoch ${epochNumber(curve.best.epoch)}.`
+    : "";
   const kinds = { training: "train", validation: "validation" };
   return {
     series: curve.lines.map((line) => ({ ...line, kind: kinds[line.name] ?? "plain" })),
-    log: curve.log, note: curve.log ? "logarithmic scale" : "", x: "epoch", whole: true, said: `Latest: ${ends}.${best}`,
-    label: `Line plot of the ${curve.name}. Latest: ${ends}.`, written, placed: (epoch) => `Epoch ${epochNumber(epoch)}`,
+    log: curve.log,
+    note: curve.log ? "logarithmic scale" : "",
+    x: "epoch",
+    whole: true,
+    said: `Latest: ${ends}.${best}`,
+    label: `Line plot of the ${curve.name}. Latest: ${ends}.`,
+    written,
+    placed: (epoch) => `Epoch ${epochNumber(epoch)}`,
     tick: curve.share ? (y) => `${value(100 * y)}\u202f%` : (y) => value(y),
   };
 }

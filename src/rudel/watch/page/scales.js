@@ -1,3 +1,4 @@
+// @ts-check
 /** Scales and their ticks: numbers in, numbers out. */
 
 /** Round numbers within a range, at most so many; `whole` for no others than integers. */
@@ -5,7 +6,10 @@ export function ticks(low, high, most, whole = false) {
   const span = high - low;
   if (!(span > 0)) return [low];
   const power = 10 ** Math.floor(Math.log10(span / most));
-  const step = [1, 2, 2.5, 5, 10, 20, 50, 100].map((digit) => digit * power).find((wide) => span / wide <= most && !(whole && wide % 1));
+  const step = [1, 2, 2.5, 5, 10, 20, 50, 100]
+    .map((digit) => digit * power)
+    .find((wide) => span / wide <= most && !(whole && wide % 1));
+  if (step === undefined) return [low];
   const first = Math.ceil(low / step - 1e-9);
   const last = Math.floor(high / step + 1e-9);
   return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
@@ -20,14 +24,27 @@ export function decades(low, high, most) {
   return found.length >= 2 ? found : [low, high];
 }
 
-/** A function from values of a range to places of another. */
+/**
+ * A function from values of a range to places of another.
+ *
+ * @param {[number, number]} values
+ * @param {[number, number]} places
+ * @param {boolean} [log]
+ * @returns {(value: number) => number}
+ */
 export function scale([low, high], [from, to], log = false) {
   const [a, b] = log ? [Math.log(low), Math.log(high)] : [low, high];
   const wide = b - a || 1;
   return (value) => from + (((log ? Math.log(value) : value) - a) / wide) * (to - from);
 }
 
-/** The range that values fill, a little widened, from 0 where that is near. */
+/**
+ * The range that values fill, a little widened, from 0 where that is near.
+ *
+ * @param {number[]} values
+ * @param {{ log?: boolean, zero?: boolean }} [how]
+ * @returns {[number, number]}
+ */
 export function range(values, { log = false, zero = false } = {}) {
   let low = Infinity;
   let high = -Infinity;
@@ -55,7 +72,12 @@ export function spread(places, gap, end) {
   return moved;
 }
 
-/** The unit to write times of up to so many seconds in, and its seconds. */
+/**
+ * The unit to write times of up to so many seconds in, and its seconds.
+ *
+ * @param {number} seconds
+ * @returns {[string, number]}
+ */
 export function timeUnit(seconds) {
   if (seconds < 180) return ["seconds", 1];
   return seconds < 3 * 3600 ? ["minutes", 60] : ["hours", 3600];

@@ -1,3 +1,4 @@
+// @ts-check
 /** Numbers as people read them; the same as in the report: both are held to tests/report/numbers.json. */
 
 const THIN = "\u202f";
@@ -6,8 +7,8 @@ const THIN = "\u202f";
 export function percent(share, digits = 1) {
   if (!isNumber(share)) return "–";
   let written = fixed(100 * share, digits);
-  if (share < 1 && Number((100 * share).toFixed(digits)) >= 100) written = ">" + fixed(100 - 10 ** -digits, digits);
-  return written + THIN + "%";
+  if (share < 1 && Number((100 * share).toFixed(digits)) >= 100) written = `>${fixed(100 - 10 ** -digits, digits)}`;
+  return `${written + THIN}%`;
 }
 
 /** A whole number with commas. */
@@ -48,14 +49,14 @@ export function rate(perSecond) {
 /** A time in the units that fit it. */
 export function duration(seconds) {
   if (!isNumber(seconds)) return "–";
-  if (seconds < 59.95) return fixed(seconds, seconds < 9.995 ? 2 : 1) + THIN + "s";
+  if (seconds < 59.95) return `${fixed(seconds, seconds < 9.995 ? 2 : 1) + THIN}s`;
   return whole(Math.round(seconds));
 }
 
 /** A time that nobody needs more exactly than to the second. */
 export function roughly(seconds) {
   if (!isNumber(seconds)) return "–";
-  return seconds < 60 ? Math.round(seconds) + THIN + "s" : whole(Math.round(seconds));
+  return seconds < 60 ? `${Math.round(seconds) + THIN}s` : whole(Math.round(seconds));
 }
 
 /** How long ago something was. */
@@ -70,7 +71,7 @@ export function size(amount) {
     if (amount < 999.5) return value(amount, 3) + THIN + unit;
     amount /= 1000;
   }
-  return fixed(amount, 1) + THIN + "GB";
+  return `${fixed(amount, 1) + THIN}GB`;
 }
 
 /** A text that begins with a capital letter. */
