@@ -90,6 +90,7 @@ def test_bands_give_the_same_bits_in_less_memory(target: str, pool: bool) -> Non
 def test_every_number_of_bands_gives_the_same_bits(target: str, size: int, window: int) -> None:
     from rudel.micro.compiler import _lowered
     from rudel.micro.emit import Context
+    from rudel.micro.lowering import lower
     from rudel.micro.passes import patches
     from rudel.micro.passes.pipeline import optimised
     from rudel.micro.reader import read_model
@@ -101,7 +102,7 @@ def test_every_number_of_bands_gives_the_same_bits(target: str, size: int, windo
     wanted = outputs(whole)
     context = Context("litert", target_named(target))
     graph = optimised(read_model(data), context)
-    parts = patches._chain(graph, context)
+    parts = patches._chain(graph, context, lower)
     assert len(parts) == 5
     for rows in range(1, parts[-1].output[0] + 1):
         operator = patches._operator(parts, rows)

@@ -39,6 +39,7 @@ class Compiled:
         target: what it was compiled for.
         steps: one for each call in NAME_invoke.
         memory: where tensors lie in the arena.
+        remembers: whether the model keeps something from one input to the next, which NAME_reset makes it forget.
     """
 
     name: str
@@ -53,16 +54,12 @@ class Compiled:
     target: Target
     steps: tuple[Step, ...] = field(repr=False)
     memory: Memory = field(repr=False)
+    remembers: bool
 
     @property
     def headers(self) -> tuple[str, ...]:
         """What NAME.c includes of C's library."""
         return headers_of(self.steps)
-
-    @property
-    def remembers(self) -> bool:
-        """Whether the model keeps something from one input to the next, which NAME_reset makes it forget."""
-        return any(tensor.variable for tensor in self.graph.tensors)
 
     @property
     def macs(self) -> int:
@@ -150,6 +147,7 @@ def _compiled(source: Path | bytes, name: str | None, context: Context, ram: int
         context.target,
         steps,
         memory,
+        any(tensor.variable for tensor in graph.tensors),
     )
 
 
@@ -165,7 +163,7 @@ def _within(limit: int, graph: Graph, memory: Memory, context: Context) -> tuple
         CompileError: there is none.
     """
     smallest = memory.size
-    for candidate in patched(graph, limit, context):
+    for candidate in patched(graph, limit, context, lower):
         new_steps, new_memory = _lowered(candidate, context)
         smallest = min(smallest, new_memory.size)
         if new_memory.size <= limit:

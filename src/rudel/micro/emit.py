@@ -89,6 +89,24 @@ FORWARD = Overlap(lead=0)
 
 
 @dataclass(frozen=True)
+class Bands:
+    """How the call of a step computes some rows of its output alone: by other values in its structure `layer`.
+
+    Attributes:
+        structure: its type in C, with `height`, `top` and the number of rows of the output; or with `pixels` in their
+            place, for a kernel that takes pixels one by one.
+        rows: name of the field with the number of rows; None where there is `pixels`.
+        top: type of the field `top`.
+        in_place: what the step says of its first input and output holds for bands, too.
+    """
+
+    structure: str
+    rows: str | None = "rows"
+    top: str = "int16_t"
+    in_place: bool = False
+
+
+@dataclass(frozen=True)
 class Step:
     """One call in the invocation.
 
@@ -104,6 +122,8 @@ class Step:
         overlap: by (position of the input, position of the output).
         macs: multiplications and additions.
         alias: the output has the bytes of the input: nothing is to be done where they can lie at one place.
+        reads: positions of the inputs that the call has pointers to; constant ones among them become arrays.
+        bands: how it computes some rows alone; None where it cannot.
     """
 
     operator: Operator
@@ -115,6 +135,8 @@ class Step:
     overlap: Mapping[tuple[int, int], Overlap] = field(default_factory=dict)
     macs: int = 0
     alias: bool = False
+    reads: tuple[int, ...] = (0,)
+    bands: Bands | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """From operators to steps: which function makes the step of which operator on which target."""
 
-import re
 from dataclasses import replace
 
 from rudel.errors import CompileError
@@ -20,13 +19,13 @@ from rudel.micro.operators.movement import (
     lower_strided_slice,
     lower_transpose,
 )
+from rudel.micro.operators.patches import KIND, lower_patches
 from rudel.micro.operators.pool import lower_pool
 from rudel.micro.operators.reshape import lower_reshape
 from rudel.micro.operators.softmax import lower_softmax
 from rudel.micro.operators.svdf import lower_svdf
 from rudel.micro.operators.transposed import lower_transposed
 from rudel.micro.operators.unary import lower_unary
-from rudel.micro.passes.patches import KIND, lower_patches
 
 GENERIC: dict[str, Lowering] = {
     "ADD": lower_binary,
@@ -45,7 +44,7 @@ GENERIC: dict[str, Lowering] = {
     "MEAN": lower_mean,
     "MUL": lower_binary,
     "PAD": lower_pad,
-    KIND: lower_patches,
+    KIND: lambda operator, graph, context: lower_patches(operator, graph, context, lower),
     "QUANTIZE": lower_unary,
     "RELU": lower_unary,
     "RELU6": lower_unary,
@@ -83,10 +82,11 @@ def lower(operator: Operator, graph: Graph, context: Context) -> Step:
 
 def _with_constant_inputs(step: Step, graph: Graph) -> Step:
     """Returns a step that has an array for each input that it reads and that is constant."""
-    names = {name for name in re.findall(r"\$(in\d+)", step.call) if name not in step.constants}
-    values = {name: graph.constant(step.operator.inputs[int(name[2:])]) for name in names}
-    arrays = {name: Constant(value) for name, value in values.items() if value is not None}
-    return replace(step, constants={**step.constants, **arrays}) if arrays else step
+    values = {f"in{position}": graph.constant(step.operator.inputs[position]) for position in step.reads}
+    arrays = {
+        name: Constant(value) for name, value in values.items() if value is not None and name not in step.constants
+    }
+    return replace(step, constants={**arrays, **step.constants}) if arrays else step
 
 
 MADE_UP = ("LOOKUP", KIND)

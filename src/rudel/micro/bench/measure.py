@@ -189,7 +189,7 @@ def glue(compiled: Compiled, *, empty: bool = False) -> str:
         lines.append(f"const uint32_t bench_{role.lower()}_count = {len(ports)};")
     if empty:
         return "\n".join([*lines, "void bench_reset_model(void) {}", "void bench_invoke(void) {}", ""])
-    resets = f"{name}_reset(); " if f"void {name}_reset(void);" in compiled.header else ""
+    resets = f"{name}_reset(); " if compiled.remembers else ""
     lines += [
         f"void bench_reset_model(void) {{ {resets}}}",
         f"void bench_invoke(void) {{ {name}_invoke({', '.join(arguments)}); }}",

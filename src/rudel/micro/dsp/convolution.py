@@ -6,7 +6,7 @@ from rudel.micro.dsp.columns import SPREAD, packable
 from rudel.micro.dsp.instructions import DSP
 from rudel.micro.dsp.pairs import STEP, pairs_kernel, pairs_stream
 from rudel.micro.dsp.scaling import Scaling, TwiceRounded, find_scaling, twice_rounded
-from rudel.micro.emit import Constant, Context, Kernel, Overlap, Step
+from rudel.micro.emit import Bands, Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.operators.convolution import Convolution, prepare_convolution
 from rudel.micro.operators.depthwise import Depthwise
@@ -104,6 +104,7 @@ static void rudel_pointwise_{form}(const rudel_pixels *p, const int8_t *in, int8
         scratch=length * 4,
         overlap={(0, 0): Overlap(lead=pair_lead(c))},
         macs=c.macs,
+        bands=Bands("rudel_pixels", rows=None, in_place=True),
     )
 
 
@@ -280,4 +281,5 @@ static void rudel_windows_{kind}_{form}(const rudel_windows *p, const int8_t *in
         scratch=length * 4 + (0 if channels % 4 == 0 else length),
         overlap={(0, 0): Overlap(lead=pair_lead(c))},
         macs=c.macs,
+        bands=Bands("rudel_windows", top="int8_t"),
     )

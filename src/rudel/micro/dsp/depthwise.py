@@ -15,7 +15,7 @@ from rudel.micro.dsp.depthwise_windows import windows_step
 from rudel.micro.dsp.instructions import DSP, naked, scale_kernel
 from rudel.micro.dsp.pairs import words
 from rudel.micro.dsp.scaling import Scaling
-from rudel.micro.emit import Constant, Context, Kernel, Overlap, Step
+from rudel.micro.emit import Bands, Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.operators.convolution import Window
 from rudel.micro.operators.depthwise import Depthwise, prepare_depthwise
@@ -70,6 +70,7 @@ def _step(operator: Operator, d: Depthwise, scaling: Scaling) -> Step:
         scratch=3 * length * 2,
         overlap={(0, 0): Overlap(together=lines.turned or _reads_ahead(d, columns % 2))},
         macs=d.macs,
+        bands=Bands("rudel_depthwise3", in_place=True),
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from rudel.micro.dsp.instructions import DSP, naked, scale_kernel, scaled
 from rudel.micro.dsp.pairs import words
 from rudel.micro.dsp.scaling import Scaling, TwiceRounded
-from rudel.micro.emit import Constant, Kernel, Overlap, Step
+from rudel.micro.emit import Bands, Constant, Kernel, Overlap, Step
 from rudel.micro.graph import Operator
 from rudel.micro.operators.convolution import reaches_out
 from rudel.micro.operators.depthwise import Depthwise
@@ -50,6 +50,7 @@ def windows_step(operator: Operator, d: Depthwise, scaling: Scaling | TwiceRound
         scratch=taps * channels if reaches_out(d.source, d.output, w) else 0,
         overlap={(0, 0): Overlap(lead=d.lead)},
         macs=d.macs,
+        bands=Bands("rudel_depthwise_windows"),
     )
 
 

@@ -74,6 +74,7 @@ def lower_binary(operator: Operator, graph: Graph, context: Context) -> Step:
             (position, 0): FORWARD for position, tensor in enumerate((first, second)) if tensor.size == output.size
         },
         macs=output.size * (1 if operator.kind == "MUL" else 2),
+        reads=(0, 1),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rudel.micro.emit import Constant, Context, Kernel, Overlap, Step, lead_of_rows
+from rudel.micro.emit import Bands, Constant, Context, Kernel, Overlap, Step, lead_of_rows
 from rudel.micro.graph import Graph, Operator, Tensor
 from rudel.micro.operators.checks import arity, constant, quantised_int8, require
 from rudel.micro.operators.outputs import FORMS, output_fields
@@ -402,6 +402,7 @@ def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Ste
         scratch=int(np.prod(c.weights.shape[1:])) if gathers else 0,
         overlap={(0, 0): Overlap(lead=c.lead)},
         macs=c.macs,
+        bands=Bands("rudel_convolution"),
     )
 
 

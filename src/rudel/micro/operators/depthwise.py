@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rudel.micro.emit import Constant, Context, Kernel, Overlap, Step
+from rudel.micro.emit import Bands, Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.operators.checks import arity, constant, quantised_int8, require
 from rudel.micro.operators.convolution import (
@@ -190,4 +190,5 @@ def lower_depthwise(operator: Operator, graph: Graph, context: Context) -> Step:
         {"layer": f"static const rudel_depthwise $name = {fields};"},
         overlap={(0, 0): Overlap(lead=d.lead)},
         macs=d.macs,
+        bands=Bands("rudel_depthwise", rows="rows_out"),
     )

@@ -225,6 +225,7 @@ def lower_transposed(operator: Operator, graph: Graph, context: Context) -> Step
             f"{{$weights, $bias, {fields}, {_range(operator)}}};"
         },
         macs=output.size * int(np.prod(weights.shape[1:])),
+        reads=(2,),
     )
 
 
@@ -310,6 +311,7 @@ def lower_binary(operator: Operator, graph: Graph, context: Context) -> Step:
         {"layer": f"static const rudel_{kernel.name}_layer $name = {{{fields}, {_range(operator)}}};"},
         overlap={(n, 0): FORWARD for n, tensor in enumerate((first, second)) if tensor.size == output.size},
         macs=output.size,
+        reads=(0, 1),
     )
 
 

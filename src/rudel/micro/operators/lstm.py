@@ -364,6 +364,7 @@ def lower_lstm(operator: Operator, graph: Graph, context: Context) -> Step:
         {"layer": f"static const rudel_lstm_layer $name = {{{fields}}};"},
         scratch=8 * sizes.cells,
         macs=4 * sizes.batch * sizes.steps * sizes.cells * (sizes.length + sizes.cells),
+        reads=(0, 18, 19),
     )
 
 
@@ -407,4 +408,5 @@ def lower_lstm_float(operator: Operator, graph: Graph, context: Context) -> Step
         {"layer": f"static const rudel_lstm_float_layer $name = {{{fields}}};"},
         scratch=16 * sizes.cells,
         macs=4 * sizes.batch * sizes.steps * sizes.cells * (sizes.length + sizes.cells),
+        reads=(0, 18, 19),
     )

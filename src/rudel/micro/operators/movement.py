@@ -131,7 +131,8 @@ def lower_concatenation(operator: Operator, graph: Graph, context: Context) -> S
         if source.data is not None:
             constants[f"in{position}"] = Constant(source.data)
     require(place == output.shape[axis], operator, f"its inputs do not fill output {list(output.shape)}")
-    return Step(operator, "\n    ".join(calls), (move_kernel(kind),), constants, tables)
+    reads = tuple(range(len(operator.inputs)))
+    return Step(operator, "\n    ".join(calls), (move_kernel(kind),), constants, tables, reads=reads)
 
 
 def lower_pad(operator: Operator, graph: Graph, context: Context) -> Step:

@@ -1,6 +1,6 @@
 """AVERAGE_POOL_2D and MAX_POOL_2D of int8: input and output have one quantisation, so zero points do not matter."""
 
-from rudel.micro.emit import Context, Kernel, Overlap, Step
+from rudel.micro.emit import Bands, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.operators.checks import arity, quantised_int8, require
 from rudel.micro.operators.convolution import Window, window_lead, window_of
@@ -102,4 +102,5 @@ def lower_pool(operator: Operator, graph: Graph, context: Context) -> Step:
         tables={"layer": f"static const rudel_pool $name = {fields};"},
         overlap={(0, 0): Overlap(lead=window_lead(source.shape, output.shape, w))},
         macs=output.size * w.height * w.width,
+        bands=Bands("rudel_pool"),
     )

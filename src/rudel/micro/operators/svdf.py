@@ -98,4 +98,5 @@ def lower_svdf(operator: Operator, graph: Graph, context: Context) -> Step:
         {"features": Constant(weights), "times": Constant(time_weights), "bias": Constant(bias)},
         {"layer": f"static const rudel_svdf_layer $name = {{$features, $times, $bias, {fields}}};"},
         macs=batch * filters * (length + memory),
+        reads=(0, 4),
     )

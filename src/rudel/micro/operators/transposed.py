@@ -124,4 +124,5 @@ def lower_transposed(operator: Operator, graph: Graph, context: Context) -> Step
         },
         scratch=flat.shape[1],
         macs=output.size * flat.shape[1],
+        reads=(2,),
     )
