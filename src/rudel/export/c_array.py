@@ -8,6 +8,7 @@ from typing import Any
 
 from rudel.errors import ExportError
 from rudel.export.arena import Arena, arena_for
+from rudel.micro.emit import float_literal
 from rudel.micro.reader import read_model
 
 _BYTES_A_LINE = 16
@@ -108,20 +109,10 @@ def _constants(prefix: str, port: dict[str, Any]) -> list[str]:
     lines = [f"// {port['name']}: {port['dtype']} {port['shape']}", f"#define {prefix}_SIZE {size}"]
     if "scale" in port:
         lines += [
-            f"#define {prefix}_SCALE {_float(port['scale'])}",
+            f"#define {prefix}_SCALE {float_literal(port['scale'])}",
             f"#define {prefix}_ZERO_POINT ({port['zero_point']})",
         ]
     return [*lines, ""]
-
-
-def _float(value: float) -> str:
-    """A float32 in C, with as many digits as it takes to be read back the same.
-
-    >>> _float(0.00390625), _float(2.0)
-    ('0.00390625f', '2.0f')
-    """
-    text = f"{value:.9g}"
-    return (text if any(mark in text for mark in ".e") else f"{text}.0") + "f"
 
 
 def _registered(operator: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rudel.micro.emit import C_TYPES, Constant, Kernel, Step
+from rudel.micro.emit import C_TYPES, Constant, Kernel, Step, float_literal
 from rudel.micro.graph import Graph, Tensor
 from rudel.micro.memory import Memory
 from rudel.micro.names import filled
@@ -69,7 +69,7 @@ def _port_macros(name: str, port: Port, offset: int | None) -> list[str]:
         lines.append(f"#define {port.macro} {place}")
     lines.append(f"#define {port.macro}_SIZE {port.size}")
     if port.scale is not None:
-        lines.append(f"#define {port.macro}_SCALE {_float(port.scale)}")
+        lines.append(f"#define {port.macro}_SCALE {float_literal(port.scale)}")
         lines.append(f"#define {port.macro}_ZERO_POINT ({port.zero_point})")
     return [*lines, ""]
 
@@ -215,7 +215,7 @@ def _array(model: str, name: str, constant: Constant) -> str:
     values = constant.values
     kind = C_TYPES[str(values.dtype)]
     if values.dtype == np.float32:
-        items = [_float(value) for value in values.ravel()]
+        items = [float_literal(value) for value in values.ravel()]
     else:
         items = [str(value) for value in values.ravel().tolist()]
         if values.dtype == np.int32:
@@ -225,14 +225,6 @@ def _array(model: str, name: str, constant: Constant) -> str:
     bytes_ = _alignment(constant)
     alignment = f"{model.upper()}_ALIGNED({bytes_}) " if bytes_ else ""
     return f"static const {alignment}{kind} {name}[{len(items)}] = {{\n    " + ",\n    ".join(lines) + ",\n};\n"
-
-
-def _float(value: float) -> str:
-    """Returns a float32 in C, exactly."""
-    text = f"{np.float32(value)!s}"
-    if text in ("inf", "-inf", "nan"):
-        return {"inf": "HUGE_VALF", "-inf": "-HUGE_VALF", "nan": "NAN"}[text]
-    return (text if any(letter in text for letter in ".en") else text + ".0") + "f"
 
 
 def kernels_of(steps: Sequence[Step]) -> list[Kernel]:

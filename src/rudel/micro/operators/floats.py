@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from rudel.micro.emit import FORWARD, Constant, Context, Kernel, Overlap, Step
+from rudel.micro.emit import FORWARD, Constant, Context, Kernel, Overlap, Step, float_literal
 from rudel.micro.graph import Graph, Operator, Tensor
 from rudel.micro.operators.broadcast import BROADCAST, broadcast_fields, broadcast_loop
 from rudel.micro.operators.checks import arity, constant, quantised_int8, require, same_shape, unsupported
@@ -20,17 +20,11 @@ _LARGEST = float(np.finfo(np.float32).max)
 _RANGES = {"NONE": (-_LARGEST, _LARGEST), "RELU": (0.0, _LARGEST), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
 
 
-def literal(value: "float | np.floating") -> str:
-    """Returns a float32 as a literal of C, exactly."""
-    text = repr(float(np.float32(value)))
-    return (text if "." in text or "e" in text else text + ".0") + "f"
-
-
 def _range(operator: Operator) -> str:
     activation = operator.options["activation"]
     if activation not in _RANGES:
         raise unsupported(operator, f"the activation {activation}")
-    return ", ".join(literal(value) for value in _RANGES[activation])
+    return ", ".join(float_literal(value) for value in _RANGES[activation])
 
 
 def _floats(operator: Operator, *tensors: Tensor) -> None:
@@ -259,7 +253,7 @@ static void rudel_{name}(const int32_t *p, float low, float high, const float *i
 
 _POOLS = {
     "AVERAGE_POOL_2D": _pool("average_pool_float", "0.0f", "value += v", "value /= (float)count"),
-    "MAX_POOL_2D": _pool("max_pool_float", literal(-_LARGEST), "value = v > value ? v : value", "(void)count"),
+    "MAX_POOL_2D": _pool("max_pool_float", float_literal(-_LARGEST), "value = v > value ? v : value", "(void)count"),
 }
 
 
@@ -350,7 +344,7 @@ def lower_unary(operator: Operator, graph: Graph, context: Context) -> Step:
     _floats(operator, source, output)
     same_shape(source, output, operator)
     kernel = _UNARY[operator.kind]
-    alpha = literal(operator.options.get("alpha", 0.0))
+    alpha = float_literal(operator.options.get("alpha", 0.0))
     call = f"rudel_{kernel.name}($in0, $out0, {output.size}, {alpha});"
     return Step(operator, call, (kernel,), overlap={(0, 0): FORWARD})
 
@@ -382,7 +376,9 @@ def lower_softmax(operator: Operator, graph: Graph, context: Context) -> Step:
     _floats(operator, source, output)
     same_shape(source, output, operator)
     depth = source.shape[-1] if source.shape else 1
-    call = f"rudel_softmax_float($in0, $out0, {source.size // depth}, {depth}, {literal(operator.options['beta'])});"
+    call = (
+        f"rudel_softmax_float($in0, $out0, {source.size // depth}, {depth}, {float_literal(operator.options['beta'])});"
+    )
     return Step(operator, call, (_SOFTMAX,), overlap={(0, 0): FORWARD})
 
 
@@ -473,7 +469,7 @@ def lower_quantise(operator: Operator, graph: Graph, context: Context) -> Step:
     same_shape(source, output, operator)
     even = context.rounding == "xnnpack"
     kernel = _QUANTISE_EVEN if even else _QUANTISE
-    scale = literal(np.float32(1) / np.float32(output.scale) if even else output.scale)
+    scale = float_literal(np.float32(1) / np.float32(output.scale) if even else output.scale)
     call = f"rudel_{kernel.name}($in0, $out0, {output.size}, {scale}, {output.zero_point});"
     return Step(operator, call, (kernel,), overlap={(0, 0): FORWARD})
 
@@ -485,7 +481,7 @@ def lower_dequantise(operator: Operator, graph: Graph, context: Context) -> Step
     quantised_int8(source, operator)
     _floats(operator, output)
     same_shape(source, output, operator)
-    call = f"rudel_dequantise($in0, $out0, {output.size}, {literal(source.scale)}, {source.zero_point});"
+    call = f"rudel_dequantise($in0, $out0, {output.size}, {float_literal(source.scale)}, {source.zero_point});"
     return Step(operator, call, (_DEQUANTISE,))
 
 

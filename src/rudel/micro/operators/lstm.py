@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rudel.micro.arithmetic import quantise_multiplier
-from rudel.micro.emit import Constant, Context, Kernel, Step
+from rudel.micro.emit import Constant, Context, Kernel, Step, float_literal
 from rudel.micro.graph import Graph, Operator, Tensor
 from rudel.micro.operators.checks import constant, quantised_int8, require
-from rudel.micro.operators.floats import literal
 from rudel.micro.operators.outputs import TWICE
 
 _GATES = ("input", "forget", "cell", "output")
@@ -398,7 +397,7 @@ def lower_lstm_float(operator: Operator, graph: Graph, context: Context) -> Step
     groups = ["{" + ", ".join(f"${name}_{key}" for name in _GATES) + "}" for key in ("weights", "recurrent", "bias")]
     fields = (
         f"{', '.join(groups)}, {sizes.batch}, {sizes.steps}, {sizes.length}, {sizes.cells}, {sizes.strides}, "
-        f"{literal(operator.options.get('cell_clip', 0.0))}"
+        f"{float_literal(operator.options.get('cell_clip', 0.0))}"
     )
     return Step(
         operator,

@@ -8,12 +8,11 @@ row, and what is rounded, half away from zero, is their product with 1 / (sum * 
 import numpy as np
 
 from rudel.micro.arithmetic import divide_by_power, multiply, quantise_multiplier
-from rudel.micro.emit import FORWARD, Constant, Context, Kernel, Step
+from rudel.micro.emit import FORWARD, Constant, Context, Kernel, Step, float_literal
 from rudel.micro.fixed_point import exp_of_negative
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.libm import expf
 from rudel.micro.operators.checks import arity, quantised_int8, require, same_shape
-from rudel.micro.operators.floats import literal
 
 _INTEGER_BITS = 5
 _SUM_INTEGER_BITS = 12
@@ -122,7 +121,7 @@ def lower_softmax(operator: Operator, graph: Graph, context: Context) -> Step:
         size = f"{source.size // depth}, {depth}"
         return Step(
             operator,
-            f"rudel_softmax_single($table, {len(single)}, {literal(output.scale)}, $in0, $out0, {size});",
+            f"rudel_softmax_single($table, {len(single)}, {float_literal(output.scale)}, $in0, $out0, {size});",
             (_SOFTMAX_SINGLE,),
             {"table": Constant(single)},
             overlap={(0, 0): FORWARD},
