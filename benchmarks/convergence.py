@@ -55,7 +55,7 @@ from rudel.train.asynchronous.visits import in_step  # noqa: E402
 from rudel.train.blocks import as_batch  # noqa: E402
 from rudel.train.diloco.codec import make_codec  # noqa: E402
 from rudel.train.diloco.outer import make_outer  # noqa: E402
-from rudel.train.diloco.vector import NOTHING, Change, Layout  # noqa: E402
+from rudel.train.diloco.vector import Layout  # noqa: E402
 from rudel.train.evaluation import Evaluator  # noqa: E402
 
 CLASSES = "airplane,alarm clock,apple,banana,bicycle,bird,book,cat,dog,fish,flower,house,rainbow"
@@ -265,11 +265,11 @@ class Training:
     def run(self) -> Outcome:
         """Trains, and evaluates what everyone agrees upon at the end."""
         setting, delay, done, looked, reached = self.bench.setting, self.bench.setting.delay, 0, 0, math.inf
-        merged: Change | None = None
-        sent: list[Change] = []
+        merged: np.ndarray | None = None
+        sent: list[np.ndarray] = []
         for steps in self.bench.setting.rounds:
-            early = min(delay, steps) if merged else 0
-            if merged:
+            early = min(delay, steps) if merged is not None else 0
+            if merged is not None:
                 self.step(early)
                 self.take_in(merged, sent)
             self.step(steps - early)
@@ -283,7 +283,7 @@ class Training:
                 looked = done
                 if self.bench.metrics(self.workers[0], self.weights)["accuracy"] >= setting.target:
                     reached = done
-        if merged:
+        if merged is not None:
             self.take_in(merged, sent)
         return self.bench.outcome(self.workers[0], self.weights, reached, self.bytes_up, self.bytes_down)
 
@@ -291,28 +291,22 @@ class Training:
         for worker in self.workers:
             self.bench.step(worker, steps)
 
-    def exchange(self) -> tuple[Change, list[Change]]:
+    def exchange(self) -> tuple[np.ndarray, list[np.ndarray]]:
         """Sends all deltas up and what becomes of them down; what all decode, and what each has sent."""
         deltas = [worker.moved(self.weights) for worker in self.workers]
         messages, sent = zip(*(self.up.encode(delta, self.layout) for delta in deltas), strict=True)
-        mean = np.zeros_like(self.weights)
-        for change in sent:
-            change.add_to(mean, 1 / len(sent))
-        self.left += self.outer.step(mean, self.memory)
+        self.left += self.outer.step(np.mean(sent, axis=0), self.memory)
         message, merged = self.down.encode(self.left, self.layout)
-        merged.add_to(self.left, -1.0)
+        self.left -= merged
         self.bytes_up.append(statistics.fmean(map(len, messages)))
         self.bytes_down.append(len(message))
         return merged, list(sent)
 
-    def take_in(self, merged: Change, sent: Sequence[Change]) -> None:
+    def take_in(self, merged: np.ndarray, sent: Sequence[np.ndarray]) -> None:
         """Moves the weights; every worker puts that in the place of what it has sent itself."""
-        merged.add_to(self.weights)
+        self.weights += merged
         for worker, own in zip(self.workers, sent, strict=True):
-            shift = np.zeros_like(self.weights)
-            merged.add_to(shift)
-            own.add_to(shift, -1.0)
-            worker.shift(shift)
+            worker.shift(merged - own)
 
     def average_statistics(self) -> None:
         """Makes moving statistics everyone's mean."""
@@ -332,16 +326,16 @@ class Visitor:
         worker: what it does.
         speed: steps in a unit of time.
         held: the global weights as it has them.
-        seen: steps of all when it was told of them.
         own: what it has sent last.
+        seen: steps of all when it was told of them.
         ends: when it is expected.
     """
 
     worker: Worker
     speed: float
     held: np.ndarray
+    own: np.ndarray
     seen: int = 0
-    own: Change = NOTHING
     ends: float = 0.0
 
 
@@ -360,7 +354,8 @@ class Arriving:
         self.layout = workers[0].layout
         self.weights, self.memory = self.layout.vector(initial.trainable), self.outer.init(self.layout.size)
         self.visitors = [
-            Visitor(worker, speed, self.weights.copy()) for worker, speed in zip(workers, speeds, strict=True)
+            Visitor(worker, speed, self.weights.copy(), np.zeros_like(self.weights))
+            for worker, speed in zip(workers, speeds, strict=True)
         ]
         self.done = self.arrivals = self.given = 0
         self.ways: tuple[list[float], list[float]] = ([], [])
@@ -442,12 +437,9 @@ class Arriving:
         """By how much a worker's weights are to be shifted."""
         visitor.seen = self.done
         answer, sent = self.down.encode(self.weights - visitor.held, self.layout)
-        sent.add_to(visitor.held)
+        visitor.held += sent
         self.ways[1].append(len(answer))
-        shift = np.zeros_like(visitor.held)
-        sent.add_to(shift)
-        visitor.own.add_to(shift, -1.0)
-        return shift
+        return sent - visitor.own
 
 
 def main() -> None:

@@ -11,7 +11,6 @@ from rudel.train.diloco import wire
 from rudel.train.diloco.lengths import Speeds
 from rudel.train.diloco.members import Member, Piece
 from rudel.train.diloco.options import Diloco
-from rudel.train.diloco.vector import Change
 from rudel.train.strategy import Auto, as_auto, named, with_options
 
 SIZE = 19
@@ -30,7 +29,7 @@ def test_momentum_comes_once_in_a_cycle() -> None:
     expected, momentum, since = weights.astype(np.float64), np.zeros(SIZE), np.zeros(SIZE)
     for arrival in range(12):
         delta, fresh = some(arrival + 1), 1.0 if arrival % 3 else 0.5
-        outer.step(Change(delta), 0.25, fresh, state, weights)
+        outer.step(delta, 0.25, fresh, state, weights)
         since += 0.25 * fresh * delta
         expected += 0.7 * 0.25 * fresh * delta
         if arrival % 4 == 3:
@@ -48,10 +47,8 @@ def test_a_cycle_of_like_deltas_is_a_round_of_their_mean() -> None:
     here, there = some(0), some(0)
     memory, state = rounds.init(SIZE), arrivals.init(SIZE)
     for number in range(5):
-        delta = Change(some(number + 1)[::2], np.arange(0, SIZE, 2))
-        dense = np.zeros(SIZE, np.float32)
-        delta.add_to(dense)
-        here += rounds.step(dense, memory)
+        delta = some(number + 1)
+        here += rounds.step(delta, memory)
         for weight in (0.5, 0.25, 0.125, 0.125):
             arrivals.step(delta, weight, 1.0, state, there)
     np.testing.assert_allclose(here, there, rtol=1e-5, atol=1e-5)
@@ -63,7 +60,7 @@ def test_without_momentum_a_delta_counts_for_its_age_and_its_weight(name: str, s
     assert outer.name == name
     state = outer.init(SIZE)
     assert not state.size
-    outer.step(Change(delta), 0.25, 0.5, state, weights)
+    outer.step(delta, 0.25, 0.5, state, weights)
     np.testing.assert_allclose(weights, some(0) + share * delta, rtol=1e-6)
 
 

@@ -1,27 +1,18 @@
 """Both sides know the same of what is sent; messages are small, and damaged ones are refused."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 from rudel.errors import NonFiniteError, OptionError
 from rudel.train.diloco.codec import make_codec
-from rudel.train.diloco.vector import Change, Layout
+from rudel.train.diloco.vector import Layout
 
 LAYOUT = Layout(((784, 64), (64,), (64, 13), (13,), (3, 3, 8, 32), (), (0, 5), (1025,)))
-NAMES = ["float32", "float16", "bfloat16", "int8", "int4", "top8", "top16"]
+NAMES = ["float32", "float16", "int8", "top8"]
 
 
 def noise(seed: int = 0, scale: float = 1e-3) -> np.ndarray:
     return np.float32(scale) * np.random.default_rng(seed).standard_t(4, LAYOUT.size).astype(np.float32)
-
-
-def dense(change: Change, layout: Layout = LAYOUT) -> np.ndarray:
-    vector = np.zeros(layout.size, np.float32)
-    change.add_to(vector)
-    return vector
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -29,8 +20,8 @@ def test_who_writes_knows_what_is_read(name: str) -> None:
     codec = make_codec(name)
     message, sent = codec.encode(noise(), LAYOUT)
     read = codec.decode(message, LAYOUT)
-    assert dense(sent).tobytes() == dense(read).tobytes()
-    assert sent.values.dtype == read.values.dtype == np.float32
+    assert sent.tobytes() == read.tobytes()
+    assert sent.dtype == read.dtype == np.float32
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -39,53 +30,46 @@ def test_nothing_given_is_changed_and_everything_is_repeatable(name: str) -> Non
     vector.flags.writeable = False
     (first, sent), (second, again) = (codec.encode(vector, LAYOUT) for _ in range(2))
     assert first == second
-    np.testing.assert_array_equal(dense(sent), dense(again))
-    sent.add_to(np.zeros(LAYOUT.size, np.float32), 2.0)
-    np.testing.assert_array_equal(dense(sent), dense(again))
+    np.testing.assert_array_equal(sent, again)
 
 
-@pytest.mark.parametrize(
-    ("name", "most"), [("float32", 0.0), ("float16", 5e-4), ("bfloat16", 4e-3), ("int8", 4e-3), ("int4", 0.08)]
-)
+@pytest.mark.parametrize(("name", "most"), [("float32", 0.0), ("float16", 5e-4), ("int8", 8e-3)])
 def test_rounding_errs_by_no_more_than_its_bits(name: str, most: float) -> None:
     codec, layout = make_codec(name), Layout(((10_000,),))
     values = np.random.default_rng(0).uniform(-1, 1, 10_000).astype(np.float32)
-    assert np.abs(dense(codec.encode(values, layout)[1], layout) - values).max() <= most
+    assert np.abs(codec.encode(values, layout)[1] - values).max() <= most
 
 
 @pytest.mark.parametrize("size", [160_000, 100_001])
-def test_of_every_sixteen_the_largest_is_sent_in_a_byte(size: int) -> None:
-    codec, layout = make_codec("top16"), Layout(((size,),))
+def test_of_every_eight_the_largest_is_sent_in_a_byte(size: int) -> None:
+    codec, layout = make_codec("top8"), Layout(((size,),))
     values = np.random.default_rng(0).laplace(size=size).astype(np.float32)
     message, sent = codec.encode(values, layout)
-    groups = -(-size // 16)
-    filled = np.concatenate([values, np.zeros(16 * groups - size, np.float32)]).reshape(16, groups)
+    groups = -(-size // 8)
+    filled = np.concatenate([values, np.zeros(8 * groups - size, np.float32)]).reshape(8, groups)
     largest = np.abs(filled).argmax(axis=0) * groups + np.arange(groups)
-    np.testing.assert_array_equal(np.sort(np.asarray(sent.indices)), np.sort(largest))
-    assert np.all(np.sign(sent.values) == np.sign(values[sent.indices]))
-    ratios = sent.values / values[sent.indices]
-    assert np.median(np.abs(ratios - 1)) < 0.25
-    assert np.all(np.abs(np.log2(ratios[np.abs(values[sent.indices]) > 0.5])) <= 1)
-    assert len(message) == groups + 4 + 8 * 4  # a checksum, and eight sizes
+    np.testing.assert_array_equal(np.flatnonzero(sent), np.sort(largest))
+    ratios = sent[largest] / values[largest]
+    assert ratios.min() > 0.74
+    assert ratios.max() <= 1.5
+    assert len(message) == groups + 4 + 1  # a checksum, and the largest exponent
 
 
-def test_of_small_arrays_everything_is_sent() -> None:
-    codec, layout = make_codec("top16"), Layout(((1024,), (), (1025,)))
+def test_small_arrays_are_sent_in_full() -> None:
+    codec, layout = make_codec("top8"), Layout(((1024,), (), (1025,)))
     vector = np.random.default_rng(0).normal(size=layout.size).astype(np.float32)
-    small, single, large = layout.arrays(dense(codec.encode(vector, layout)[1], layout))
-    assert np.count_nonzero(small) == 1024
-    assert single == pytest.approx(vector[1024], rel=2e-6)
-    assert np.count_nonzero(large) == -(-1025 // 16)
+    small, single, large = layout.arrays(codec.encode(vector, layout)[1])
+    np.testing.assert_allclose(small, vector[:1024], rtol=4e-3)
+    assert single == pytest.approx(vector[1024], rel=4e-3)
+    assert np.count_nonzero(large) == -(-1025 // 8)
 
 
-def test_every_array_has_its_own_sizes() -> None:
-    codec, layout = make_codec("top16"), Layout(((5000,), (5000,)))
+def test_sizes_are_in_relation_to_the_largest_of_their_array() -> None:
+    codec, layout = make_codec("top8"), Layout(((5000,), (5000,)))
     vector = np.random.default_rng(0).normal(size=10_000).astype(np.float32)
-    vector[5000:] *= 1e-4
-    for arrived, wanted in zip(
-        layout.arrays(dense(codec.encode(vector, layout)[1], layout)), layout.arrays(vector), strict=True
-    ):
-        assert np.count_nonzero(arrived) == -(-5000 // 16)
+    vector[5000:] *= 1e-6
+    for arrived, wanted in zip(layout.arrays(codec.encode(vector, layout)[1]), layout.arrays(vector), strict=True):
+        assert np.count_nonzero(arrived) == -(-5000 // 8)
         assert np.linalg.norm(arrived - wanted) < 0.9 * np.linalg.norm(wanted)
 
 
@@ -106,11 +90,11 @@ def test_odd_values(name: str, values: np.ndarray) -> None:
     codec, layout = make_codec(name), Layout(((5000,),))
     values = values.astype(np.float32)
     message, sent = codec.encode(values, layout)
-    left = values - dense(sent, layout)
-    np.testing.assert_array_equal(dense(codec.decode(message, layout), layout), dense(sent, layout))
+    left = values - sent
+    np.testing.assert_array_equal(codec.decode(message, layout), sent)
     assert np.abs(left).max() <= np.abs(values).max() * (1 + 1e-6)
-    if name == "top16":
-        assert np.count_nonzero(dense(sent, layout)) <= -(-5000 // 16)
+    if name == "top8":
+        assert np.count_nonzero(sent) <= -(-5000 // 8)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2e30])
@@ -142,7 +126,7 @@ def test_damage_is_refused(name: str) -> None:
 
 
 def test_a_message_of_another_codec_or_model_is_refused() -> None:
-    codec = make_codec("top16")
+    codec = make_codec("top8")
     message, _ = codec.encode(noise(), LAYOUT)
     with pytest.raises(ValueError, match="was not written by the codec 'int8'"):
         make_codec("int8").decode(message, LAYOUT)
@@ -165,12 +149,12 @@ def test_a_forged_message_gives_finite_arrays_or_a_value_error(name: str, forged
             place = int(random.integers(0, min(len(body), 200 if attempt % 2 else len(body))))
             body[place] = (0, 1, 127, 255, int(random.integers(256)))[random.integers(5)]
         try:
-            change = codec.decode(forged(name, bytes(body)), LAYOUT)
+            read = codec.decode(forged(name, bytes(body)), LAYOUT)
         except ValueError as error:
             assert str(error).startswith("The message ")  # noqa: PT017  # it need not be raised
         else:
-            assert dense(change).shape == (LAYOUT.size,)
-            assert np.all(np.isfinite(change.values))
+            assert read.shape == (LAYOUT.size,)
+            assert np.all(np.isfinite(read))
 
 
 @pytest.fixture
@@ -186,13 +170,13 @@ def test_the_name_makes_the_codec(name: str) -> None:
     assert make_codec(name).name == name
 
 
-@pytest.mark.parametrize("name", ["", "float64", "int3", "Top16", "top4", "int8:4"])
+@pytest.mark.parametrize("name", ["", "float64", "int3", "Top8", "top4", "int8:4"])
 def test_an_unknown_name_is_refused(name: str) -> None:
-    with pytest.raises(OptionError, match=r"^There is no codec '.*': it can be float32, .* or top16\.$"):
+    with pytest.raises(OptionError, match=r"^There is no codec '.*': it can be float32, .* or top8\.$"):
         make_codec(name)
 
 
-@pytest.mark.parametrize("name", ["int4", "top16"])
+@pytest.mark.parametrize("name", ["int8", "top8"])
 def test_what_is_left_dies_away_however_arrays_differ(name: str) -> None:
     random, layout = np.random.default_rng(0), Layout(((128, 128), (128,), (3,)))
     codec, left = make_codec(name), np.zeros(layout.size, np.float32)
@@ -201,16 +185,7 @@ def test_what_is_left_dies_away_however_arrays_differ(name: str) -> None:
     parts[1][...], parts[2][...] = 1.0, (1.0, -1.0, 1e-3)  # these are all alike
     sizes = [[np.linalg.norm(part) for part in parts]]
     for _ in range(60):
-        codec.encode(left, layout)[1].add_to(left, -1.0)
+        left -= codec.encode(left, layout)[1]
         sizes.append([np.linalg.norm(part) for part in parts])
     assert np.all(np.diff(sizes, axis=0) <= 1e-5 * np.array(sizes[0]))
     assert np.all(np.array(sizes[-1]) < 0.2 * np.array(sizes[0]))
-
-
-def test_decoding_needs_no_more_than_numpy() -> None:
-    code = (
-        "import sys, rudel.train.diloco.codec, rudel.train.diloco.outer\n"
-        "print(sorted({'jax', 'keras', 'scipy', 'dask', 'distributed'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

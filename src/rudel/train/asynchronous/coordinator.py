@@ -217,9 +217,7 @@ class AsyncCoordinator(Leader):
     def _difference(self, world: World, held: _Held) -> tuple[Merge, _Held]:
         """What a replica with these weights is told, and those that it has then."""
         message, sent = self._merge_codec.encode(world.weights - held.weights, self._task.layout)
-        weights = held.weights.copy()
-        sent.add_to(weights)
-        return Merge(message, wire.pack(world.statistics)), _Held(weights, world.steps)
+        return Merge(message, wire.pack(world.statistics)), _Held(held.weights + sent, world.steps)
 
     def _tell_of_arrivals(self, seconds: float) -> None:
         """Tells of what has come, if it is so long ago that something was told."""

@@ -20,7 +20,6 @@ import numpy as np
 
 from rudel.errors import OptionError
 from rudel.train.diloco.outer import rate_and_momentum
-from rudel.train.diloco.vector import Change
 
 _FRESH = 2.0
 """Cycles that a delta may be old and still count fully: one has to pass before a replica comes again, and as it takes
@@ -39,7 +38,7 @@ class Delayed:
             and how much it counts for its age, from 0 to 1; state and weights, float32 vectors, are changed in place.
 
     >>> outer = make_delayed("nesterov:1:0.5")
-    >>> weights, state, delta = np.zeros(1, np.float32), outer.init(1), Change(np.ones(1, np.float32))
+    >>> weights, state, delta = np.zeros(1, np.float32), outer.init(1), np.ones(1, np.float32)
     >>> for _ in range(4):
     ...     outer.step(delta, 0.5, 1.0, state, weights)
     ...     print(weights[0])
@@ -51,7 +50,7 @@ class Delayed:
 
     name: str
     state_size: Callable[[int], int]
-    step: Callable[[Change, float, float, np.ndarray, np.ndarray], None]
+    step: Callable[[np.ndarray, float, float, np.ndarray, np.ndarray], None]
 
     def init(self, size: int) -> np.ndarray:
         """The state before the first step, for so many weights: float32 zeros."""
@@ -90,8 +89,8 @@ def make_delayed(name: str) -> Delayed:
 
 
 def _without_memory(name: str) -> Delayed:
-    def step(delta: Change, weight: float, fresh: float, state: np.ndarray, weights: np.ndarray) -> None:
-        delta.add_to(weights, fresh if name == "sum" else weight * fresh)
+    def step(delta: np.ndarray, weight: float, fresh: float, state: np.ndarray, weights: np.ndarray) -> None:
+        weights += np.float32(fresh if name == "sum" else weight * fresh) * delta
 
     return Delayed(name, lambda size: 0, step)
 
@@ -100,10 +99,10 @@ def _delayed_nesterov(lr: float, mu: float) -> Delayed:
     """The state: momentum, the sum of weighted deltas, and the sum of their weights, one after the other."""
     kept, ahead = np.float32(mu), np.float32(lr * mu)
 
-    def step(delta: Change, weight: float, fresh: float, state: np.ndarray, weights: np.ndarray) -> None:
+    def step(delta: np.ndarray, weight: float, fresh: float, state: np.ndarray, weights: np.ndarray) -> None:
         momentum, sums, came = np.split(state, [weights.size, 2 * weights.size])
-        delta.add_to(sums, weight * fresh)
-        delta.add_to(weights, lr * weight * fresh)
+        sums += np.float32(weight * fresh) * delta
+        weights += np.float32(lr * weight * fresh) * delta
         came += np.float32(weight)
         if came[0] >= 1:
             momentum *= kept

@@ -127,10 +127,6 @@ class OwnSteps:
         """Arrays as `__call__` takes them."""
         return arrays
 
-    def moved(self, weights: Sequence[Any], by: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The weights with float32 arrays added to them, in dtypes of their own."""
-        return [(np.asarray(w, np.float32) + b).astype(w.dtype) for w, b in zip(weights, by, strict=True)]
-
     def __call__(
         self, parts: Any, data: Sequence[np.ndarray], order: np.ndarray, rates: np.ndarray, key: np.ndarray,
         first: int, last: int,

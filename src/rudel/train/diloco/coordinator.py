@@ -65,7 +65,7 @@ class _Round:
 
     def add(self, answer: Answer, codec: Codec, layout: Layout) -> None:
         """Adds the arrays of an answer."""
-        codec.decode(answer.delta, layout).add_to(self.deltas, answer.steps)
+        self.deltas += np.float32(answer.steps) * codec.decode(answer.delta, layout)
         self.statistics = _weighted_sum(self.statistics, wire.unpack(answer.statistics), answer.steps)
 
     @property
@@ -317,10 +317,8 @@ def outer_step(
     movement = outer.step(deltas / np.float32(steps), momentum)
     movement += world.residual
     message, sent = codec.encode(movement, layout)
-    weights = world.weights.copy()
-    sent.add_to(weights)
-    sent.add_to(movement, -1.0)
-    return message, World(world.round + 1, world.steps + steps, weights, momentum, movement, statistics)
+    movement -= sent
+    return message, World(world.round + 1, world.steps + steps, world.weights + sent, momentum, movement, statistics)
 
 
 def _weighted_sum(sums: list[np.ndarray], values: list[np.ndarray], weight: int) -> list[np.ndarray]:

@@ -47,8 +47,8 @@ class Diloco:
             root of the number of replicas, at least 1 and at most 3.
         outer: what becomes of the mean delta: `average` or `nesterov:LR:MU`; None for `nesterov:1:MU`
             with a momentum of 1 - 1 / square root of the number of replicas, at most 0.99.
-        delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `bfloat16`, `int8`, `int4`,
-            `top8`, `top16`; None for `top8`, or `int8` where that takes hardly longer on its way.
+        delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `int8` or `top8`; None
+            for `top8`, or `int8` where that takes hardly longer on its way.
         merge_codec: how the merged delta travels to the replicas, in the same words; None for `top8` or `int8`.
         patience: seconds to wait for a host to come back when all are lost.
 

@@ -53,10 +53,6 @@ class Steps(Protocol):
         """Nested arrays as `__call__` takes them, on the device."""
         ...
 
-    def moved(self, weights: Sequence[Any], by: Sequence[np.ndarray]) -> list[Any]:
-        """The weights, which are consumed, with float32 arrays added to them, in dtypes of their own."""
-        ...
-
     def __call__(
         self, parts: Any, data: Any, order: np.ndarray, rates: np.ndarray, key: np.ndarray, first: Any, last: Any
     ) -> tuple[Any, Any]:
@@ -74,26 +70,16 @@ class CompiledSteps:
     def __init__(self, code: bytes) -> None:
         self._run, shapes = load_rounds(code)
         self.weights = shapes[0][0]
-        by = [jax.ShapeDtypeStruct(weight.shape, np.float32) for weight in self.weights]
-        self._moved = jax.jit(_moved, donate_argnums=0).lower(list(self.weights), by).compile()
 
     def put(self, arrays: Any) -> Any:
         """Puts arrays on the device."""
         return jax.device_put(arrays)
-
-    def moved(self, weights: Sequence[Any], by: Sequence[np.ndarray]) -> list[Any]:
-        """See `Steps`."""
-        return self._moved(list(weights), list(by))
 
     def __call__(
         self, parts: Any, data: Any, order: np.ndarray, rates: np.ndarray, key: np.ndarray, first: Any, last: Any
     ) -> tuple[Any, Any]:
         """Takes steps; `parts` are consumed."""
         return self._run(parts, data, order, rates, key, first, last)
-
-
-def _moved(weights: Sequence[Any], by: Sequence[Any]) -> list[Any]:
-    return [(w.astype(np.float32) + b).astype(w.dtype) for w, b in zip(weights, by, strict=True)]
 
 
 def export_rounds(

@@ -20,16 +20,17 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import ml_dtypes
 import numpy as np
 
-from rudel.errors import NonFiniteError
 from rudel.train.diloco import wire
-from rudel.train.diloco.codec import make_codec
+from rudel.train.diloco.codec import Codec, make_codec
+from rudel.train.diloco.exchange import Exchange
 from rudel.train.diloco.messages import Answer, Merge, Plan, Setup, Standing
 from rudel.train.diloco.program import ROWS, CompiledSteps, Steps, fold_seeds
 from rudel.train.diloco.shard import Leaf, Shard
-from rudel.train.diloco.vector import NOTHING, Change, Layout
+from rudel.train.diloco.vector import Layout
 from rudel.train.memory import release_freed_memory
 
 _TRY_OUT_SECONDS = 0.1
@@ -89,14 +90,13 @@ class Replica:
         began = time.perf_counter()
         self._run = _steps_of(setup)
         self._layout = Layout.of(self._run.weights)
-        self._own = np.empty(self._layout.size, np.float32)
+        self._use_codecs(make_codec(setup.delta_codec), make_codec(setup.merge_codec))
         self.compile_seconds = time.perf_counter() - began
         release_freed_memory()
         leaves = [Leaf(tuple(shape), dtype) for shape, dtype in setup.leaves]
         self.shard = Shard(
             setup.examples, leaves, setup.batch_size, setup.seed, setup.number, setup.shuffle, setup.on_disk
         )
-        self._delta_codec, self._merge_codec = make_codec(setup.delta_codec), make_codec(setup.merge_codec)
         parts, arrays = [], wire.unpack(setup.state)
         for count in setup.counts:
             parts.append(arrays[:count])
@@ -113,13 +113,16 @@ class Replica:
     def stand(self, standing: Standing) -> None:
         """Takes a standing over; ends what it did before."""
         self.close()
-        if standing.codecs:
-            self._delta_codec, self._merge_codec = map(make_codec, standing.codecs)
-        (self._weights,) = wire.unpack(standing.weights)
+        if standing.codecs and (codecs := tuple(map(make_codec, standing.codecs))) != self._codecs:
+            self._use_codecs(*codecs)
+        (self._standing,) = wire.unpack(standing.weights)
         self._set_statistics(wire.unpack(standing.statistics))
         if standing.slots is not None:
             slots = wire.unpack(standing.slots)
             self._parts[2] = [new.astype(old.dtype) for new, old in zip(slots, self._parts[2], strict=True)]
+
+    def _use_codecs(self, deltas: Codec, merges: Codec) -> None:
+        self._codecs, self._exchange = (deltas, merges), Exchange(self._run.weights, deltas, merges)
 
     def join(self, number: int, merges: Sequence[Merge]) -> None:
         """Begins with round `number`, in a thread of its own, after merges of rounds between the standing and that one.
@@ -133,14 +136,16 @@ class Replica:
         self._thread.start()
 
     def _get_ready(self, number: int, merges: Sequence[Merge]) -> None:
+        _, codec = self._codecs
         for merge in merges:
-            self._taken_in(merge)
+            self._standing += codec.decode(merge.delta, self._layout)
             self._set_statistics(wire.unpack(merge.statistics))
         self._round, self._awaited, self._merged_at = number, None, 0
         self._parts[1] = fold_seeds(self._parts[1], self._setup.seeds, 0, number)
-        weights = zip(self._layout.arrays(self._weights), self._run.weights, strict=True)
-        self._parts[0] = [value.astype(like.dtype, copy=True) for value, like in weights]
-        self._parts = self._run.put(self._parts)
+        weights = self._layout.arrays(self._standing)
+        like = zip(weights, self._run.weights, strict=True)
+        self._parts[0] = [value.astype(weight.dtype, copy=True) for value, weight in like]
+        self._parts, self._shared = self._run.put(self._parts), jax.device_put([value.copy() for value in weights])
         self._inbox = _Inbox()
 
     def give(self, plans: dict[int, Plan], merges: dict[int, Merge]) -> None:
@@ -257,14 +262,15 @@ class Replica:
         self.stand(Standing(wire.pack([np.zeros_like(noise)]), means))
         self.shard.blank(_REHEARSED_BYTES)
         self._get_ready(0, [])
-        message, _ = self._merge_codec.encode(noise, self._layout)
+        deltas, merges = self._codecs
+        message, _ = merges.encode(noise, self._layout)
         inbox, merge = _Inbox(), Merge(message, means)
         rates, share = wire.pack([np.zeros(1, np.float32)]), [(0, max(1, self._setup.examples // 4))]
         try:
             while True:
                 answer = self._one_round(Plan(steps, rates, None if self._round else share), inbox)
                 # Of zeros, a model may make no numbers.
-                delta = answer.delta or self._delta_codec.encode(noise, self._layout)[0]
+                delta = answer.delta or deltas.encode(noise, self._layout)[0]
                 inbox.merges[self._round] = merge
                 self._round += 1
                 yield answer, len(delta) + len(message)
@@ -295,7 +301,7 @@ class Replica:
             of_chunk = np.zeros(ROWS, np.float32)
             of_chunk[:rows] = rates[first : first + rows]
             key = _key(self._setup.seed, self._setup.number, self._round, first)
-            fixed = self._run.put((order, of_chunk, key))
+            fixed = order, of_chunk, key
             while done < first + rows:
                 if self._awaited is not None and self._awaited in inbox.merges:
                     self._merge(inbox.merges.pop(self._awaited))
@@ -313,16 +319,14 @@ class Replica:
             waits = time.perf_counter()
             self._merge(self._taken(inbox.merges, self._awaited, inbox))
             self._merged_at, waited = done, time.perf_counter() - waits
-        statistics, message, self._sent = self._taken_statistics(), b"", NOTHING
-        if bad_step < 0:
-            try:
-                message, self._sent = self._delta_codec.encode(self._moved(), self._layout)
-            except NonFiniteError:
-                bad_step = plan.steps - 1
+        statistics = self._taken_statistics()
+        self._sent, message = self._exchange.take(self._parts[0], self._shared)
+        if bad_step < 0 and not message:
+            bad_step = plan.steps - 1
         self._awaited = self._round
         metrics, logs = ([np.asarray(value) for value in part] for part in self._parts[3:])
         return Answer(
-            delta=message,
+            delta=message if bad_step < 0 else b"",
             statistics=wire.pack(statistics),
             metrics=wire.pack(metrics),
             logs=wire.pack(logs),
@@ -348,33 +352,17 @@ class Replica:
 
     def _merge(self, merge: Merge) -> None:
         """Applies what became of the last round's deltas; see the module."""
-        movement = self._own
-        movement.fill(0)
-        self._taken_in(merge).add_to(movement)
-        self._sent.add_to(movement, -1.0)
-        self._parts[0] = self._run.moved(self._parts[0], self._layout.arrays(movement))
+        moved = self._exchange.merge(self._parts[0], self._shared, self._sent, merge.delta)
+        self._parts[0], self._shared = moved
         means = wire.unpack(merge.statistics)
         for index, start, mean in zip(self._setup.statistics, self._statistics_at_start, means, strict=True):
             value = self._parts[1][index]
             self._parts[1][index] = agreed(np.asarray(value, np.float32), start, mean).astype(value.dtype)
         self._awaited = None
 
-    def _taken_in(self, merge: Merge) -> Change:
-        """Moves G; returns by how much."""
-        change = self._merge_codec.decode(merge.delta, self._layout)
-        change.add_to(self._weights)
-        return change
-
     def _set_statistics(self, values: Sequence[np.ndarray]) -> None:
         for index, value in zip(self._setup.statistics, values, strict=True):
             self._parts[1][index] = value.astype(self._parts[1][index].dtype)
-
-    def _moved(self) -> np.ndarray:
-        """L - G: float32 (N,)."""
-        each = zip(self._parts[0], self._layout.arrays(self._weights), self._layout.arrays(self._own), strict=True)
-        for local, start, moved in each:
-            np.subtract(local, start, out=moved, casting="unsafe")
-        return self._own
 
     def _taken_statistics(self) -> list[np.ndarray]:
         """The averaged variables as they are; remembers them for the merge."""

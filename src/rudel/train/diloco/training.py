@@ -189,7 +189,7 @@ class DilocoTraining(Training):
         """
         codec, deltas = make_codec(names["delta_codec"]), np.zeros(self._layout.size, np.float32)
         for arrival in arrivals:
-            codec.decode(arrival.delta, self._layout).add_to(deltas, arrival.steps)
+            deltas += np.float32(arrival.steps) * codec.decode(arrival.delta, self._layout)
         steps, outer = sum(arrival.steps for arrival in arrivals), make_outer(names["outer"])
         merge_codec = make_codec(names["merge_codec"])
         return outer_step(world, deltas, steps, statistics, outer, merge_codec, self._layout)[1]

@@ -1,4 +1,4 @@
-"""All weights of a model as one vector, and the changes that messages make to it."""
+"""All weights of a model as one vector."""
 
 import itertools
 import math
@@ -10,9 +10,6 @@ from typing import Any
 import numpy as np
 
 Shape = tuple[int, ...]
-
-MOST = 1e30
-"""The largest change of a weight that is sent."""
 
 
 @dataclass(frozen=True)
@@ -55,41 +52,3 @@ class Layout:
         for part, array in zip(self.arrays(vector), arrays, strict=True):
             np.copyto(part, np.asarray(array), casting="unsafe")
         return vector
-
-
-@dataclass(frozen=True)
-class Change:
-    """What a message adds to a vector.
-
-    Args:
-        values: float32 (N,).
-        indices: of the elements that they are added to, int64 (N,), increasing; None for all elements.
-    """
-
-    values: np.ndarray
-    indices: np.ndarray | None = None
-
-    def add_to(self, vector: np.ndarray, factor: float = 1.0) -> None:
-        """Adds the values, times a factor, in place; each product and sum is rounded to float32."""
-        values = self.values if factor == 1.0 else self.values * np.float32(factor)
-        if self.indices is None:
-            vector += values
-        else:
-            vector[self.indices] += values
-
-
-NOTHING = Change(np.empty(0, np.float32), np.empty(0, np.int64))
-"""No change."""
-
-
-def check_sizes(sizes: np.ndarray) -> None:
-    """Refuses changes that are too large to be sent.
-
-    Args:
-        sizes: of changes of weights, or the largest of them.
-
-    Raises:
-        FloatingPointError: one is NaN, infinite or above `MOST`.
-    """
-    if not np.max(sizes, initial=0) <= MOST:
-        raise FloatingPointError("a change of a weight is not finite")
