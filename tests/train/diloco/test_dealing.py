@@ -131,3 +131,17 @@ def test_an_order_goes_on_when_pieces_change() -> None:
     assert not set(range(10, 20)) & set(rest.tolist())
     counts = np.bincount(seen_of_first_piece, minlength=10)
     assert counts.max() - counts.min() <= 1, "none is passed over twice before all were once"
+
+
+def test_a_host_keeps_its_pieces_until_others_are_loaded() -> None:
+    """What is dealt to it may have changed again while a slow host was brought what was dealt before."""
+    first, second, third = (Piece(str(i), (i, i + 1), bytes) for i in range(3))
+    member = Member("slow", "", 0, dealt={first}, loaded={first})
+    member.take_dealt()
+    member.loaded.add(second)
+    member.dealt = {third}
+    member.take_dealt()
+    assert member.pieces == {first}
+    member.loaded.add(third)
+    member.take_dealt()
+    assert member.pieces == {third}

@@ -111,7 +111,7 @@ class Member:
             self.lately = kept * self.lately[0] + steps, kept * self.lately[1] + seconds
 
     def take_dealt(self) -> None:
-        """Uses the pieces that were dealt and have been loaded."""
-        wanted = self.dealt & self.loaded
+        """Uses the pieces that were dealt and have been loaded; those that it has until there are such ones."""
+        wanted = self.dealt & self.loaded or self.pieces
         self.pieces_changed |= wanted != self.pieces
         self.pieces = wanted
