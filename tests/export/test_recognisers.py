@@ -297,3 +297,10 @@ def test_features_that_take_too_long_are_refused() -> None:
 
     with pytest.raises(CompileError, match="Features of a hop of 1 ms alone take too long"):
         listening(None, LogMel(16_000, hop_ms=1))  # type: ignore[arg-type]
+
+
+def test_the_command_imports_no_tensorflow(motion: tuple[Path, Path], command: Any, tmp_path: Path) -> None:
+    """Nor does it show what that prints."""
+    done = command(motion[0], "--to", "arduino", "--out", "hand", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("compared on ")

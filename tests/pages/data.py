@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
+import soundfile
 from PIL import Image, ImageDraw
 
 
@@ -55,6 +56,30 @@ def _file_of_drawings(name: str, count: int = 4000) -> bytes:
     header = b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little")
     said = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({count}, 784), }}"
     return header + said.ljust(117).encode() + b"\n" + np.where(smudges, 255 - thing, thing).tobytes()
+
+
+def make_words(folder: Path, count: int = 12) -> None:
+    """Tones of ten pitches, named as the recordings of the Free Spoken Digit Dataset are."""
+    random, n = np.random.default_rng(0), np.arange(3200) / 8000
+    folder.mkdir(parents=True)
+    for digit in range(10):
+        for number in range(count):
+            wave = random.uniform(0.1, 0.5) * np.sin(2 * np.pi * 300 * 1.25**digit * n)
+            soundfile.write(folder / f"{digit}_{'abc'[number % 3]}_{number}.wav", wave, 8000)
+
+
+def make_movements(folder: Path, count: int = 15) -> None:
+    """Swings along one axis or another, as Arduino's IMU_Capture prints them."""
+    random, t = np.random.default_rng(0), np.arange(119) / 119
+    folder.mkdir()
+    for axis, name in enumerate(("punch", "flex")):
+        recordings = []
+        for _ in range(count):
+            rows = random.normal(size=(119, 6)) * [0.1, 0.1, 0.1, 20, 20, 20]
+            rows[:, axis] += 3 * np.sin(2 * np.pi * random.uniform(3, 5) * t)
+            rows[:, 3 + axis] += 300 * np.cos(2 * np.pi * 4 * t)
+            recordings.append("\n".join(",".join(f"{value:.3f}" for value in row) for row in rows))
+        (folder / f"{name}.csv").write_text("aX,aY,aZ,gX,gY,gZ\n" + "\n\n".join(recordings) + "\n")
 
 
 def make_signs(folder: Path, count: int = 12) -> None:

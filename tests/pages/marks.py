@@ -18,6 +18,21 @@ NOT_RUN = {
         "arduino-cli compile --upload --fqbn arduino:mbed_nano:nano33ble --port /dev/ttyACM0 --library sine "
         "sine/examples/sine",
     ),
+    ("word.md", "git clone https://github.com/Jakobovski/free-spoken-digit-dataset"),
+    (
+        "word.md",
+        "arduino-cli core install arduino:mbed_nano\n"
+        "arduino-cli compile --upload --fqbn arduino:mbed_nano:nano33ble --port /dev/ttyACM0 --library ears "
+        "ears/examples/ears",
+    ),
+    ("movement.md", "mkdir movements"),
+    (
+        "movement.md",
+        "arduino-cli core install arduino:mbed_nano\n"
+        "arduino-cli lib install Arduino_LSM9DS1\n"
+        "arduino-cli compile --upload --fqbn arduino:mbed_nano:nano33ble --port /dev/ttyACM0 --library hand "
+        "hand/examples/hand",
+    ),
     ("signs.md", "git clone https://github.com/ardamavi/Sign-Language-Digits-Dataset"),
     ("mesh.md", "srun -n 2 rudel train digits --strategy mesh --epochs 2 --run runs/by-slurm"),
     ("mesh.md", "rudel train digits --on raspi1,raspi2,raspi3,raspi4 --strategy mesh --run runs/on-hosts"),
@@ -168,6 +183,8 @@ ADDED: dict[str, dict[str, str]] = {
         "rudel train signs --data sign-records$": "--epochs 2 --set side=32",
         "rudel train signs --data few": "--epochs 1 --set side=32",
     },
+    "word.md": {"rudel train keywords": "--set net=tiny --epochs 10"},
+    "movement.md": {"rudel train motion": "--epochs 10"},
     "slurm.md": {"mpirun": "--epochs 1"},
     "recommend.md": {
         "rudel train recommend": "--set users=1000 --set items=1000 --set tastes=4 --set held_out=200 --epochs 1"

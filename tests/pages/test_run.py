@@ -17,7 +17,8 @@ A page that trains on hosts finds two by the names that it uses, in a lab that i
 root. Where it names four, two do. What one page sets up there, the next one finds. A page about SLURM finds a SLURM
 with one node, this computer.
 
-A page about the Sign Language Digits Dataset finds a folder of that name, with made-up photographs in it.
+A page about the Sign Language Digits Dataset finds a folder of that name, with made-up photographs in it; those about
+words and movements find made-up recordings.
 
 `rudel train montagsmaler`, `rudel plan montagsmaler` and `rudel data quickdraw` would fetch from the internet: where
 such a command has no `--data`, it gets the address of a server of this test's own, which has made-up drawings of
@@ -44,7 +45,7 @@ import pytest
 import yaml
 from missing import skip_or_fail
 from pages.blocks import PAGES, ROOT, blocks_of, cells_of
-from pages.data import make_signs
+from pages.data import make_movements, make_signs, make_words
 from pages.marks import ADDED, ON_HOSTS, ON_SLURM, OWN_LAB, SIGNS
 from processes import started
 from slurm import slurm
@@ -106,6 +107,10 @@ def test_a_page_does_what_it_says(
 ) -> None:
     if SIGNS in page.read_text(encoding="utf-8"):
         make_signs(tmp_path / SIGNS / "Dataset")
+    if page.name == "word.md":
+        make_words(tmp_path / "free-spoken-digit-dataset" / "recordings")
+    if page.name == "movement.md":
+        make_movements(tmp_path / "movements")
     if page.name == "README.md":
         make_signs(tmp_path / "photographs")
     on_hosts = page.name in {*ON_HOSTS, *OWN_LAB}

@@ -17,6 +17,7 @@ from rudel.export.inputs import Inputs, inputs_of
 from rudel.features import LogMel
 from rudel.features.c import sources
 from rudel.features.columns import Columns, column_sources, columns_of
+from rudel.train.model_file import save_model
 
 SPECTROGRAM, NORMALISED = "spectrogram", "normalised"
 """Names of the inputs that take the place of sound, and of rows of a sensor."""
@@ -110,7 +111,7 @@ def front_of(model: Any, path: Path, x: Any, converter: str, folder: Path) -> Fr
     shape = tuple(layer.output.shape)[1:]
     given = keras.Input(shape, name=SPECTROGRAM if isinstance(features, LogMel) else NORMALISED)
     network = keras.Model(given, behind(given), name=model.name)
-    network.save(folder / "network.keras")
+    save_model(network, folder / "network.keras")
     return Front(folder / "network.keras", inputs_of(network, np.zeros((1, *shape), np.float32)), features)
 
 
