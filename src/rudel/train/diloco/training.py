@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import numpy as np
 
 from rudel.backend import backend_name
@@ -399,13 +400,15 @@ class DilocoTraining(Training):
         non_trainable = list(old.non_trainable)
         for index, value in zip(self._statistics, world.statistics, strict=True):
             non_trainable[index] = value.astype(non_trainable[index].dtype)
-        optimizer = model_state.on_host(self._model.optimizer.variables)
-        for i, variable in enumerate(self._model.optimizer.variables):
-            if variable is self._optimizer.iterations:
-                optimizer[i] = np.asarray(world.steps, optimizer[i].dtype)
+        self._optimizer.iterations.assign(world.steps)
         self._state = model_state.ModelState(
-            trainable, non_trainable, optimizer, metrics or [value.copy() for value in self._initial_metrics]
+            trainable, non_trainable, [], metrics or [value.copy() for value in self._initial_metrics]
         )
+
+    def _write_state(self) -> None:
+        """Puts weights and metrics into the model's variables; the optimizer's slots are with the replicas."""
+        own = model_state.variables(self._model)._replace(optimizer=[])
+        jax.tree.map(lambda variable, value: variable.assign(value), own, self._state._replace(optimizer=[]))
 
     def _metrics_of(self, sums: list[np.ndarray], last: list[np.ndarray]) -> dict[str, float]:
         """The metrics that these variables stand for; of a model that logs something else, what it logged last."""
