@@ -6,11 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+
+from rudel.cli.train import _tell as tell
 
 CLASSES = "airplane,alarm clock,apple,banana,bicycle,bird,book,cat,dog,fish,flower,house,rainbow"
 
@@ -139,6 +142,15 @@ def test_goes_on_with_a_run(rudel: Callable[..., Any]) -> None:
     assert (
         json.loads(rudel("train", "digits", "--epochs", 3, "--run", "r", "--resume", "--json").out)["steps"] == 3 * 44
     )
+
+
+def test_a_training_of_minutes_is_told_in_minutes(
+    rudel: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rudel("train", "sine", "--steps", "20", "--run", "run")
+    summary = json.loads(Path("run", "summary.json").read_text()) | {"train_seconds": 250.0}
+    tell(SimpleNamespace(summary=summary, path=Path("run")))
+    assert "20 steps in 4 min 10 s" in capsys.readouterr().out.replace("\u202f", " ")
 
 
 def test_training_evaluating_and_predicting_leave_tensorflow_and_dask_alone(tmp_path: Path) -> None:

@@ -115,6 +115,22 @@ def test_a_host_that_contributes_next_to_nothing_is_named(spread_run):
     assert "next to nothing" not in words(section(spread_run.rounds(log(slow=HOSTS[2])).report()))
 
 
+def test_a_host_on_standby_is_named(spread_run):
+    lines = [
+        line | {"hosts": {name: told for name, told in line["hosts"].items() if name != HOSTS[2]}} for line in log()
+    ]
+    standby = {
+        "event": "standby",
+        "host": HOSTS[2],
+        "seconds": 0.0,
+        "reason": "it is 50 times slower than the fastest host",
+    }
+    told = words(section(spread_run.rounds([standby, *lines]).report()))
+    assert "is on standby: it is 50 times slower than the fastest host" in told
+    assert "2 hosts took" in told
+    assert "next to nothing" not in told
+
+
 def test_a_host_that_never_answered_is_named(spread_run):
     lines = log()
     for line in lines:

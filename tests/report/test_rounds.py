@@ -66,6 +66,12 @@ def test_a_rounds_steps_are_spread_over_its_time(read):
     assert b.present_in.sum() == pytest.approx(1.0)
 
 
+def test_a_host_on_standby_is_absent_until_it_joins(read):
+    lines = [an_event("standby", "b", 0.0, "slow"), a_round(1, 4.0, a=(10, 1, 0)), an_event("joined", "b", 4.0)]
+    b = read([*lines, a_round(2, 8.0, a=(20, 3, 0), b=(6, 2, 0))]).hosts[1]
+    assert (b.absences, b.steps, b.present) == ((("standby", 0.0, 4.0),), 6, 4.0)
+
+
 def test_a_lost_host_is_absent_from_its_last_answer_until_it_joins(read):
     lines = [a_round(i, float(i), a=(10, 1, 0), b=(10, 1, 0)) for i in (1, 2)]
     lines += [an_event("lost", "b", 2.5, "it did not answer in time"), a_round(3, 3.0, a=(20, 1, 0))]

@@ -103,6 +103,23 @@ def test_a_host_that_contributes_next_to_nothing_is_named_once():
     assert screen.getvalue().count("raspi3 contributes next to nothing") == 1
 
 
+def test_a_host_on_standby_is_named_and_has_a_line():
+    screen = io.StringIO()
+    display = RichDisplay(Console(file=screen, width=160))
+    display.start(plan_schedule(10_000, 32, None, 100, 0), 0, 0.0)
+    display.hosts(["raspi1", "raspi2"])
+    display.host(HostChanged("raspi2", "standby", 0.0, "it is 50 times slower than the fastest host"))
+    for number in range(1, 60):
+        display.round(closed(number, float(number), [told("raspi1")]))
+    display.stop()
+    said = "raspi2 is on standby: it is 50 times slower than the fastest host; 1 host trains."
+    assert " ".join(screen.getvalue().split()).count(said) == 1
+    assert "raspi2 contributes" not in screen.getvalue()
+    training = Training(["raspi1"])
+    training.event("standby", "raspi2", 0.0)
+    assert training.rounds(5).cells("raspi2")[0] == "standby"
+
+
 SILENT = "raspi2 contributes next to nothing: it takes 0.0\u202f% of the steps, and without it the training is as fast."
 
 

@@ -154,6 +154,8 @@ def test_hosts_that_are_late_lost_and_back(tmp_path: Path, training: Begin) -> N
     assert row["lost"] == 1
     assert [absence[0] for absence in row["absences"]] == ["lost", "joining"]
     assert "-" in row["strip"]
+    run.rounds({"event": "standby", "host": "pi@raspi2", "seconds": 3.4, "reason": "slow"})
+    assert states()["pi@raspi2"] == "standby"
     run.stop()
     assert set(states().values()) == {None}
 

@@ -11,6 +11,7 @@ STATES = (
     ("waiting", "waiting"),
     ("lost", "lost, from its last answer on"),
     ("joining", "joining"),
+    ("standby", "on standby"),
 )
 """Names of the states, and what they mean."""
 

@@ -8,6 +8,13 @@ _NEXT_TO_NOTHING = 0.05
 """A host whose speed is below this share of the mean of all hosts contributes next to nothing."""
 
 
+AWAY = ("lost", "joining", "standby")
+"""States of hosts that do not train."""
+
+EVENTS = (*AWAY, "joined")
+"""What happens to hosts; see `happening`."""
+
+
 def called(name: str) -> str:
     """A host's name in a sentence; those of a Dask cluster may be numbers.
 
@@ -50,7 +57,7 @@ def happening(event: str, reason: str, away: float | None = None) -> str:
     """What happened to a host, to stand behind its name.
 
     Args:
-        event: `lost`, `joining` or `joined`.
+        event: one of `EVENTS`.
         reason: why.
         away: seconds since it was lost, None if it was never there.
 
@@ -64,4 +71,6 @@ def happening(event: str, reason: str, away: float | None = None) -> str:
         return "was lost" + because
     if event == "joining":
         return "is joining" + because
+    if event == "standby":
+        return "is on standby" + because
     return ("has joined" if away is None else f"is back after {duration(away)}") + because

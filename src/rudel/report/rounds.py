@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from rudel.errors import RunError
+from rudel.report.hosts_words import EVENTS
 
 SPANS = 256
 """Spans that the whole time is divided into."""
@@ -32,7 +33,7 @@ class Change:
     Args:
         seconds: of training before it.
         host: its name.
-        event: `lost`, `joining` or `joined`.
+        event: `lost`, `joining`, `joined` or `standby`.
         reason: what the training knew of it.
     """
 
@@ -57,7 +58,8 @@ class HostRecord:
         moved: bytes to and from it.
         lost: how often.
         steps_in, computed_in, present_in: the same by span, (SPANS,).
-        absences: (state, first second, last second) while it was `lost` or `joining`; lost counts from the last answer.
+        absences: (state, first second, last second) while it was `lost`, `joining` or on `standby`; lost counts from
+            the last answer.
     """
 
     name: str
@@ -233,7 +235,7 @@ class RoundsLog:
             self._round(line, self._moment(float(line["seconds"])))
         elif line.get("event") == "resumed":
             self._resume(self._moment(float(line["seconds"])))
-        elif line.get("event") in ("lost", "joining", "joined"):
+        elif line.get("event") in EVENTS:
             moment = self._moment(float(line["seconds"]))
             self._change(Change(moment, str(line["host"]), line["event"], str(line.get("reason") or "")))
 
@@ -301,7 +303,7 @@ class RoundsLog:
             host.gone, host.noticed, host.left_over = host.gone or ("lost", host.heard), change.seconds, True
         else:
             host.come_back(change.seconds)
-            host.gone = ("joining", change.seconds) if change.event == "joining" else None
+            host.gone = None if change.event == "joined" else (change.event, change.seconds)
             host.left_over = False
 
     def summed(self) -> Rounds:

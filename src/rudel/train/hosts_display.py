@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rudel.report.hosts_words import called, contributes_little, happening, little
+from rudel.report.hosts_words import AWAY, called, contributes_little, happening, little
 from rudel.report.rounds import by_number
 from rudel.report.words import percent, plural, size
 
@@ -29,7 +29,14 @@ _KNOWN = 20.0
 _SILENT = 3.0
 """Rounds without a word after which a host is shown as late."""
 
-_STYLES = {"training": "green", "waiting": "yellow", "late": "yellow", "joining": "cyan", "lost": "red"}
+_STYLES = {
+    "training": "green",
+    "waiting": "yellow",
+    "late": "yellow",
+    "joining": "cyan",
+    "lost": "red",
+    "standby": "dim",
+}
 _NARROW = 77
 
 
@@ -146,8 +153,9 @@ class HostLines:
         away = None if host.lost_at is None else now - host.lost_at
         if changed.event == "lost":
             host.state, host.lost_at = "lost", now
-        elif changed.event == "joining":
-            host.state = "joining"
+        elif changed.event in AWAY:
+            host.state = changed.event
+            host.told |= changed.event == "standby"
         else:
             host.state, host.lost_at = "training", None
             host.forget(now)
@@ -181,7 +189,7 @@ class HostLines:
         name = host.name if len(host.name) <= letters else "…" + host.name[1 - letters :]
         lines.append(f"{name:<{letters}}  ")
         lines.append(f"{state:<8}", _STYLES[state])
-        if state in ("lost", "joining"):
+        if state in AWAY:
             figures = f"  {'–':>7}  {'–':>7}  {'–':>5}"
         else:
             figures = f"  {host.speed:>7,.0f}  {percent(1 - host.computing, 0):>7}  {percent(host.cores, 0):>5}"
@@ -196,12 +204,12 @@ class HostLines:
     def _summary(self, hosts: list[_Host], now: float) -> str:
         states = [self._state(host, now) for host in hosts]
         counts = [f"{states.count(state)} {state}" for state in _STYLES if state in states]
-        speeds = [host.speed for host, state in zip(hosts, states, strict=True) if state not in ("lost", "joining")]
+        speeds = [host.speed for host, state in zip(hosts, states, strict=True) if state not in AWAY]
         between = f", {min(speeds):,.0f} to {max(speeds):,.0f} steps/s each" if speeds else ""
         return f"{plural(len(hosts), 'host')}: {', '.join(counts)}{between}"
 
     def _together(self, hosts: list[_Host]) -> str:
-        there = [host for host in hosts if host.state not in ("lost", "joining") and host.seconds]
+        there = [host for host in hosts if host.state not in AWAY and host.seconds]
         seconds = sum(host.seconds for host in there)
         computing = min(1.0, sum(host.computed for host in there) / seconds) if seconds else 0.0
         _, moved, window = self._window
@@ -211,7 +219,7 @@ class HostLines:
         )
 
     def _who_is_left(self) -> str:
-        left = sum(host.state not in ("lost", "joining") for host in self._hosts.values())
+        left = sum(host.state not in AWAY for host in self._hosts.values())
         if not left:
             return "no host is left, waiting for one to come back"
         return f"{plural(left, 'host')} {'trains' if left == 1 else 'train'}"

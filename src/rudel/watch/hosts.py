@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rudel.report.hosts_plots import speeds
-from rudel.report.hosts_words import happening
+from rudel.report.hosts_words import AWAY, EVENTS, happening
 from rudel.report.rounds import SPANS, Change, HostRecord, Rounds, RoundsLog
 
 LEVELS = 9
@@ -38,7 +38,7 @@ class _Now:
         while len(self.rounds) > 2 and self.rounds[1][0] < second - _WINDOW:
             self.rounds.popleft()
         self.last_round = number
-        if self.state not in ("lost", "joining"):
+        if self.state not in AWAY:
             self.state = "waiting" if 2 * waited > took else "training"
 
     @property
@@ -71,7 +71,7 @@ class Hosts:
                 self._last_round, self.step = int(line["round"]), int(line["step"])
                 for name, told in line["hosts"].items():
                     self._of(name).answered(self._last_round, float(line["seconds"]), told)
-            elif line.get("event") in ("lost", "joining", "joined"):
+            elif line.get("event") in EVENTS:
                 host = self._of(str(line["host"]))
                 host.state = "training" if line["event"] == "joined" else str(line["event"])
                 host.last_round = self._last_round

@@ -1,5 +1,6 @@
 """Whatever happens to workers, the steps that were asked for are taken, and the rest goes on at once."""
 
+import json
 import signal
 import threading
 import time
@@ -12,7 +13,8 @@ import pytest
 
 import rudel
 from rudel.errors import ClusterError
-from rudel.train.diloco import coordinator
+from rudel.train.asynchronous.options import Async
+from rudel.train.diloco import coordinator, leader, members
 from rudel.train.diloco.options import Diloco
 
 ENDLESS = 10**7
@@ -206,3 +208,52 @@ def test_a_slow_worker_is_given_less_to_do(crew: Any, classifier: Any, many: Any
     fast = [line["hosts"]["a"] for line in rounds]
     waited = sum(host["waited"] for host in fast) / sum(host["seconds"] for host in fast)
     assert waited < 0.5, "the fast one does not wait for the slow one for most of the time"
+
+
+def test_a_worker_that_others_would_wait_for_takes_part_when_they_are_lost(
+    crew: Any, classifier: Any, many: Any, directed: Any
+) -> None:
+    crew.only("a", "b", "c")
+    with slowed(crew, "c", 0.02):
+        training = directed(lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, **more))
+        (standby,) = training.until(lambda log: log.events("standby"))
+        assert standby["host"] == "c"
+        assert "times slower than the fastest host" in standby["reason"]
+        training.more_rounds(5, {"a", "b"})
+        assert not training.log.events("lost")
+    crew.kill("a")
+    crew.kill("b")
+    training.more_rounds(3, {"c"})
+    assert [event["host"] for event in training.log.events("joining")] == ["c"]
+    training.stop()
+    options = json.loads((training.run / "summary.json").read_text())["strategy_options"]
+    assert options["rate_factor"] == pytest.approx(0.8 * 2**0.5), "as for two hosts"
+
+
+def test_nobody_stands_by_where_nobody_waits(crew: Any, classifier: Any, many: Any, directed: Any) -> None:
+    crew.only("a", "b", "c")
+    with slowed(crew, "c", 0.02):
+        training = directed(
+            lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, strategy=Async(), **more)
+        )
+        training.until(lambda log: [line for line in log.rounds if "c" in line["hosts"]])
+        assert not training.log.events("standby")
+    training.stop()
+
+
+def test_a_worker_on_standby_takes_part_when_it_has_become_faster_and_one_that_has_become_slow_stands_by(
+    crew: Any, classifier: Any, many: Any, directed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leader, "_TRY_AGAIN_SECONDS", 1.0)
+    monkeypatch.setattr(members, "_KNOWN_SECONDS", 0.5)
+    monkeypatch.setattr(members, "_STEADY_SECONDS", 1.0)
+    crew.only("a", "b", "c")
+    with slowed(crew, "c", 0.02):
+        training = directed(lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, **more))
+        training.until(lambda log: log.events("standby"))
+    training.more_rounds(3, {"a", "b", "c"})
+    with slowed(crew, "b", 0.01):
+        training.until(lambda log: [event for event in log.events("standby") if event["host"] == "b"])
+        training.more_rounds(3, {"a", "c"})
+    training.stop()
+    assert not training.log.events("lost")

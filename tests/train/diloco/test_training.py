@@ -23,10 +23,11 @@ from processes import LONG, interrupted, started
 
 import rudel
 from rudel.errors import ClusterError, ModelError, NonFiniteError, OptionError, RunError
-from rudel.train.asynchronous import training as async_training
+from rudel.train.asynchronous import coordinator as arrivals
 from rudel.train.asynchronous.options import Async
 from rudel.train.backends.packages import VERSIONED
-from rudel.train.diloco import leader, training
+from rudel.train.diloco import coordinator as rounds
+from rudel.train.diloco import leader
 from rudel.train.diloco.checks import check_memory, check_versions
 from rudel.train.diloco.coordinator import Coordinator
 from rudel.train.diloco.options import Diloco
@@ -637,7 +638,7 @@ def test_arithmetic_holds_up_no_heartbeat(
 ) -> None:
     """The event loop of the driver beats on time, though each encoding, decoding and outer step takes a second."""
     slow = Slow(1.0)
-    make_codec, make_outer, make_delayed = leader.make_codec, training.make_outer, async_training.make_delayed
+    make_codec, make_outer, make_delayed = leader.make_codec, rounds.make_outer, arrivals.make_delayed
 
     def slow_codec(name: str) -> Any:
         codec = make_codec(name)
@@ -646,10 +647,9 @@ def test_arithmetic_holds_up_no_heartbeat(
         return codec
 
     monkeypatch.setattr(leader, "make_codec", slow_codec)
-    for module, made in ((training, make_outer), (async_training, make_delayed)):
-        name = made.__name__
+    for module, made in ((rounds, make_outer), (arrivals, make_delayed)):
         monkeypatch.setattr(
-            module, name, lambda n, made=made: dataclasses.replace(made(n), step=slow(made(n).step)), raising=False
+            module, made.__name__, lambda n, made=made: dataclasses.replace(made(n), step=slow(made(n).step))
         )
     beats: list[float] = []
 

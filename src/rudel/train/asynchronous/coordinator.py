@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from rudel.train.asynchronous.delayed import Delayed, freshness
+from rudel.train.asynchronous.delayed import freshness, make_delayed
 from rudel.train.asynchronous.visits import Visits
 from rudel.train.diloco import wire
 from rudel.train.diloco.leader import HOST_ERRORS, Leader, not_finite
@@ -65,17 +65,10 @@ class _Held:
 
 
 class AsyncCoordinator(Leader):
-    """Takes deltas as they come; see the module, and `Leader` for the other arguments.
+    """Takes deltas as they come; see the module, and `Leader` for the arguments."""
 
-    Args:
-        outer: what a delta does to the weights.
-    """
-
-    def __init__(
-        self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None], outer: Delayed
-    ) -> None:
+    def __init__(self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]) -> None:
         super().__init__(fleet, task, world, slots, tell)
-        self._outer = outer
         self._visits = Visits(self._members, 1, task.total_steps, task.rates)
         self._held: dict[str, _Held] = {}
         self._came: list[tuple[str, Answer, Arrival]] = []
@@ -90,9 +83,12 @@ class AsyncCoordinator(Leader):
         """See `Leader`."""
         self._visits.slots_wanted = True
 
+    def _holds_up(self, member: Member, members: Sequence[Member]) -> bool:
+        return False  # nobody waits for it
+
     async def _agree(self, members: Sequence[Member]) -> None:
         await super()._agree(members)
-        self._visits.length = self.agreed.steps
+        self._visits.length, self._outer = self.agreed.steps, make_delayed(self.agreed.outer)
 
     async def _lead(self) -> None:
         alone_since: float | None = None

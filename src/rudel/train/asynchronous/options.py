@@ -82,14 +82,9 @@ class Async:
 
         return AsyncTraining(*arguments, cluster=cluster, options=self)
 
-    def chosen_for(self, replicas: int, total_steps: int) -> Chosen:
-        """The same with everything chosen.
-
-        Args:
-            replicas: how many train together.
-            total_steps: of all of them together.
-        """
-        root, single = math.sqrt(replicas), self.steps_between == 1
+    def chosen_for(self, replicas: int, total_steps: int, worth: int | None = None) -> Chosen:
+        """The same with everything chosen; see `Diloco.chosen_for`."""
+        root, single = math.sqrt(worth or replicas), self.steps_between == 1
         alone = "float32" if replicas == 1 else _CODEC_OF_STEPS if single else None
         chosen: dict[str, Any] = {
             "steps_between": max(1, min(MOST_STEPS, total_steps // (replicas * FEWEST_VISITS))),
@@ -101,6 +96,7 @@ class Async:
         given = {name: value for name, value in vars(self).items() if value is not None}
         return Chosen(**chosen | given)
 
-    def agree(self, chosen: Chosen, replicas: int, speeds: Speeds) -> Agreed:
+    def agree(self, replicas: int, total_steps: int, speeds: Speeds) -> Agreed:
         """What holds for all visits, once it is known how fast replicas and links are; see `Diloco.agree`."""
+        chosen = self.chosen_for(replicas, total_steps, speeds.worth)
         return agreed(self, chosen, self.steps_between, chosen.steps_between, replicas, speeds)

@@ -31,8 +31,7 @@ class AsyncTraining(DilocoTraining):
         self._options = replace(self._options, steps_between=agreed.steps)
 
     def _make_coordinator(self, fleet: Any, task: Task) -> AsyncCoordinator:
-        outer = make_delayed(self._options.outer)
-        return AsyncCoordinator(fleet, task, self._world, self._slots, self._events.put, outer)
+        return AsyncCoordinator(fleet, task, self._world, self._slots, self._events.put)
 
     def _rounds_in(self, arrivals: Sequence[Arrival]) -> int:
         return len(arrivals)

@@ -27,12 +27,13 @@ from typing import Any
 
 import numpy as np
 
+from rudel.report.hosts_words import contributes_little
 from rudel.train.diloco import wire
 from rudel.train.diloco.codec import Codec
 from rudel.train.diloco.leader import HOST_ERRORS, Leader, not_finite
 from rudel.train.diloco.members import Member
 from rudel.train.diloco.messages import Answer, Merge
-from rudel.train.diloco.outer import Outer
+from rudel.train.diloco.outer import Outer, make_outer
 from rudel.train.diloco.plans import Plans
 from rudel.train.diloco.rounds import Arrival, RoundClosed, Task, World
 from rudel.train.diloco.vector import Layout
@@ -75,17 +76,10 @@ class _Round:
 
 
 class Coordinator(Leader):
-    """Closes rounds; see the module, and `Leader` for the other arguments.
+    """Closes rounds; see the module, and `Leader` for the arguments."""
 
-    Args:
-        outer: how the weights move by the mean of all deltas.
-    """
-
-    def __init__(
-        self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None], outer: Outer
-    ) -> None:
+    def __init__(self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]) -> None:
         super().__init__(fleet, task, world, slots, tell)
-        self._outer = outer
         self._merges: dict[int, Merge] = {}
         self._open = self._new_round()
         self._plans = Plans(self._members, 1, task.total_steps, task.rates)
@@ -94,9 +88,12 @@ class Coordinator(Leader):
         """See `Leader`."""
         self._plans.slots_wanted = True
 
+    def _holds_up(self, member: Member, members: Sequence[Member]) -> bool:
+        return contributes_little(member.steady_speed, [other.steady_speed for other in members])
+
     async def _agree(self, members: Sequence[Member]) -> None:
         await super()._agree(members)
-        self._plans.length = self.agreed.steps
+        self._plans.length, self._outer = self.agreed.steps, make_outer(self.agreed.outer)
 
     async def _lead(self) -> None:
         while self.world.steps < self._task.total_steps and not self._stopping:

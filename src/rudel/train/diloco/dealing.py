@@ -131,6 +131,16 @@ def alike(speeds: Sequence[float]) -> list[float]:
     return result
 
 
+def worth_of(speeds: Sequence[float]) -> int:
+    """How many hosts as fast as the fastest of these would be as fast as all of them, rounded.
+
+    >>> worth_of([1.0, 0.9, 0.02]), worth_of([1.0, 0.5, 0.5]), worth_of([1.0])
+    (2, 2, 1)
+    """
+    even = alike(speeds)
+    return round(sum(even) / max(even))
+
+
 def quotas(count: int, speeds: Sequence[float], most: Sequence[int]) -> list[int]:
     """How many of so many pieces each host gets: by its speed, at most what it can hold, and at least one.
 

@@ -19,6 +19,7 @@ import contextlib
 import itertools
 import logging
 import math
+import statistics
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -32,6 +33,7 @@ from rudel.cluster.guest import Gone
 from rudel.errors import ClusterError, NonFiniteError, RudelError
 from rudel.train.diloco import wire
 from rudel.train.diloco.codec import Codec, make_codec
+from rudel.train.diloco.dealing import worth_of
 from rudel.train.diloco.lengths import Speeds
 from rudel.train.diloco.members import Member
 from rudel.train.diloco.messages import Answer, Merge, Plan, Standing, packed_request, unpacked_answer
@@ -46,6 +48,9 @@ _PING_SECONDS = 2.0
 
 _EVEN_SECONDS = 2.0
 """Time between two looks whether some examples have fallen behind."""
+
+_TRY_AGAIN_SECONDS = 300.0
+"""After which it is tried out again how fast a replica on standby is."""
 
 _PINGS, _PROBE_BYTES = 3, 2**16
 """How often, and what, is sent to each worker to see how fast the link is."""
@@ -126,6 +131,10 @@ class Leader(ABC):
     def _plan_for_joined(self, member: Member, number: int) -> None:
         """Plans what a replica that joins does, from round `number`."""
 
+    @abstractmethod
+    def _holds_up(self, member: Member, members: Sequence[Member]) -> bool:
+        """Whether these members, this one among them, would learn faster without it."""
+
     # -- beginning and end ------------------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
@@ -141,6 +150,8 @@ class Leader(ABC):
             self._members[name] = Member(name, addresses[name], next(self._numbers))
         members = list(self._members.values())
         await self._with_all(self._prepare)
+        for member in self._holding_up():
+            self._set_aside(member)
         for member in self._supply.deal():
             _log.info("%s takes %.4g steps/s, and gets %d pieces", member.name, member.speed, len(member.dealt))
         await self._with_all(self._supply.bring)
@@ -159,7 +170,7 @@ class Leader(ABC):
             NonFiniteError: the loss became NaN or infinite.
         """
         first = self.world.round
-        members = list(self._members.values())
+        members = [member for member in self._members.values() if not member.standby]
         joined = await asyncio.gather(*(self._call_to_join(m, first, []) for m in members), return_exceptions=True)
         self._began = time.perf_counter()
         for member, error in zip(members, joined, strict=True):
@@ -168,6 +179,9 @@ class Leader(ABC):
             if member.lost or error is not None:
                 member.lost = False
                 await self._lose(member, error)
+        for member in self._members.values():
+            if member.standby:
+                self._tell_host(member, "standby", self._why_standby(member))
         self._plan_first(first)
         for member in members:
             if member.active:
@@ -189,13 +203,12 @@ class Leader(ABC):
         """Measures the links, and lets it be decided how rounds shall be."""
         round_trip = max(await asyncio.gather(*map(self._ping, members)))
         rate = sum(await asyncio.gather(*map(self._rate, members)))  # of all at the same time
-        speed, exchange, size = (
-            sum(getattr(member, name) for member in members) / len(members)
-            for name in ("speed", "exchange_seconds", "exchange_bytes")
-        )
-        slowest = max(member.step_seconds for member in members)
+        speed, size = (sum(getattr(m, name) for m in members) / len(members) for name in ("speed", "exchange_bytes"))
+        exchange = statistics.median(member.exchange_seconds for member in members)
+        slowest, worth = max(member.step_seconds for member in members), worth_of([m.speed for m in members])
         self.agreed = self._task.agree(
-            Speeds(1 / speed, exchange, size, max(rate, 1.0), round_trip, slowest, self._task.layout.size)
+            len(members),
+            Speeds(1 / speed, exchange, size, max(rate, 1.0), round_trip, slowest, self._task.layout.size, worth),
         )
         _log.info("agreed with %d hosts, at %.3g bytes/s to all: %s", len(members), rate, self.agreed)
         self._link_rate = max(rate, 1.0)
@@ -229,7 +242,7 @@ class Leader(ABC):
             RudelError: one cannot take part, or none is left.
             Exception: a defect.
         """
-        members = [member for member in self._members.values() if not member.lost]
+        members = [member for member in self._members.values() if not (member.lost or member.standby)]
         results = await asyncio.gather(*map(step, members), return_exceptions=True)
         for member, error in zip(members, results, strict=True):
             if isinstance(error, TRANSPORT_ERRORS):
@@ -342,6 +355,10 @@ class Leader(ABC):
         """Deals the examples again whenever some have fallen behind."""
         while not self._ended:
             await asyncio.sleep(_EVEN_SECONDS)
+            for slow in self._holding_up():
+                if slow.known:
+                    self._stand_by(slow)
+                    self._spawn(self._share_out())
             if behind := self._supply.dealing.behind():
                 before = {name: set(member.dealt) for name, member in self._members.items()}
                 await self._share_out()
@@ -370,11 +387,49 @@ class Leader(ABC):
                     member = self._members[name] = Member(name, address, next(self._numbers), lost=True)
                 if address != member.address:
                     member.refused = False
+                if member.standby and (address != member.address or not self._anybody_trains()):
+                    member.standby, member.prepared, member.lost = False, False, True
+                if member.standby and time.monotonic() - member.tried_at > _TRY_AGAIN_SECONDS:
+                    member.tried_at = time.monotonic()
+                    self._spawn(self._try_again(member))
                 if member.lost and not member.joining and not member.refused:
                     member.joining = True
                     if address != member.address or not member.prepared:
                         self._tell_host(member, "joining", "")
                     self._spawn(self._join(member, address))
+
+    def _anybody_trains(self) -> bool:
+        return any(member.active or member.joining for member in self._members.values())
+
+    def _holding_up(self) -> list[Member]:
+        """Those that the others would learn faster without."""
+        active = [member for member in self._members.values() if member.active]
+        return [member for member in active if self._holds_up(member, active)]
+
+    def _why_standby(self, member: Member) -> str:
+        fastest = max((m.steady_speed for m in self._members.values() if m.active), default=member.steady_speed)
+        times = f"{fastest / member.steady_speed:.0f} times slower than the fastest host"
+        return f"it is {times}, and the others would wait for it; it takes part when they are lost"
+
+    def _set_aside(self, member: Member) -> None:
+        member.standby, member.active, member.tried_at = True, False, time.monotonic()
+
+    def _stand_by(self, member: Member) -> None:
+        """Lets a replica take part only if all others are lost, or if it has become faster."""
+        self._set_aside(member)
+        member.plans.clear()
+        if member.follower:
+            member.follower.cancel()
+        self._tell_host(member, "standby", self._why_standby(member))
+
+    async def _try_again(self, member: Member) -> None:
+        """Lets a replica on standby join if it has become so fast that nobody would wait for it."""
+        with contextlib.suppress(*HOST_ERRORS):
+            await self._prepare(member)
+            member.lately = 0.0, 0.0
+            others = [other for other in self._members.values() if other.active]
+            if member.standby and not self._holds_up(member, [*others, member]):
+                member.standby, member.prepared, member.lost = False, False, True
 
     async def _join(self, member: Member, address: str) -> None:
         """Brings a worker to where the others are, and lets it take part."""

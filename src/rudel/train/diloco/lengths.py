@@ -40,6 +40,7 @@ class Speeds:
         round_trip: seconds of a message without content, there and back.
         slowest_seconds: of a local step of the slowest replica.
         weights: elements of the model.
+        worth: how many hosts as fast as the fastest would take as many steps, rounded.
     """
 
     step_seconds: float
@@ -49,6 +50,7 @@ class Speeds:
     round_trip: float = 0.0
     slowest_seconds: float = 0.0
     weights: float = math.inf
+    worth: int = 1
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,14 @@ class Agreed:
 
     Args:
         steps: of a replica between two exchanges, on average over the replicas.
+        rate_factor: by which the learning rate of local steps is multiplied.
+        outer: name of the outer optimizer.
         delta_codec, merge_codec: names of the codecs of deltas and merges.
     """
 
     steps: int
+    rate_factor: float
+    outer: str
     delta_codec: str
     merge_codec: str
 

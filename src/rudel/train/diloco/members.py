@@ -13,6 +13,9 @@ _MEMORY = 0.5
 _STEADY_SECONDS = 30.0
 """Over which a replica's steady speed is averaged; what is older counts less and less."""
 
+_KNOWN_SECONDS = 10.0
+"""Of training, after which it is."""
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -42,6 +45,8 @@ class Member:
         joining: is being brought to where the others are.
         prepared: the worker at this address has the program.
         refused: its host said why it cannot take part, and is not tried again.
+        standby: it is so slow that others would wait for it, and takes part only if they are lost.
+        tried_at: when it was last tried out whether that is still so, on this computer's clock.
         trouble: why it was lost last.
         follower: the task that exchanges with it.
         step_seconds, exchange_seconds: how long a local step takes, and encoding and merging of a delta.
@@ -67,6 +72,8 @@ class Member:
     joining: bool = False
     prepared: bool = False
     refused: bool = False
+    standby: bool = False
+    tried_at: float = 0.0
     trouble: str = ""
     follower: Any = None
     compile_seconds: float = 0.0
@@ -95,6 +102,11 @@ class Member:
     def measured(self) -> bool:
         """Whether its speed is that of steps of the training, and not of a try-out."""
         return self.lately[0] > 0
+
+    @property
+    def known(self) -> bool:
+        """Whether it has trained for so long that its steady speed is no accident."""
+        return self.lately[1] >= _KNOWN_SECONDS
 
     @property
     def steady_speed(self) -> float:

@@ -84,15 +84,16 @@ class Diloco:
 
         return DilocoTraining(*arguments, cluster=cluster, options=self)
 
-    def chosen_for(self, replicas: int, total_steps: int) -> "Chosen":
+    def chosen_for(self, replicas: int, total_steps: int, worth: int | None = None) -> "Chosen":
         """The same with everything chosen.
 
         Args:
             replicas: how many train together. A single one has nobody to agree with, and only says how far it is: what
                 it sends is exact.
             total_steps: of all of them together.
+            worth: see `Speeds`; None for as many as there are replicas.
         """
-        root = math.sqrt(replicas)
+        root = math.sqrt(worth or replicas)
         longest = MOST_ROUND_STEPS if replicas > 1 else 2 * MOST_ROUND_STEPS
         rounds = max(FEWEST_ROUNDS, FEWEST_PER_REPLICA * replicas)
         chosen: dict[str, Any] = {
@@ -105,14 +106,18 @@ class Diloco:
         given = {name: value for name, value in vars(self).items() if value is not None}
         return Chosen(**chosen | given)
 
-    def agree(self, chosen: "Chosen", replicas: int, speeds: Speeds) -> Agreed:
+    def agree(self, replicas: int, total_steps: int, speeds: Speeds) -> Agreed:
         """What holds for all rounds, once it is known how fast replicas and links are.
 
+        A host that is much slower than the others adds little: with learning rates and momentum for as many hosts as
+        there are, less would be learned than without it.
+
         Args:
-            chosen: what `chosen_for` chose.
             replicas: how many train together.
+            total_steps: of all of them together.
             speeds: what was measured.
         """
+        chosen = self.chosen_for(replicas, total_steps, speeds.worth)
         return agreed(self, chosen, self.round_steps, chosen.round_steps, replicas, speeds)
 
 
@@ -131,7 +136,7 @@ def agreed(given: Any, chosen: Any, asked: int | None, most: int, replicas: int,
     codecs = chosen.delta_codec, chosen.merge_codec
     if codecs == (CODEC, CODEC) and goes_in_full(replicas, speeds):
         codecs = given.delta_codec or IN_FULL, given.merge_codec or IN_FULL
-    return Agreed(steps, *codecs)
+    return Agreed(steps, chosen.rate_factor, chosen.outer, *codecs)
 
 
 def check_merging(options: Any, make_outer: Callable[[str], Any]) -> None:

@@ -105,11 +105,11 @@ class RoundClosed:
 
 @dataclass(frozen=True)
 class HostChanged:
-    """A replica was lost, is being brought to where the others are, or joined.
+    """A replica was lost, is being brought to where the others are, joined, or is set on standby.
 
     Args:
         name: of the host.
-        event: lost, joining or joined.
+        event: one of `rudel.report.hosts_words.EVENTS`.
         seconds: since the training began.
         reason: one sentence.
     """
@@ -126,7 +126,7 @@ class Task:
 
     Args:
         total_steps: local steps of all replicas together.
-        agree: what holds for all rounds, when it is known how fast replicas and links are.
+        agree: what holds for all rounds, by the number of replicas, and how fast they and their links are.
         batch_size: examples a step.
         layout: of the trainable variables.
         pieces: of the data set.
@@ -139,7 +139,7 @@ class Task:
     """
 
     total_steps: int
-    agree: Callable[[Speeds], Agreed]
+    agree: Callable[[int, Speeds], Agreed]
     batch_size: int
     layout: Layout
     pieces: Sequence[Piece]

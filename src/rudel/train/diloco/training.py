@@ -172,8 +172,7 @@ class DilocoTraining(Training):
         self._options = replace(self._options, round_steps=agreed.steps)
 
     def _make_coordinator(self, fleet: Any, task: Task) -> Leader:
-        outer = make_outer(self._options.outer)
-        return Coordinator(fleet, task, self._world, self._slots, self._events.put, outer)
+        return Coordinator(fleet, task, self._world, self._slots, self._events.put)
 
     def _rounds_in(self, arrivals: Sequence[Arrival]) -> int:
         """How many rounds are closed by what has arrived."""
@@ -256,9 +255,10 @@ class DilocoTraining(Training):
         if self.display.live and coordinator and (delivered := coordinator.delivered):
             self.display.sending(*delivered)
 
-    def _agree(self, speeds: Speeds) -> Agreed:
-        agreed = self._given.agree(self._options, len(self._hosts), speeds)
-        self._options = replace(self._options, delta_codec=agreed.delta_codec, merge_codec=agreed.merge_codec)
+    def _agree(self, replicas: int, speeds: Speeds) -> Agreed:
+        agreed = self._given.agree(replicas, self.job.schedule.total_steps, speeds)
+        named = {name: value for name, value in vars(agreed).items() if name != "steps"}
+        self._options = replace(self._options, **named)
         self._take_agreed(agreed)
         return agreed
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from rudel.errors import ClusterError
 from rudel.train.asynchronous.options import Async
+from rudel.train.diloco.dealing import worth_of
 from rudel.train.diloco.lengths import Speeds, best_steps
 from rudel.train.diloco.options import Diloco
 from rudel.train.plan import lockstep, rounds, visits
@@ -168,8 +169,9 @@ def _as_agreed(
         for values in ([1 / step for step, _ in tried], [seconds for _, seconds in tried], [h.message for h in hosts])
     )
     latency, slowest = float(np.max(links.latency)), max(step for step, _ in tried)
-    speeds = Speeds(1 / speed, exchange, message, links.trial(count), 2 * latency, slowest, work.weights / 4)
-    agreed = options.agree(chosen, count, speeds)
+    worth = worth_of([1 / step for step, _ in tried])
+    speeds = Speeds(1 / speed, exchange, message, links.trial(count), 2 * latency, slowest, work.weights / 4, worth)
+    agreed = options.agree(count, work.steps, speeds)
     size = message if agreed.delta_codec == chosen.delta_codec else work.weights / 2  # a byte for each, there and back
     return simulate(work, hosts, links, agreed.steps, size, desk)
 

@@ -9,8 +9,15 @@ import { count, duration, percent, plural, rate, size } from "./words.js";
 const LEVELS = 9;
 const ROW = 20;
 const SPACE = 10;
-const MEANING = { training: "computing", waiting: "waiting", lost: "lost", joining: "joining" };
-const NAMES = { training: "training", waiting: "waiting", late: "late", lost: "lost", joining: "joining" };
+const MEANING = { training: "computing", waiting: "waiting", lost: "lost", joining: "joining", standby: "on standby" };
+const NAMES = {
+  training: "training",
+  waiting: "waiting",
+  late: "late",
+  lost: "lost",
+  joining: "joining",
+  standby: "on standby",
+};
 
 /** The section; `update` shows a run's `hosts`, or hides it. */
 export class Hosts {
@@ -150,7 +157,7 @@ export class Hosts {
     const rows = this.hosts.rows.map((row) => [
       row.name,
       ...(live ? [row.state ? html("span", { class: `host-${row.state}` }, NAMES[row.state]) : "–"] : []),
-      ["lost", "joining"].includes(row.state) ? "–" : rate(row.now ?? row.average),
+      ["lost", "joining", "standby"].includes(row.state) ? "–" : rate(row.now ?? row.average),
       count(row.steps),
       percent(row.computing, 0),
       percent(row.computing === null ? null : 1 - row.computing, 0),
