@@ -150,7 +150,7 @@ def test_a_training_of_minutes_is_told_in_minutes(
     rudel("train", "sine", "--steps", "20", "--run", "run")
     summary = json.loads(Path("run", "summary.json").read_text()) | {"train_seconds": 250.0}
     tell(SimpleNamespace(summary=summary, path=Path("run")))
-    assert "20 steps in 4 min 10 s" in capsys.readouterr().out.replace("\u202f", " ")
+    assert "20 steps in 4 min 10 s" in capfd.readouterr().out.replace("\u202f", " ")
 
 
 def test_training_evaluating_and_predicting_leave_tensorflow_and_dask_alone(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ _PLACE_BITS, _LEVEL_BITS = 3, 4
 _SIZE = np.int32(0x7FFFFFFF & -(1 << _PLACE_BITS + 1))
 _MANTISSA_BITS, _MIDDLE = 23, np.int32(3 << 20)  # of float32, and 0.375 as its mantissa
 _MOST_EXPONENT = 227
-"""Biased exponent of the largest number that is written; see `rudel.train.diloco.vector.MOST`."""
+"""Biased exponent of the largest number that is written; see `rudel.train.diloco.codec.MOST`."""
 
 
 class Form(NamedTuple):
