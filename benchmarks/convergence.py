@@ -1,6 +1,7 @@
 """What a schedule of rounds learns: all workers in this process, without a network and without a clock.
 
     python benchmarks/convergence.py --data FOLDER "workers=1,round=8192" "round=32,delay=16" "round=64,up=int8"
+    python benchmarks/convergence.py "recipe=digits,samples=40960,target=0.97,round=16"
 
 Each setting is trained on as many samples with the codecs, the outer optimizers and the compiled loop that a cluster
 uses. A line says how accurate it became (mean over seeds), and how many bytes would have travelled. Settings, with
@@ -13,10 +14,12 @@ their defaults:
     down=top8           codec of the movement of the weights, which is sent to each worker
     outer=nesterov:1:0.5  outer optimizer
     factor=2            of the recipe's learning rate
+    ema=0               of a worker's steps: what is evaluated is the exponential average of the weights after rounds
     final=1             share of that factor which is left at the end, along a cosine
-    net=mlp             or cnn
+    recipe=montagsmaler a recipe; other settings are its options, as net=cnn
     samples=262144      over all workers
-    target=0.8          accuracy for which the steps of a worker are reported; evaluated 64 times, after rounds
+    target=0.8          accuracy (or mean absolute error, where that is the metric) for which the steps of a worker are
+                        reported; evaluated 64 times, after rounds
     speeds=             of the workers, as 1:1:1:0.1: nobody waits for anybody (the strategy `async`), and the outer
                         optimizer is one of arrivals; `round` is then the visit of the fastest, and `delay` in its steps
     hold=0              steps of the fastest that go by before a worker is answered, so that it hears of those who come
@@ -46,9 +49,9 @@ keras = keras_on_jax(light=True)
 import jax  # noqa: E402  # after Keras, which says where JAX keeps its programs
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
-from contestants.job import Job, drawings, recipe_model  # noqa: E402
 
 from rudel.errors import RudelError  # noqa: E402
+from rudel.recipes.load import find_recipe  # noqa: E402
 from rudel.train import loop, state  # noqa: E402
 from rudel.train.asynchronous.delayed import freshness, make_delayed  # noqa: E402
 from rudel.train.asynchronous.visits import in_step  # noqa: E402
@@ -75,7 +78,9 @@ class Setting:
     outer: str = "nesterov:1:0.5"
     factor: float = 2.0
     final: float = 1.0
-    net: str = "mlp"
+    ema: float = 0.0
+    recipe: str = "montagsmaler"
+    options: tuple[tuple[str, str], ...] = ()
     samples: int = 262_144
     target: float = 0.8
     speeds: str = ""
@@ -111,7 +116,7 @@ class Outcome:
 
     Args:
         reached: steps of a worker to the target; infinite if it was not reached.
-        accuracy: share of the held-out drawings that are recognised.
+        accuracy: the model's first metric, on held-out examples.
         loss: of them.
         up: bytes that a worker sends, by round, mean over workers.
         down: bytes that each worker gets, by round.
@@ -125,22 +130,22 @@ class Outcome:
 
 
 def setting_of(text: str) -> Setting:
-    """A setting from a text.
+    """A setting from a text; what is no setting is an option of the recipe.
 
-    Raises:
-        ValueError: it holds something else.
-
-    >>> setting_of("round=64,up=int8").up
-    'int8'
+    >>> setting = setting_of("round=64,up=int8,net=cnn")
+    >>> setting.up, setting.options
+    ('int8', (('net', 'cnn'),))
     """
-    kinds = {known.name: type(known.default) for known in fields(Setting)}
+    kinds = {known.name: type(known.default) for known in fields(Setting) if known.name != "options"}
     given: dict[str, Any] = {}
+    options: list[tuple[str, str]] = []
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
-        if name not in kinds:
-            raise ValueError(f"There is no setting {name!r}: it can be {', '.join(kinds)}.")
-        given[name] = kinds[name](value)
-    return Setting(**given)
+        if name in kinds:
+            given[name] = kinds[name](value)
+        else:
+            options.append((name, value))
+    return Setting(**given, options=tuple(options))
 
 
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):
@@ -193,12 +198,13 @@ class Worker:
 
 
 class Bench:
-    """The drawings, a model and the compiled loop for one setting."""
+    """The examples, a model and the compiled loop for one setting."""
 
-    def __init__(self, data: str, classes: Sequence[str], setting: Setting) -> None:
-        self.setting = setting
-        self.job = Job(data, classes, setting.net, setting.samples // BATCH_SIZE, BATCH_SIZE, seed=0)
-        self.dataset = drawings(self.job)
+    def __init__(self, source: str | None, setting: Setting) -> None:
+        self.setting, self.recipe = setting, find_recipe(setting.recipe)
+        drawings = {"classes": CLASSES} if setting.recipe == "montagsmaler" else {}
+        self.options = self.recipe.settings(drawings | dict(setting.options))
+        self.dataset = self.recipe.data(self.options, source=source)
         self.data = as_batch(self.dataset.train)
         model = self.model(seed=0)
         values = state.read(model)
@@ -207,11 +213,12 @@ class Bench:
         )
         assert self.dataset.validation
         self.evaluator = Evaluator(model, values, self.dataset.validation, 256)
+        self.metric = next(name for name in model.get_metrics_result() if name != "loss")
 
     def model(self, seed: int) -> Any:
         """The recipe's model with all its variables."""
         set_seed(seed)
-        model = recipe_model(self.job, self.dataset)
+        model = self.recipe.model(self.options, dataset=self.dataset, steps=self.setting.samples // BATCH_SIZE)
         rate = model.optimizer._learning_rate
         model.optimizer.learning_rate = Schedule(rate if callable(rate) else float(rate), self.setting)
         first = self.dataset.train.take(slice(0, BATCH_SIZE))
@@ -237,7 +244,12 @@ class Bench:
     def outcome(self, worker: Worker, weights: np.ndarray, reached: float, *ways: Sequence[float]) -> Outcome:
         """What came of a training that ended with these weights."""
         metrics = self.metrics(worker, weights)
-        return Outcome(reached, metrics["accuracy"], metrics["loss"], *ways)
+        return Outcome(reached, metrics[self.metric], metrics["loss"], *ways)
+
+    def reaches(self, worker: Worker, weights: np.ndarray) -> bool:
+        """Whether these weights reach the target."""
+        value = self.metrics(worker, weights)[self.metric]
+        return value >= self.setting.target if self.metric == "accuracy" else value <= self.setting.target
 
     def step(self, worker: Worker, steps: int) -> None:
         """Trains a worker for some steps."""
@@ -257,7 +269,7 @@ class Training:
         self.up, self.down, self.outer = make_codec(setting.up), make_codec(setting.down), make_outer(setting.outer)
         self.workers = [bench.worker(number, seed, initial) for number in range(setting.workers)]
         self.layout = self.workers[0].layout
-        self.weights = self.layout.vector(initial.trainable)
+        self.weights = self.average = self.layout.vector(initial.trainable)
         self.memory, self.left = self.outer.init(self.layout.size), np.zeros(self.layout.size, np.float32)
         self.bytes_up: list[float] = []
         self.bytes_down: list[float] = []
@@ -281,11 +293,11 @@ class Training:
             done += steps
             if reached == math.inf and done - looked >= setting.steps / LOOKS:
                 looked = done
-                if self.bench.metrics(self.workers[0], self.weights)["accuracy"] >= setting.target:
+                if self.bench.reaches(self.workers[0], self.average):
                     reached = done
         if merged is not None:
             self.take_in(merged, sent)
-        return self.bench.outcome(self.workers[0], self.weights, reached, self.bytes_up, self.bytes_down)
+        return self.bench.outcome(self.workers[0], self.average, reached, self.bytes_up, self.bytes_down)
 
     def step(self, steps: int) -> None:
         for worker in self.workers:
@@ -305,6 +317,8 @@ class Training:
     def take_in(self, merged: np.ndarray, sent: Sequence[np.ndarray]) -> None:
         """Moves the weights; every worker puts that in the place of what it has sent itself."""
         self.weights += merged
+        kept = self.bench.setting.ema**self.bench.setting.round
+        self.average = kept * self.average + (1 - kept) * self.weights
         for worker, own in zip(self.workers, sent, strict=True):
             worker.shift(merged - own)
 
@@ -377,7 +391,7 @@ class Arriving:
                 continue
             if reached == math.inf and self.done - looked >= total / LOOKS:
                 looked = self.done
-                if self.bench.metrics(self.visitors[0].worker, self.weights)["accuracy"] >= self.setting.target:
+                if self.bench.reaches(self.visitors[0].worker, self.weights):
                     reached = self.done / len(self.visitors)
             came, by = steps, self.answer(visitor)
             steps = self.plan(visitor, came)
@@ -446,8 +460,9 @@ def main() -> None:
     """Trains and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("settings", nargs="*", default=[ONE_WORKER, ""], metavar="SETTING")
-    parser.add_argument("--data", required=True, help="a folder of drawings, laid out as Quick, Draw!'s bucket")
-    parser.add_argument("--classes", default=CLASSES)
+    parser.add_argument(
+        "--data", help="as of `rudel train`: for montagsmaler, a folder laid out as Quick, Draw!'s bucket"
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", type=Path, help="a file for all numbers")
     given = parser.parse_args()
@@ -455,7 +470,7 @@ def main() -> None:
     try:
         for text in given.settings:
             setting = setting_of(text)
-            bench = Bench(given.data, given.classes.split(","), setting)
+            bench = Bench(given.data, setting)
             kind = Arriving if setting.speeds else Training
             outcomes = [kind(bench, seed).run() for seed in range(given.seeds)]
             results.append({"setting": vars(setting), "outcomes": [vars(outcome) for outcome in outcomes]})

@@ -89,6 +89,24 @@ def inner_optimizer(optimizer: Any) -> Any:
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
+def weight_average(optimizer: Any) -> tuple[float, list[Any]] | None:
+    """The momentum and the variables of the exponential average of the weights; None where the optimizer keeps none."""
+    inner = inner_optimizer(optimizer)
+    return (inner.ema_momentum, inner._model_variables_moving_average) if getattr(inner, "use_ema", False) else None
+
+
+@contextlib.contextmanager
+def weight_average_left(optimizer: Any) -> Iterator[None]:
+    """Inside the block, steps of an optimizer leave the exponential average of the weights as it is."""
+    inner = inner_optimizer(optimizer)
+    before = getattr(inner, "use_ema", False)
+    inner.use_ema = False
+    try:
+        yield
+    finally:
+        inner.use_ema = before
+
+
 def schedule_of(optimizer: Any) -> Any:
     """The `LearningRateSchedule` of an optimizer, or None where its rate is a number."""
     rate = inner_optimizer(optimizer)._learning_rate

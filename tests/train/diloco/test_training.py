@@ -345,10 +345,26 @@ def test_an_index_beyond_a_table_that_cannot_be_followed_is_named(crew: Any, str
     assert "learning rate" not in str(error.value)
 
 
-def test_averages_that_the_optimizer_makes_are_refused(crew: Any) -> None:
+@pytest.mark.parametrize("strategy", [SHORT, Async(steps_between=8)], ids=["diloco", "async"])
+def test_the_average_of_the_weights_takes_their_place_at_the_end(crew: Any, tmp_path: Path, strategy: Any) -> None:
+    model, x, y = with_schedule()
+    model.compile(keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9), model.loss)
+    fit = rudel.fit(
+        model, x, y, validation=(x, y), steps=200, eval_every=100, client=crew.client, run=tmp_path, strategy=strategy,
+        callbacks=[keras.callbacks.SwapEMAWeights()],
+    )  # fmt: skip
+    (*_, checkpoint) = sorted((tmp_path / "checkpoints").glob("*.npz"))
+    kept = np.load(checkpoint)
+    weights = np.concatenate([np.ravel(w) for w in model.get_weights()])
+    np.testing.assert_array_equal(weights, kept["average/0"])
+    assert np.abs(weights - kept["weights/0"]).max() > 1e-5
+    assert fit.history["val_loss"][-1] == pytest.approx(np.ravel(model.evaluate(x, y, verbose=0))[0], rel=1e-5)
+
+
+def test_averages_that_take_the_place_of_weights_on_the_way_are_refused(crew: Any) -> None:
     model = keras.Sequential([keras.Input((5,)), layers.Dense(1)])
-    model.compile(keras.optimizers.SGD(0.1, use_ema=True), "mse")
-    with pytest.raises(ModelError, match="use_ema"):
+    model.compile(keras.optimizers.SGD(0.1, use_ema=True, ema_overwrite_frequency=10), "mse")
+    with pytest.raises(ModelError, match="ema_overwrite_frequency"):
         rudel.fit(model, TABLE, TABLE[:, :1], client=crew.client)
 
 
@@ -432,7 +448,8 @@ random = np.random.default_rng(0)
 x = random.normal(size=(2560, 10)).astype("float32")
 y = (x[:, 0] > 0).astype("int32")
 model = keras.Sequential([keras.Input((10,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2)])
-model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+model.compile(keras.optimizers.Adam(use_ema=True), loss, metrics=["accuracy"])
 rudel.fit(model, x, y, validation=0.2, steps=int(steps), client=address, run=run, resume=True,
           strategy=Diloco(round_steps=32))
 """

@@ -17,12 +17,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from rudel.train.asynchronous.delayed import freshness, make_delayed
+from rudel.train.asynchronous.delayed import Delayed, freshness, make_delayed
 from rudel.train.asynchronous.visits import Visits
 from rudel.train.diloco import wire
 from rudel.train.diloco.leader import HOST_ERRORS, Leader, not_finite
@@ -198,11 +198,10 @@ class AsyncCoordinator(Leader):
     def _applied(self, world: World, answer: Answer, weight: float, fresh: float) -> World:
         """The state after a replica's delta."""
         delta = self._delta_codec.decode(answer.delta, self._task.layout)
-        weights, momentum = world.weights.copy(), world.momentum.copy()
-        self._outer.step(delta, weight, fresh, momentum, weights)
         own = wire.unpack(answer.statistics)
         statistics = [s + np.float32(weight) * (o - s) for s, o in zip(world.statistics, own, strict=True)]
-        return World(world.round + 1, world.steps + answer.steps, weights, momentum, world.residual, statistics)
+        after = arrived(world, delta, Arrival(answer.delta, answer.steps, weight, fresh), self._outer, self._task.ema)
+        return replace(after, statistics=statistics)
 
     async def _merge_for(self, member: Member) -> Merge:
         """What a replica is told: how the weights differ from those that it has."""
@@ -250,3 +249,20 @@ class AsyncCoordinator(Leader):
     def _standing_for(self, member: Member, world: World, with_slots: bool) -> Standing:
         self._held[member.name] = _Held(world.weights, world.steps)
         return super()._standing_for(member, world, with_slots)
+
+
+def arrived(world: World, delta: np.ndarray, arrival: Arrival, outer: Delayed, ema: float | None) -> World:
+    """The world after a replica's delta.
+
+    Args:
+        world: before it; unchanged.
+        delta: decoded, float32 (N,).
+        arrival: what came, and how much it counts.
+        outer: what it does to the weights.
+        ema: see `Task`.
+    """
+    weights, momentum = world.weights.copy(), world.momentum.copy()
+    outer.step(delta, arrival.weight, arrival.fresh, momentum, weights)
+    done = world.round + 1, world.steps + arrival.steps
+    after = World(*done, weights, momentum, world.residual, world.statistics)
+    return after.averaged(world, ema, arrival.steps * arrival.weight)

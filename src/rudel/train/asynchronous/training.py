@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rudel.train.asynchronous.coordinator import AsyncCoordinator
+from rudel.train.asynchronous.coordinator import AsyncCoordinator, arrived
 from rudel.train.asynchronous.delayed import make_delayed
 from rudel.train.diloco.codec import make_codec
 from rudel.train.diloco.lengths import Agreed
@@ -38,9 +38,6 @@ class AsyncTraining(DilocoTraining):
 
     def _moved(self, world: World, arrivals: Sequence[Arrival], statistics: list[np.ndarray], names: Any) -> World:
         codec, outer = make_codec(names["delta_codec"]), make_delayed(names["outer"])
-        weights, momentum = world.weights.copy(), world.momentum.copy()
         for arrival in arrivals:
-            change = codec.decode(arrival.delta, self._layout)
-            outer.step(change, arrival.weight, arrival.fresh, momentum, weights)
-        steps = world.steps + sum(arrival.steps for arrival in arrivals)
-        return World(world.round + len(arrivals), steps, weights, momentum, world.residual, statistics)
+            world = arrived(world, codec.decode(arrival.delta, self._layout), arrival, outer, self._ema)
+        return replace(world, statistics=statistics)

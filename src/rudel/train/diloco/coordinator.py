@@ -133,6 +133,7 @@ class Coordinator(Leader):
         statistics = [value / np.float32(closing.steps) for value in closing.statistics]
         moving = self._outer, self._merge_codec, self._task.layout
         message, after = outer_step(world, closing.deltas, closing.steps, statistics, *moving)
+        after = after.averaged(world, self._task.ema, closing.steps / len(closing.answers))
         return Merge(message, wire.pack(statistics)), after
 
     @property

@@ -103,13 +103,14 @@ def export_rounds(
     Raises:
         ModelError: the model cannot be traced, or not exported.
     """
+    from rudel.internals.keras import weight_average_left
     from rudel.train.loop import Progress, tracing, training_loop
     from rudel.train.state import ModelState
 
     order = np.zeros((ROWS, batch_size), np.int32)
     leaves, form = jax.tree.flatten(data)
     run, start = training_loop(model, state, data, order, augment)
-    with tracing(model, "train_step"), fast_on_cpu(platform):
+    with tracing(model, "train_step"), fast_on_cpu(platform), weight_average_left(model.optimizer):
         begin = start()
         logs, log_form = jax.tree.flatten(begin.logs)
 

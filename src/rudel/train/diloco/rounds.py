@@ -1,7 +1,7 @@
 """What a training in rounds is: its task, its state, and what is told of it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ class World:
         residual: by how much the weights are to move that replicas have not heard of: float32, as long as the weights,
             or empty where that is known by replica.
         statistics: averaged non-trainable variables.
+        average: the exponential average of the weights, where the model's optimizer has one; empty before the first
+            round, and where it has none.
     """
 
     round: int
@@ -30,6 +32,22 @@ class World:
     momentum: np.ndarray
     residual: np.ndarray
     statistics: list[np.ndarray]
+    average: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32))
+
+    def averaged(self, before: "World", momentum: float | None, steps: float) -> "World":
+        """The same with the exponential average of the weights.
+
+        Args:
+            before: the world that it came from.
+            momentum: how much of the average is kept in a step; None for no average.
+            steps: local steps of a replica between the two.
+        """
+        if momentum is None:
+            return self
+        if not before.average.size:
+            return replace(self, average=self.weights)
+        kept = np.float32(momentum**steps)
+        return replace(self, average=kept * before.average + (1 - kept) * self.weights)
 
 
 @dataclass(frozen=True)
@@ -136,6 +154,7 @@ class Task:
         rates: (first, last, count) -> float32 (count,) learning rates for that many local steps, spread over the steps
             first to last of the training.
         why_not_finite: what to say of a loss that became NaN: what may have made it so, or what to do.
+        ema: how much of the exponential average of the weights is kept in a local step; None where there is none.
     """
 
     total_steps: int
@@ -147,3 +166,4 @@ class Task:
     rates: Callable[[int, int, int], np.ndarray]
     why_not_finite: Callable[[], str]
     patience: float = 120.0
+    ema: float | None = None

@@ -26,6 +26,7 @@ import numpy as np
 from rudel.backend import backend_name
 from rudel.cluster.fleet import installed
 from rudel.errors import ModelError, NonFiniteError, RunError
+from rudel.internals.keras import weight_average
 from rudel.train import checkpoint as checkpoints
 from rudel.train import state as model_state
 from rudel.train.checkpoint import Checkpoint
@@ -108,6 +109,7 @@ class DilocoTraining(Training):
         self._journal: journal.Journal | None = None
         self._journaled: dict[int, bool] = {}
         self._last_shown = 0.0
+        self._average = np.empty(0, np.float32)
         super().__init__(*arguments)
 
     @property
@@ -135,10 +137,11 @@ class DilocoTraining(Training):
             began = time.perf_counter()
             self._evaluator.run(state)
             self._evaluation_seconds = time.perf_counter() - began
-        if getattr(self._optimizer, "use_ema", False):
+        self._ema, self._averages = weight_average(self._model.optimizer) or (None, [])
+        if self._ema is not None and self._optimizer.ema_overwrite_frequency:
             raise ModelError(
-                "The optimizer of the model averages weights itself (use_ema=True), which hosts that average theirs "
-                "cannot do as well: leave use_ema out, or train on one computer."
+                "The optimizer of the model puts averages in the place of weights as it goes on "
+                "(ema_overwrite_frequency), which hosts cannot: leave that out, or train on one computer."
             )
         self._setups = Setups(self.job, state, self._source)
         self._statistics = self._setups.statistics
@@ -192,7 +195,8 @@ class DilocoTraining(Training):
             deltas += np.float32(arrival.steps) * codec.decode(arrival.delta, self._layout)
         steps, outer = sum(arrival.steps for arrival in arrivals), make_outer(names["outer"])
         merge_codec = make_codec(names["merge_codec"])
-        return outer_step(world, deltas, steps, statistics, outer, merge_codec, self._layout)[1]
+        after = outer_step(world, deltas, steps, statistics, outer, merge_codec, self._layout)[1]
+        return after.averaged(world, self._ema, steps / len(arrivals))
 
     # -- the training -----------------------------------------------------------------------------------------------
 
@@ -275,6 +279,7 @@ class DilocoTraining(Training):
             rates=self._rates_of,
             why_not_finite=lambda: why_not_finite(self.job.model, self.job.train),
             patience=self._options.patience,
+            ema=self._ema,
         )
         self._coordinator = self._make_coordinator(fleet, task)
         await self._coordinator.prepare()
@@ -401,14 +406,18 @@ class DilocoTraining(Training):
         for index, value in zip(self._statistics, world.statistics, strict=True):
             non_trainable[index] = value.astype(non_trainable[index].dtype)
         self._optimizer.iterations.assign(world.steps)
+        self._average = world.average
         self._state = model_state.ModelState(
             trainable, non_trainable, [], metrics or [value.copy() for value in self._initial_metrics]
         )
 
     def _write_state(self) -> None:
-        """Puts weights and metrics into the model's variables; the optimizer's slots are with the replicas."""
+        """Puts weights, their average and metrics into the variables; the optimizer's slots are with the replicas."""
         own = model_state.variables(self._model)._replace(optimizer=[])
         jax.tree.map(lambda variable, value: variable.assign(value), own, self._state._replace(optimizer=[]))
+        if self._average.size:
+            for variable, value in zip(self._averages, self._layout.arrays(self._average), strict=True):
+                variable.assign(value)
 
     def _metrics_of(self, sums: list[np.ndarray], last: list[np.ndarray]) -> dict[str, float]:
         """The metrics that these variables stand for; of a model that logs something else, what it logged last."""
@@ -490,7 +499,8 @@ class DilocoTraining(Training):
 
     def _to_keep(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         world = self._world
-        parts = {"weights": [world.weights], "momentum": [world.momentum], "residual": [world.residual]}
+        vectors = ("weights", "momentum", "residual", "average")
+        parts = {name: [getattr(world, name)] for name in vectors}
         parts |= {"statistics": world.statistics, "sums": self._sums}
         arrays = {f"{name}/{i}": array for name, values in parts.items() for i, array in enumerate(values)}
         if self._slots is not None:
@@ -530,7 +540,8 @@ class DilocoTraining(Training):
                 f"The run {self.run.path} was begun with another strategy, another version of Rudel, or a model of "
                 "other shapes: resume it as it was begun, or give another directory with --run."
             )
-        self._world = World(before["round"], saved.step, *vectors, statistics=statistics)
+        average = saved.arrays.get("average/0", empty)
+        self._world = World(before["round"], saved.step, *vectors, statistics=statistics, average=average)
         slots = saved.arrays.get("slots")
         self._slots = None if slots is None else slots.tobytes()
         self._sums = [saved.arrays[f"sums/{i}"] for i in range(before["sums"])]
