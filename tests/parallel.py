@@ -54,13 +54,15 @@ ALONE = (
 
 
 def processes(config: pytest.Config) -> int:
-    """How many processes to test in, where the command line does not say: 0 for this one alone."""
+    """How many processes to test in, where the command line does not say: 0 for this one alone.
+
+    One more than there are cores: tests often wait for hosts, browsers and timers.
+    """
     everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     if not everything or config.option.keyword or config.option.markexpr or config.option.lf:
         return 0
-    return min(
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, MOST_PROCESSES
-    )
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores + 1, MOST_PROCESSES)
 
 
 def group_of(name: str) -> str:
