@@ -191,8 +191,9 @@ def test_a_difference_in_one_bit_is_not_passed_over(
     raw: dict[str, Any] = {"input0": x, "output0": np.zeros((4, 1, 10), "int8")}
     np.savez(tmp_path / "raw.npz", **raw)
     (tmp_path / "work").mkdir()
+    model = compiled.Int8Model("net", int8.path, "digits", tmp_path / "raw.npz")
     with pytest.raises(ExportError, match=r"differs from LiteRT in \d+ of 40 outputs"):
-        compiled.write(form, "net", int8.path, "digits", tmp_path / "made", tmp_path / "raw.npz", tmp_path / "work")
+        compiled.write(form, model, tmp_path / "made", tmp_path / "work")
     written = content(tmp_path / "made")
     assert {Path(name).name for name in written} >= {"net.c", "net.h"}
     marks = {"c": "net.c", "arduino": "library.properties", "cmake": "CMakeLists.txt", "zephyr": "zephyr/module.yml"}

@@ -36,6 +36,7 @@ def test_imports_flow_from_left_to_right() -> None:
         "cache",
         "backend",
         "own_names",
+        "c_literals",
         "features",
         "data",
         "recipes",

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from rudel.c_literals import float_literal
 from rudel.errors import ExportError
 from rudel.export.arena import Arena, arena_for
-from rudel.micro.emit import float_literal
 from rudel.micro.reader import read_model
 
 _BYTES_A_LINE = 16

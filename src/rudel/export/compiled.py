@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,31 +22,37 @@ from rudel.micro.packages.sensing import listening_sketch, moving_sketch
 from rudel.micro.packages.wasm import features_to_wasm
 
 
-def write(
-    form: str,
-    name: str,
-    model: Path,
-    recipe: str,
-    made: Path,
-    raw: Path,
-    folder: Path,
-    front: Front | None = None,
-    about: Sequence[dict[str, Any]] = (),
-    class_names: Sequence[str] = (),
-) -> tuple[int, list[str]]:
+@dataclass(frozen=True)
+class Int8Model:
+    """A model in int8, and what is known of it.
+
+    Args:
+        name: what names in C start with.
+        path: of the .tflite file.
+        recipe: of the run; the Arduino sketch for `sine` is one of its own.
+        raw: path of examples and LiteRT's answers, as the integers that they are; see `rudel.export.runner`.
+        front: whose features are written beside it as `NAME_features`; None for none.
+        about: what the .tflite file says of its inputs.
+        class_names: what its outputs are called; empty where nobody said.
+    """
+
+    name: str
+    path: Path
+    recipe: str
+    raw: Path
+    front: Front | None = None
+    about: Sequence[dict[str, Any]] = ()
+    class_names: Sequence[str] = ()
+
+
+def write(form: str, model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]:
     """Compiles a model, writes it, and runs it on examples.
 
     Args:
         form: c, cmake, zephyr, arduino or wasm.
-        name: what names in C start with.
-        model: a .tflite file in int8.
-        recipe: the recipe of the run; the Arduino sketch for `sine` is one of its own.
+        model: what to compile.
         made: the folder to write to.
-        raw: examples and LiteRT's answers, as the integers that they are; see `rudel.export.runner`.
         folder: for what is only needed meanwhile.
-        front: whose features are written beside it as `NAME_features`; None for none.
-        about: what the .tflite file says of its inputs.
-        class_names: what its outputs are called; empty where nobody said.
 
     Returns:
         Bytes of the model's constants, or of the module, and notes.
@@ -54,13 +61,18 @@ def write(
         CompileError: the model cannot be compiled.
         ExportError: the result differs from LiteRT's in a bit.
     """
+    name, front = model.name, model.front
     features = front.features if front else None
     # a sketch for a sensor is for the boards that have one; the C still runs everywhere, with the same bits
-    target = "nano33ble" if _senses(form, recipe, features) else "generic"
-    compiled = compile_model(model.read_bytes(), name=name, target=target)
-    more = front.sources(f"{name}_features", about) if front else {}
-    notes = _write(form, recipe, compiled, features, more, class_names, made)
-    with np.load(raw) as stored:
+    sensing = form == "arduino" and _senses(model.recipe, features)
+    compiled = compile_model(model.path.read_bytes(), name=name, target="nano33ble" if sensing else "generic")
+    more = front.sources(f"{name}_features", model.about) if front else {}
+    if sensing and classifies(compiled, model.class_names):
+        notes = _write_sensing(compiled, features, model.class_names, made, more)
+    else:
+        notes = []
+        _write(form, model.recipe, compiled, features, more, made)
+    with np.load(model.raw) as stored:
         count = len(compiled.inputs)
         inputs = [stored[f"input{i}"] for i in range(count)]
         outputs = [stored[f"output{i}"] for i in range(len(compiled.outputs))]
@@ -91,10 +103,9 @@ def _write(
     compiled: Compiled,
     features: LogMel | Columns | None,
     more: dict[str, str],
-    class_names: Sequence[str],
     made: Path,
-) -> list[str]:
-    """Writes a package, with features beside the model: as sources, or as what a page needs; returns notes."""
+) -> None:
+    """Writes a package, with features beside the model: as sources, or as what a page needs."""
     name = f"{compiled.name}_features"
     if form == "wasm":
         write_wasm(compiled, made)
@@ -105,20 +116,17 @@ def _write(
     elif form == "c":
         compiled.write(made)
         write_files(made, more)
-    elif form == "arduino" and _senses(form, recipe, features) and classifies(compiled, class_names):
-        return _write_sensing(compiled, features, class_names, made, more)
     elif form == "arduino":
         write_arduino(compiled, made, more, example="sine" if recipe == "sine" else "timing")
     else:
         {"cmake": write_cmake, "zephyr": write_zephyr}[form](compiled, made, more)
-    return []
 
 
-def _senses(form: str, recipe: str, features: LogMel | Columns | None) -> bool:
+def _senses(recipe: str, features: LogMel | Columns | None) -> bool:
     """Whether the Arduino's microphone or motion sensor gives what the model takes."""
     hears = isinstance(features, LogMel) and features.rate in (8000, 16_000)
     moves = isinstance(features, Columns) and recipe == "motion" and len(features.mean) == 6
-    return form == "arduino" and (hears or moves)
+    return hears or moves
 
 
 def _write_sensing(

@@ -200,22 +200,13 @@ def _derive(
         from rudel.export import c_array
 
         return c_array.write(name, converted, about, made, folder)
-    if form.name == "page":
-        return page.write(name, converted, materials, front, about["inputs"], made, folder / "raw.npz", folder)
     from rudel.export import compiled
 
-    return compiled.write(
-        form.name,
-        name,
-        converted,
-        materials.recipe,
-        made,
-        folder / "raw.npz",
-        folder,
-        front,
-        about["inputs"],
-        materials.class_names,
-    )
+    raw, recipe, class_names = folder / "raw.npz", materials.recipe, materials.class_names
+    model = compiled.Int8Model(name, converted, recipe, raw, front, about["inputs"], class_names)
+    if form.name == "page":
+        return page.write(model, materials, made, folder)
+    return compiled.write(form.name, model, made, folder)
 
 
 def _exported(

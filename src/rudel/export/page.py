@@ -1,11 +1,10 @@
 """A page to draw on, with the model in it: a folder for any web server."""
 
 from pathlib import Path
-from typing import Any
 
 from rudel.errors import ExportError
 from rudel.export import compiled
-from rudel.export.front import Front
+from rudel.export.compiled import Int8Model
 from rudel.export.materials import Materials
 from rudel.play.page import write_page
 from rudel.play.player import Player, player_of
@@ -38,24 +37,14 @@ def check_page(player: Player, recipe: str) -> None:
         )
 
 
-def write(
-    name: str,
-    model: Path,
-    materials: Materials,
-    front: Front,
-    about: list[dict[str, Any]],
-    made: Path,
-    raw: Path,
-    folder: Path,
-) -> tuple[int, list[str]]:
+def write(model: Int8Model, materials: Materials, made: Path, folder: Path) -> tuple[int, list[str]]:
     """Writes the page.
 
     Args:
-        name: of the model's files.
-        model: a .tflite file in int8.
+        model: what to compile.
         materials: what the export started from.
         made: the folder to write to.
-        front, about, raw, folder: see `rudel.export.compiled.write`.
+        folder: for what is only needed meanwhile.
 
     Returns:
         Bytes of the module, and notes.
@@ -66,9 +55,7 @@ def write(
     """
     player = check(materials)
     (made / _MODEL).mkdir()
-    size, notes = compiled.write(
-        "wasm", name, model, materials.recipe, made / _MODEL, raw, folder, front, about, materials.class_names
-    )
+    size, notes = compiled.write("wasm", model, made / _MODEL, folder)
     (made / _MODEL / "package.json").unlink()
-    write_page(made, player.description(f"{_MODEL}/{name}.js", offline=True))
+    write_page(made, player.description(f"{_MODEL}/{model.name}.js", offline=True))
     return size, [*notes, f"Try it: python3 -m http.server --directory {made.name}"]

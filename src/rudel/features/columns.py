@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from rudel.c_literals import float_literal
+
 _MOST_APART = 4.0
 """Columns whose spreads differ by less share a scale well enough."""
 
@@ -105,17 +107,12 @@ def column_sources(columns: Columns, name: str, scale: float, zero_point: int) -
         "NAME": name,
         "UPPER": name.upper(),
         "COUNT": str(len(columns.mean)),
-        "MEAN": ", ".join(map(_float, columns.mean)),
-        "DEVIATION": ", ".join(map(_float, columns.deviation)),
-        "SCALE": _float(np.float32(scale)),
+        "MEAN": ", ".join(map(float_literal, columns.mean)),
+        "DEVIATION": ", ".join(map(float_literal, columns.deviation)),
+        "SCALE": float_literal(np.float32(scale)),
         "ZERO": str(zero_point),
     }
     texts = {f"{name}.h": _HEADER, f"{name}.c": _SOURCE}
     for key, value in values.items():
         texts = {file: text.replace(f"@{key}@", value) for file, text in texts.items()}
     return texts
-
-
-def _float(value: np.float32) -> str:
-    """A float32 as C reads it again, bit for bit."""
-    return f"{float(value):.9e}f"

@@ -27,18 +27,6 @@ C_TYPES = {
 }
 
 
-def float_literal(value: "float | np.floating") -> str:
-    """Returns a float32 in C, exactly; those of infinities and NaN need `math.h`.
-
-    >>> float_literal(0.1), float_literal(2), float_literal(float("-inf"))
-    ('0.1f', '2.0f', '-HUGE_VALF')
-    """
-    text = str(np.float32(value))
-    if text in ("inf", "-inf", "nan"):
-        return {"inf": "HUGE_VALF", "-inf": "-HUGE_VALF", "nan": "NAN"}[text]
-    return (text if any(letter in text for letter in ".en") else text + ".0") + "f"
-
-
 @dataclass(frozen=True)
 class Kernel:
     """C that is written once: a static function, a type, a macro.

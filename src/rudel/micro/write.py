@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rudel.micro.emit import C_TYPES, Constant, Kernel, Step, float_literal
+from rudel.c_literals import float_literal
+from rudel.micro.emit import C_TYPES, Constant, Kernel, Step
 from rudel.micro.graph import Graph, Tensor
 from rudel.micro.memory import Memory
 from rudel.micro.names import filled

@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 
-from rudel.micro.emit import FORWARD, Constant, Context, Kernel, Overlap, Step, float_literal
+from rudel.c_literals import float_literal
+from rudel.micro.emit import FORWARD, Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator, Tensor
 from rudel.micro.operators.broadcast import BROADCAST, broadcast_fields, broadcast_loop
 from rudel.micro.operators.checks import arity, constant, quantised_int8, require, same_shape, unsupported

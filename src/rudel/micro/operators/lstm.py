@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rudel.c_literals import float_literal
 from rudel.micro.arithmetic import quantise_multiplier
-from rudel.micro.emit import Constant, Context, Kernel, Step, float_literal
+from rudel.micro.emit import Constant, Context, Kernel, Step
 from rudel.micro.graph import Graph, Operator, Tensor
 from rudel.micro.operators.checks import constant, quantised_int8, require
 from rudel.micro.operators.outputs import TWICE

@@ -7,8 +7,9 @@ row, and what is rounded, half away from zero, is their product with 1 / (sum * 
 
 import numpy as np
 
+from rudel.c_literals import float_literal
 from rudel.micro.arithmetic import divide_by_power, multiply, quantise_multiplier
-from rudel.micro.emit import FORWARD, Constant, Context, Kernel, Step, float_literal
+from rudel.micro.emit import FORWARD, Constant, Context, Kernel, Step
 from rudel.micro.fixed_point import exp_of_negative
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.libm import expf
