@@ -228,12 +228,12 @@ def rounds_counted(stage: Stage, rate: float) -> Iterator[None]:
 @contextlib.contextmanager
 def steps_counted(stage: Stage, rate: float, steps: int) -> Iterator[list[tuple[int, float, int]]]:
     """Narrows nodes and air when all is compiled, until the last step; yields (step, seconds, bytes on the air)."""
+    from rudel.train.mesh.hosts.hosts_engine import HostsEngine
     from rudel.train.mesh.hosts.messages import Advanced, Begun
-    from rudel.train.mesh.hosts.training import HostsTraining
 
-    take, moments = HostsTraining._take, []
+    take, moments = HostsEngine._take, []
 
-    def looked_at(training: Any, attempt: Any, heard: Any) -> None:
+    def looked_at(engine: Any, attempt: Any, heard: Any) -> None:
         message = heard.message
         if isinstance(message, Begun):
             stage.narrow(rate)
@@ -243,9 +243,9 @@ def steps_counted(stage: Stage, rate: float, steps: int) -> Iterator[list[tuple[
             if message.step >= steps:
                 stage.stop()
                 stage.widen()
-        take(training, attempt, heard)
+        take(engine, attempt, heard)
 
-    with _in_place_of(HostsTraining, _take=looked_at):
+    with _in_place_of(HostsEngine, _take=looked_at):
         yield moments
 
 

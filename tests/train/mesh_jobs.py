@@ -23,10 +23,10 @@ from rudel.backend import set_seed
 from rudel.data.augmentation import random_flip
 from rudel.errors import RudelError
 from rudel.train import blocks, loop
+from rudel.train.compiled_engine import CompiledEngine
 from rudel.train.convolution import convolve, in_parts
 from rudel.train.mesh import slots
 from rudel.train.mesh.feed import Held
-from rudel.train.mesh.training import MeshTraining
 
 EIGHT = rudel.Mesh(devices=8)
 
@@ -112,16 +112,16 @@ def layouts(run: Path) -> dict[str, Any]:
     targets = random.normal(0, 1, (64, 3)).astype("float32")
     data = rudel.Dataset(rudel.Examples(WORDS, targets))
     held: dict[str, list[int]] = {}
-    train_until = MeshTraining._train_until
+    train_until = CompiledEngine._train_until
 
     def looked_at(self: Any, end: int) -> Any:
-        for variable, value in zip(self._model.trainable_variables, self._state.trainable, strict=True):
+        for variable, value in zip(self._session.model.trainable_variables, self._state.trainable, strict=True):
             held[variable.path] = [value.addressable_data(0).size, value.size]
         slot_sizes = [[a.addressable_data(0).size, a.size] for a in self._state.optimizer if a.size > 1]
         held["slots"] = [sum(column) for column in zip(*slot_sizes, strict=True)]
         return train_until(self, end)
 
-    MeshTraining._train_until = looked_at  # type: ignore[method-assign]
+    CompiledEngine._train_until = looked_at  # type: ignore[method-assign]
     chosen = rudel.Mesh(axes={"data": 2, "model": 4})
     found: dict[str, Any] = {
         "single": fit(attentive, "single", data)[1],
@@ -137,7 +137,7 @@ def layouts(run: Path) -> dict[str, Any]:
     held.clear()
     found["zero"], found["zero held"] = fit(dense, EIGHT, pictures)[1], dict(held)
     slots.LEAST_SAVED = 64e6
-    MeshTraining._train_until = train_until  # type: ignore[method-assign]
+    CompiledEngine._train_until = train_until  # type: ignore[method-assign]
     return found
 
 

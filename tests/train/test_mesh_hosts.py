@@ -27,20 +27,21 @@ from rudel.data.stream import Stream
 from rudel.errors import ClusterError, DataError, ModelError, OptionError
 from rudel.train.checkpoint import Checkpoint
 from rudel.train.diloco import pieces
-from rudel.train.interrupt import Interrupts
+from rudel.train.display import Display
 from rudel.train.job import Job
 from rudel.train.mesh.hosts import service
 from rudel.train.mesh.hosts.attempt import Attempt, Heard
 from rudel.train.mesh.hosts.channel import SLICE, Messages, framed, slices
 from rudel.train.mesh.hosts.endings import EndError, end_of, reason_of
+from rudel.train.mesh.hosts.hosts_engine import HostsEngine
 from rudel.train.mesh.hosts.join import connect
 from rudel.train.mesh.hosts.messages import Acted, Interrupted, Joined, Moment, Order, Refused
 from rudel.train.mesh.hosts.parcel import pack, unpack
 from rudel.train.mesh.hosts.processes import Processes
 from rudel.train.mesh.hosts.service import Member
 from rudel.train.mesh.hosts.together import is_of_a_connection
-from rudel.train.mesh.hosts.training import HostsTraining
 from rudel.train.schedule import plan_schedule
+from rudel.train.session import Session
 from rudel.train.state import first_line
 
 SETTINGS = {"batch_size": 32, "epochs": 3, "seed": 1, "validation": 0.25}
@@ -247,9 +248,9 @@ def test_messages_arrive_as_they_were_sent() -> None:
             list(Messages().take(len(damaged).to_bytes(8, "little") + damaged))
 
 
-def test_a_host_that_asks_for_another_method_of_callbacks_is_refused() -> None:
+def test_a_host_that_asks_for_another_method_of_callbacks_is_refused(engine: HostsEngine) -> None:
     with pytest.raises(ClusterError, match="asks for the callback `set_model`"):
-        Driven()._take(cast("Any", None), Heard("a", 0, Moment("set_model", None, {}, None, False)))
+        engine._take(cast("Any", None), Heard("a", 0, Moment("set_model", None, {}, None, False)))
 
 
 def test_an_error_in_a_function_that_jax_called_back_says_its_cause() -> None:
@@ -284,24 +285,21 @@ def test_only_a_lost_connection_is_tried_again() -> None:
         assert not is_of_a_connection(error)
 
 
-class Driven(HostsTraining):
-    """The end of the computer that drives, which has heard a Ctrl-C."""
-
-    position: Any = None
-
-    def __init__(self) -> None:
-        self._interrupts = Interrupts()
-        self._interrupts._received = signal.SIGINT
-
-    def _told(self) -> str:
-        return "where it stands"
+@pytest.fixture
+def engine(blobs: tuple[np.ndarray, np.ndarray], classifier: Callable[..., Any]) -> HostsEngine:
+    """The engine of a session, before it runs."""
+    made = HostsEngine(None, rudel.Mesh())
+    Session(keras, job_of(classifier(), rudel.Examples(*blobs)), None, None, Display(), 0.0, made)
+    return made
 
 
-def test_an_interrupt_waits_for_the_checkpoint_of_member_0() -> None:
-    driven, attempt = Driven(), cast("Any", None)
-    driven._take(attempt, Heard("b", 1, Interrupted()))
-    with pytest.raises(KeyboardInterrupt, match="where it stands"):
-        driven._take(attempt, Heard("a", 0, Interrupted()))
+def test_an_interrupt_waits_for_the_checkpoint_of_member_0(engine: HostsEngine) -> None:
+    attempt = cast("Any", None)
+    with engine._session.interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+    engine._take(attempt, Heard("b", 1, Interrupted()))
+    with pytest.raises(KeyboardInterrupt, match=r"Interrupted after 0 of 24 steps\."):
+        engine._take(attempt, Heard("a", 0, Interrupted()))
 
 
 def test_joining_after_jax_has_begun_is_refused() -> None:

@@ -163,7 +163,7 @@ def _tell(trained: Any) -> None:
         told = f"{best['monitor']} {described({'': best['value']}).strip()} at step {best['step']:,}"
         typer.echo(f"best     {told}" + (", and no better since" if summary["stopped_early"] else ""))
     if summary["strategy"] == "mesh":
-        from rudel.train.mesh.training import described as described_mesh
+        from rudel.train.mesh.mesh_engine import described as described_mesh
 
         typer.echo(f"mesh     {described_mesh(summary['strategy_options'])}")
         for restart in summary.get("restarts", ()):

@@ -1,6 +1,8 @@
 """What a training is asked to do, and how far it has come."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +63,13 @@ class Clock:
     evaluate: float = 0.0
     checkpoint: float = 0.0
     total: float = 0.0
+
+    @contextlib.contextmanager
+    def counting(self, kind: str) -> Iterator[None]:
+        """Adds the seconds that the block takes, if it ends well."""
+        began = time.perf_counter()
+        yield
+        setattr(self, kind, getattr(self, kind) + time.perf_counter() - began)
 
 
 @dataclass

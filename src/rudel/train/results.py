@@ -22,6 +22,7 @@ from rudel.train.classification import as_probabilities, class_labels
 from rudel.train.evaluation import DEFAULT_BATCH_SIZE, evaluate, predict, predictions
 from rudel.train.model_file import save_model
 from rudel.train.run_directory import RunDirectory
+from rudel.train.session import Session
 
 
 def versions() -> dict[str, str]:
@@ -35,9 +36,9 @@ def versions() -> dict[str, str]:
     )
 
 
-def summary_of(training: Any, dataset: Dataset, recipe: str) -> dict[str, Any]:
+def summary_of(session: Session, dataset: Dataset, recipe: str) -> dict[str, Any]:
     """The content of summary.json."""
-    position, job = training.position, training.job
+    position, job = session.position, session.job
     clock = position.clock
     return {
         "recipe": recipe,
@@ -51,14 +52,14 @@ def summary_of(training: Any, dataset: Dataset, recipe: str) -> dict[str, Any]:
         "wait_seconds": round(clock.wait, 3),
         "evaluate_seconds": round(clock.evaluate, 3),
         "checkpoint_seconds": round(clock.checkpoint, 3),
-        "total_seconds": round(training.total_seconds, 3),
-        "metrics": training.metrics | _test_metrics(job.model, dataset),
-        **_about_best(training),
-        **training.about,
+        "total_seconds": round(session.total_seconds, 3),
+        "metrics": session.metrics | _test_metrics(job.model, dataset),
+        **_about_best(session),
+        **session.about,
     }
 
 
-def keep_results(run: RunDirectory, dataset: Dataset, summary: dict[str, Any], training: Any) -> None:
+def keep_results(run: RunDirectory, dataset: Dataset, summary: dict[str, Any], session: Session) -> None:
     """Writes the models, the predictions, the summary that marks the run as finished, and the report of all that.
 
     Raises:
@@ -67,24 +68,24 @@ def keep_results(run: RunDirectory, dataset: Dataset, summary: dict[str, Any], t
     from rudel.report import augmentation
     from rudel.report.page import write_report
 
-    model = training.job.model
+    model = session.job.model
     with run_directory.writing(run.path):
         save_model(model, run.model)
-        if training.best:
-            _keep_best(run, model, training.best.step)
+        if session.best:
+            _keep_best(run, model, session.best.step)
         _keep_predictions(run.predictions, model, dataset)
         augmentation.save(run.path / augmentation.FILE, dataset)
-    summary["total_seconds"] = round(training.total_seconds, 3)
+    summary["total_seconds"] = round(session.total_seconds, 3)
     run.write_summary(summary)
     write_report(run.path)
 
 
-def _about_best(training: Any) -> dict[str, Any]:
-    if not training.best:
+def _about_best(session: Session) -> dict[str, Any]:
+    if not session.best:
         return {}
-    found, job = training.best, training.job
+    found, job = session.best, session.job
     told = {"monitor": job.monitor, "value": found.value, "step": found.step, "epoch": found.epoch}
-    return {"best": told, "stopped_early": training.position.step < job.schedule.total_steps}
+    return {"best": told, "stopped_early": session.position.step < job.schedule.total_steps}
 
 
 def _test_metrics(model: Any, dataset: Dataset) -> dict[str, float]:
@@ -101,7 +102,7 @@ def _keep_best(run: RunDirectory, model: Any, step: int) -> None:
     except CheckpointError as error:
         warnings.warn(f"There is no {run.best.name}: {error}", stacklevel=2)
         return
-    now = model_state.to_host(model_state.variables(model))  # type: ignore[arg-type]  # variables are read like arrays
+    now = model_state.values(model)
     parts = ("trainable", "non_trainable")
     values = {part: [arrays[f"{part}/{i}"] for i in range(len(getattr(now, part)))] for part in parts}
     try:

@@ -20,12 +20,13 @@ from rudel.train.display import choose_display
 from rudel.train.evaluation import DEFAULT_BATCH_SIZE
 from rudel.train.identity import check_same, identity_of, name_of
 from rudel.train.job import DEFAULT_KEEP, Job
+from rudel.train.local_engine import local_engine
 from rudel.train.mesh.hosts.together import together
 from rudel.train.own_classes import Places, check_can_be_loaded
 from rudel.train.results import keep_results, summary_of, versions
 from rudel.train.run_directory import RunDirectory
 from rudel.train.schedule import Schedule, check_whole_number, plan_schedule
-from rudel.train.single import Training
+from rudel.train.session import Session
 from rudel.train.state import check_compiled
 from rudel.train.strategy import Strategy
 
@@ -106,25 +107,25 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
     job = job_of(request, schedule, identity)
     with together(request.strategy) as first:
         run, config, saved = first(lambda: _begun(request, identity, schedule.total_steps), (None, {}, None))
-        training: Training | None = None
+        session: Session | None = None
         try:
-            arguments = (keras, job, run, saved, choose_display(request.verbose), began)
-            training = _training(request, arguments)
+            engine = request.strategy.engine(job, request.cluster) if request.strategy else local_engine()
+            session = Session(keras, job, run, saved, choose_display(request.verbose), began, engine)
             if run:
-                about = {"strategy_options": training.about.get("strategy_options")} if request.strategy else {}
+                about = {"strategy_options": session.about.get("strategy_options")} if request.strategy else {}
                 about |= _absent(request)
                 run.write_config(_config(request, identity, own, config.get("started")) | about)
                 if request.forecast:
                     run.write_plan(request.forecast)
             with _kept(run):
-                history = training()
-                summary = summary_of(training, dataset, name_of(model, request.about)) | _absent(request)
+                history = session.train()
+                summary = summary_of(session, dataset, name_of(model, request.about)) | _absent(request)
                 if run:
-                    keep_results(run, dataset, summary, training)
+                    keep_results(run, dataset, summary, session)
             return Outcome(history, summary, run.path if run else None)
         finally:
-            if training:
-                training.close()
+            if session:
+                session.close()
             if run:
                 run.release()
 
@@ -204,12 +205,6 @@ def _settings(request: Request) -> dict[str, Any]:
 def _identity(request: Request) -> dict[str, Any]:
     train, about = request.dataset.train, request.about
     return identity_of(request.model, train, request.batch_size, request.seed, request.shuffle, about)
-
-
-def _training(request: Request, arguments: tuple[Any, ...]) -> Training:
-    if request.strategy is None:
-        return Training(*arguments)
-    return request.strategy.training(*arguments, cluster=request.cluster)
 
 
 def _absent(request: Request) -> dict[str, Any]:

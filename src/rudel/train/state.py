@@ -87,7 +87,7 @@ def read(model: Any) -> ModelState:
     Variables that share an array, as after `a.assign(b)`, get one each.
     """
     if backend_name() != "jax":
-        return ModelState(*(on_host(part) for part in variables(model)))
+        return values(model)
     seen: set[int] = set()
 
     def own(variable: Any) -> Any:
@@ -98,6 +98,11 @@ def read(model: Any) -> ModelState:
         return value
 
     return jax.tree.map(own, variables(model))
+
+
+def values(model: Any) -> ModelState:
+    """Copies the current values of a built model into NumPy arrays."""
+    return ModelState(*(on_host(part) for part in variables(model)))
 
 
 def write(model: Any, state: ModelState) -> None:

@@ -32,8 +32,16 @@ class Strategy(Protocol):
     needs_hosts: bool
     any_backend: bool
 
-    def training(self, *arguments: Any, cluster: Any) -> Any:
-        """Makes what trains: a `rudel.train.single.Training`, from its arguments and the cluster, or None."""
+    def engine(self, job: Any, cluster: Any) -> Any:
+        """Makes what takes the steps.
+
+        Args:
+            job: a `rudel.train.job.Job`.
+            cluster: a running `rudel.Cluster`, or None.
+
+        Returns:
+            A `rudel.train.engine.Engine`.
+        """
         ...
 
 

@@ -22,7 +22,7 @@ def rehearsed(model: Any, dataset: Dataset) -> Rehearsal:
 
 def test_work_is_what_replicas_are_checked_for(blobs: Any, classifier: Callable[..., Any]) -> None:
     rehearsal = rehearsed(classifier(), Dataset(Examples(*blobs)))
-    work, state = rehearsal.work, rehearsal._host_state
+    work, state = rehearsal.work, rehearsal._spec.state
     assert work is rehearsal.work
     assert work.weights == 4 * (6 * 16 + 16 + 16 * 3 + 3)
     assert work.variables == sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(tuple(state)))

@@ -76,11 +76,12 @@ class Async:
 
         check_merging(self, make_delayed)
 
-    def training(self, *arguments: Any, cluster: Any) -> Any:
-        """Makes what trains; see `rudel.train.strategy.Strategy`."""
-        from rudel.train.asynchronous.training import AsyncTraining
+    def engine(self, job: Any, cluster: Any) -> Any:
+        """Makes what takes the steps; see `rudel.train.strategy.Strategy`."""
+        from rudel.train.asynchronous.on_arrival import OnArrival
+        from rudel.train.diloco.replicas_engine import ReplicasEngine
 
-        return AsyncTraining(*arguments, cluster=cluster, options=self)
+        return ReplicasEngine(job, cluster, self, OnArrival())
 
     def chosen_for(self, replicas: int, total_steps: int, worth: int | None = None) -> Chosen:
         """The same with everything chosen; see `Diloco.chosen_for`."""

@@ -78,11 +78,12 @@ class Diloco:
 
         check_merging(self, make_outer)
 
-    def training(self, *arguments: Any, cluster: Any) -> Any:
-        """Makes what trains; see `rudel.train.strategy.Strategy`."""
-        from rudel.train.diloco.training import DilocoTraining
+    def engine(self, job: Any, cluster: Any) -> Any:
+        """Makes what takes the steps; see `rudel.train.strategy.Strategy`."""
+        from rudel.train.diloco.merging import InRounds
+        from rudel.train.diloco.replicas_engine import ReplicasEngine
 
-        return DilocoTraining(*arguments, cluster=cluster, options=self)
+        return ReplicasEngine(job, cluster, self, InRounds())
 
     def chosen_for(self, replicas: int, total_steps: int, worth: int | None = None) -> "Chosen":
         """The same with everything chosen.

@@ -86,15 +86,15 @@ class Mesh:
         if count > 1:
             devices.reserve(count)
 
-    def training(self, *arguments: Any, cluster: Any) -> Any:
-        """Makes what trains; see `rudel.train.strategy.Strategy`."""
+    def engine(self, job: Any, cluster: Any) -> Any:
+        """Makes what takes the steps; see `rudel.train.strategy.Strategy`."""
         if cluster is not None:
-            from rudel.train.mesh.hosts.training import HostsTraining
+            from rudel.train.mesh.hosts.hosts_engine import HostsEngine
 
-            return HostsTraining(*arguments, cluster=cluster, options=self)
-        from rudel.train.mesh.training import MeshTraining
+            return HostsEngine(cluster, self)
+        from rudel.train.mesh.mesh_engine import mesh_engine
 
-        return MeshTraining(*arguments, options=self)
+        return mesh_engine(job, self)
 
 
 def read_axes(axes: Any) -> dict[str, int]:

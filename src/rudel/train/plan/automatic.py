@@ -65,8 +65,6 @@ def decided(request: Request, strategy: Any) -> Request:
         why = f"as they could not be measured ({error})"
         _tell(request, f"diloco on all hosts, {why}")
         return replace(request, forecast={"strategy": "diloco", "why": f"It was taken on all hosts, {why}"})
-    finally:
-        rehearsal.close()
     best, options = planned.best, {}
     _tell(request, told(planned))
     if best.strategy == "single":

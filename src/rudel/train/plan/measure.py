@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from rudel.backend import keras_here
 from rudel.cluster.fleet import OperationError, installed
 from rudel.data.stream import Stream
 from rudel.errors import ClusterError, RudelError
@@ -27,13 +26,13 @@ from rudel.train.diloco.options import Diloco
 from rudel.train.diloco.outer import make_outer
 from rudel.train.diloco.replica import Replica
 from rudel.train.diloco.service import Service, replica_guest
-from rudel.train.diloco.training import DilocoTraining
-from rudel.train.display import choose_display
+from rudel.train.diloco.spec import ReplicaSpec, spec_of
 from rudel.train.job import Job
 from rudel.train.plan import probe
 from rudel.train.plan.forecast import Desk, Link, Speed, Work, fitting
 from rudel.train.plan.links import Links
 from rudel.train.plan.planning import Planned, plan
+from rudel.train.session import built
 
 REHEARSAL_SECONDS, ROUNDS_SECONDS, HERE_SECONDS = 1.5, 1.5, 0.75
 """For which all hosts take steps at the same time, and one by itself; for which they take rounds; and for which this
@@ -45,9 +44,6 @@ _SAME = 0.95
 
 _ROUND_SECONDS = 0.1
 """Length of a rehearsed round: the shorter, the more of its time is what a round takes beside its steps."""
-
-_MOST_RATES = 100_000
-"""Steps whose learning rates are computed beforehand: none of them is taken."""
 
 _ANSWER_SECONDS = 120.0
 """Time for an answer; what compiles or takes steps may take any time."""
@@ -124,17 +120,17 @@ class Nowhere:
     count: int
 
 
-class Rehearsal(DilocoTraining):
-    """A training in rounds of which everything is prepared, and nothing done.
+class Rehearsal:
+    """Replicas that are prepared and take steps on zeros, to see how fast they are.
 
     Args:
-        steps: of the training.
-        streamed: whether examples are read when they are needed, from files that only this computer may have.
+        spec: of the replicas.
+        cluster: a running cluster, or `Nowhere`.
     """
 
-    def __init__(self, *arguments: Any, steps: int, streamed: bool, **named: Any) -> None:
-        self._steps, self._streamed = steps, streamed
-        super().__init__(*arguments, **named)
+    def __init__(self, spec: ReplicaSpec, cluster: Any) -> None:
+        self._spec, self._cluster = spec, cluster
+        self._options = Diloco().chosen_for(max(1, cluster.count), spec.job.schedule.total_steps)
 
     def look(self) -> tuple[Measured, Planned]:
         """Measures the workers of the cluster, and forecasts the training; raises what `measure` and `plan` do."""
@@ -148,18 +144,19 @@ class Rehearsal(DilocoTraining):
     @functools.cached_property
     def work(self) -> Work:
         """What is to be trained."""
-        state, schedule = self._host_state, self.job.schedule
+        state, job = self._spec.state, self._spec.job
+        streamed = any(isinstance(part, Stream) for part in (job.train, job.validation))
         weights = sum(4 * value.size for value in state.trainable)
         variables = sum(value.nbytes for part in state for value in part)
         return Work(
-            self._steps,
-            schedule.batch_size,
+            job.schedule.total_steps,
+            job.schedule.batch_size,
             weights,
             variables,
-            self._source.nbytes,
-            self._streamed,
+            self._spec.source.nbytes,
+            streamed,
             len(state.trainable),
-            len(self._statistics),
+            len(self._spec.statistics),
         )
 
     def here(self) -> Speed:
@@ -169,9 +166,8 @@ class Rehearsal(DilocoTraining):
             ClusterError: it cannot be measured, as it has too little memory or disk, say.
         """
         about = asyncio.run(Service().describe())
-        self._hosts = [str(number) for number in range(self._cluster.count)]
         try:
-            setup, _ = self._setup(0, {**about, "name": about["host"]})
+            setup = self._setup(0, {**about, "name": about["host"]}, self._cluster.count)
             replica = Replica(Setup(**setup), lambda number, answer: None)
             tried = replica.step_seconds, replica.exchange_seconds
             step = replica.rehearse(HERE_SECONDS)
@@ -186,7 +182,7 @@ class Rehearsal(DilocoTraining):
     def desk(self) -> Desk:
         """Measures how long this computer takes for a delta, and for closing a round."""
         codec, outer = make_codec(self._options.merge_codec), make_outer(self._options.outer)
-        layout = self._layout
+        layout = self._spec.layout
         delta = np.random.default_rng(0).standard_normal(layout.size, np.float32)
         takes, closes = [], []
         for _ in range(5):
@@ -216,12 +212,12 @@ class Rehearsal(DilocoTraining):
         calls = [_Calls(fleet, name, members[name]) for name in sorted(members)]
         described = await asyncio.gather(*(call("describe") for call in calls))
         room = {call.name: (about["memory"], about["disk"]) for call, about in zip(calls, described, strict=True)}
-        self._hosts = fitting(self.work, room) or list(room)  # where none does, one is refused below
-        left_out = tuple(name for name in room if name not in self._hosts)
-        described = [about for call, about in zip(calls, described, strict=True) if call.name in self._hosts]
-        calls = [call for call in calls if call.name in self._hosts]
+        able = fitting(self.work, room) or list(room)  # where none does, one is refused below
+        left_out = tuple(name for name in room if name not in able)
+        described = [about for call, about in zip(calls, described, strict=True) if call.name in able]
+        calls = [call for call in calls if call.name in able]
         setups = [
-            (await asyncio.to_thread(self._setup, number, {**about, "name": call.name}))[0]
+            await asyncio.to_thread(self._setup, number, {**about, "name": call.name}, len(able))
             for number, (call, about) in enumerate(zip(calls, described, strict=True))
         ]
         prepared = await asyncio.gather(
@@ -254,6 +250,10 @@ class Rehearsal(DilocoTraining):
         )
         seconds = time.perf_counter() - began
         return Measured(hosts, found.together, found.together_up, found.trials, quiet, seconds, left_out)
+
+    def _setup(self, number: int, about: dict[str, Any], hosts: int) -> dict[str, Any]:
+        """Fields of a replica's `Setup`; raises what `Setups.setup` does."""
+        return self._spec.setup(number, about, hosts, self._options.delta_codec, self._options.merge_codec)[0]
 
 
 def _to_the_end(background: Any, coroutine: Coroutine[Any, Any, Measured]) -> Measured:
@@ -309,18 +309,13 @@ def _steps_in(seconds: float, step: float) -> int:
 
 
 def rehearsal_of(job: Job, where: Any) -> Rehearsal:
-    """A rehearsal of a job, of which neither evaluation nor callbacks take part.
+    """A rehearsal of a job.
 
     Args:
         job: what is to be trained.
         where: a running cluster, or `Nowhere`.
     """
-    streamed = any(isinstance(part, Stream) for part in (job.train, job.validation))
-    steps, began = job.schedule.total_steps, time.perf_counter()
-    few = replace(job.schedule, total_steps=min(steps, _MOST_RATES))
-    job = replace(job, schedule=few, validation=None, callbacks=(), monitor=None, stop_early=None)
-    arguments = (keras_here(), job, None, None, choose_display(False), began)
-    return Rehearsal(*arguments, steps=steps, streamed=streamed, cluster=where, options=Diloco())
+    return Rehearsal(spec_of(job, built(job)), where)
 
 
 _LONG = ("prepare", "rehearse")

@@ -17,7 +17,7 @@ from typing import Any
 
 from rudel.errors import ClusterError, RudelError
 from rudel.train.mesh.hosts.channel import Channel
-from rudel.train.mesh.hosts.messages import Acted, Done, Failed, Interrupted, Joined, Order, Refused
+from rudel.train.mesh.hosts.messages import Acted, Begun, Done, Failed, Interrupted, Joined, Order, Refused
 
 _CONNECT_SECONDS, _HEARTBEAT_SECONDS = 120, 10
 _FAILED, _REFUSED = 3, 2
@@ -94,24 +94,28 @@ def _train(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]", 
     from dataclasses import replace
 
     from rudel.backend import keras_on_jax
-    from rudel.train import run_directory
     from rudel.train.display import Display
     from rudel.train.mesh.hosts.parcel import unpack
-    from rudel.train.mesh.hosts.relay import Relay, Teller, state_of
-    from rudel.train.mesh.hosts.told import ToldTraining
+    from rudel.train.mesh.hosts.relay import Relay, SentStore, Teller, state_of
+    from rudel.train.mesh.mesh_engine import mesh_engine
+    from rudel.train.session import Session
 
     job, options = unpack(order.parcel)
     job = replace(job, callbacks=[Relay(channel if first else None, answers, order.asks)])
-    run = run_directory.create(folder / "run", resume=False) if first else None
+
+    def begun(about: dict[str, Any], compile_seconds: float) -> None:
+        if first:
+            channel.tell(Begun(about, compile_seconds))
+
+    engine, store = mesh_engine(job, options, begun), SentStore(channel) if first else None
     display: Display = Teller(channel) if first else Display()
-    arguments = (keras_on_jax(light=True), job, run, order.saved, display, began)
-    training = ToldTraining(*arguments, options=options, channel=channel if first else None)
-    training()
+    session = Session(keras_on_jax(light=True), job, None, order.saved, display, began, engine, store)
+    session.train()
     if not first:
         return None
-    position = training.position
+    position = session.position
     clock: dict[str, Any] = dict(vars(position.clock))
-    return Done(training.about, state_of(job.model), position.step, position.stopped, clock)
+    return Done(session.about, state_of(job.model), position.step, position.stopped, clock)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,18 @@
-"""The ends of a member that reach the computer that drives: what is shown, what callbacks do, what is kept."""
+"""The ends of a member that reach the driver: what is shown, what callbacks do, what is kept."""
 
 import queue
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
 from rudel.train import state as model_state
+from rudel.train.checkpoint import Checkpoint
 from rudel.train.display import Display
 from rudel.train.mesh import agree
 from rudel.train.mesh.hosts.channel import Channel
-from rudel.train.mesh.hosts.messages import Acted, Advanced, Moment, Noted, State
+from rudel.train.mesh.hosts.messages import Acted, Advanced, Best, Moment, Noted, Recorded, Saved, State
 
 
 class Teller(Display):
@@ -32,6 +34,42 @@ class Teller(Display):
     def advance(self, step: int, logs: dict[str, float], seconds: float) -> None:
         """A block has ended."""
         self._channel.tell(Advanced(step, logs, seconds))
+
+
+class SentStore:
+    """A `Store` that sends everything to the driver, whose session keeps it.
+
+    Args:
+        channel: to the driver.
+    """
+
+    keeps = True
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def begin(self, records: Sequence[dict[str, Any]]) -> None:
+        """See `Store`; the driver has these records."""
+
+    def add(self, record: dict[str, Any]) -> None:
+        """See `Store`."""
+        self._channel.tell(Recorded(record))
+
+    def save(self, checkpoint: Checkpoint, best_step: int | None) -> None:
+        """See `Store`."""
+        self._channel.tell(Saved(checkpoint))
+
+    def save_best(self, weights: Checkpoint, before: int | None) -> None:
+        """See `Store`."""
+        self._channel.tell(Best(weights))
+
+    def after_interrupt(self) -> str:
+        """See `Store`; the driver says it."""
+        return ""
+
+    def after_failure(self, step: int) -> str:
+        """See `Store`; the driver says it."""
+        return ""
 
 
 class Relay(keras.callbacks.Callback):

@@ -1,10 +1,10 @@
-"""The strategy `mesh` on hosts, as the computer that drives sees it.
+"""The engine of the strategy `mesh` on hosts: processes there train as one, and the driver's session reports it.
 
-Members on the hosts train (`member.py`); this side keeps the run directory, lets callbacks act on the model, and shows
-what happens. Member 0 sends every checkpoint here, so whatever happens to hosts, the newest one is here: when one is
-lost, the members are started anew from it, on the hosts that are left.
+Members on the hosts train (`member.py`); here, the session keeps their records and checkpoints, and lets callbacks act
+on the model. Member 0 sends every checkpoint, so whatever happens to hosts, the newest one is at the driver: when a
+host is lost, the members are started again from it, on the hosts that are left.
 
-Limit: a host that comes back takes part again when the members are started anew for another reason.
+Limit: a host that comes back takes part again when the members are started again for another reason.
 """
 
 import concurrent.futures
@@ -16,14 +16,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from rudel.cluster.fleet import installed
 from rudel.errors import ClusterError, NonFiniteError, OptionError, error_named
 from rudel.report.rounds import by_number
-from rudel.train import best, log
-from rudel.train import callbacks as callback_memory
-from rudel.train import checkpoint as checkpoints
 from rudel.train import state as model_state
 from rudel.train.checkpoint import Checkpoint
 from rudel.train.job import Clock
@@ -35,7 +30,7 @@ from rudel.train.mesh.hosts.parcel import pack
 from rudel.train.mesh.hosts.service import members_guest
 from rudel.train.on_hosts import purpose_of, unforeseen
 from rudel.train.run_directory import RunDirectory
-from rudel.train.single import Training
+from rudel.train.session import Session
 from rudel.train.state import ModelState
 
 PATIENCE_SECONDS = 120.0
@@ -56,15 +51,15 @@ _INTERRUPT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 
 
-class HostsTraining(Training):
-    """See the module; arguments as of `Training`, and:
+class HostsEngine:
+    """An `Engine`; see the module.
 
     Args:
         cluster: a running `rudel.Cluster`, or a client taken over by `rudel.cluster.engine.Borrowed`.
         options: of the strategy.
     """
 
-    def __init__(self, *arguments: Any, cluster: Any, options: Any) -> None:
+    def __init__(self, cluster: Any, options: Any) -> None:
         self._cluster, self._options = cluster, options
         self._events: queue.SimpleQueue[Heard | Broken] = queue.SimpleQueue()
         self._devices: dict[str, int] = {}
@@ -74,14 +69,25 @@ class HostsTraining(Training):
         self._asked_each: int | None = None
         self._devices_each: int | None = None
         self._kept: Checkpoint
-        super().__init__(*arguments)
-        self._before = _before(self.run)
 
-    @property
-    def about(self) -> dict[str, Any]:
-        """What the summary says of how it was trained; where nothing is left to train, what it said before."""
+    def prepare(self, session: Session) -> None:
+        """See `Engine`; nothing is computed here."""
+        self._session, self._job, self._position = session, session.job, session.position
+        self._state = model_state.read(session.model)
+        self._before = _before(session.run)
+
+    def restore(self, saved: Checkpoint) -> None:
+        """See `Engine`."""
+        self._state = self._session.state_in(saved)
+
+    def write(self) -> None:
+        """See `Engine`."""
+        model_state.write(self._session.model, self._state)
+
+    def describe(self) -> dict[str, Any]:
+        """See `Engine`; where nothing is left to train, what the run said before."""
         return {
-            "samples": self.position.step * self.job.schedule.batch_size,
+            "samples": self._position.step * self._job.schedule.batch_size,
             **self._about,
             "strategy": "mesh",
             "hosts": self._hosts,
@@ -89,19 +95,20 @@ class HostsTraining(Training):
             **self._before,
         }
 
-    def _compile(self) -> None:
-        """Nothing is computed here."""
-        self._evaluator = None
+    def close(self) -> None:
+        """See `Engine`."""
 
-    def _train(self) -> None:
-        if self.position.step >= self.job.schedule.total_steps or self.ended:
+    def run(self) -> None:
+        """See `Engine`."""
+        session = self._session
+        if session.done:
             return
         self._before = {}
         began = time.perf_counter()
-        self._kept = self._saved or self._standing()
-        with installed(self._cluster, members_guest(purpose_of(self.run))) as self._fleet:
-            parcel, pieces = pack(self.job, replace(self._options, devices=None))
-            self.position.clock.setup += time.perf_counter() - began
+        self._kept = session.saved or self._standing()
+        with installed(self._cluster, members_guest(purpose_of(session.run))) as self._fleet:
+            parcel, pieces = pack(self._job, replace(self._options, devices=None))
+            self._position.clock.setup += time.perf_counter() - began
             try:
                 self._until_done(parcel, pieces)
             except BaseException:
@@ -123,7 +130,7 @@ class HostsTraining(Training):
                 parcel,
                 pieces,
                 self._kept,
-                bool(self.job.callbacks),
+                bool(self._job.callbacks),
                 self._devices_each,
                 self._events.put,
             )
@@ -162,7 +169,7 @@ class HostsTraining(Training):
         while True:
             members = self._cluster.background.start(answering(self._fleet, lost)).result()
             there = sorted(members, key=by_number)
-            options, batch_size = self._options, self.job.schedule.batch_size
+            options, batch_size = self._options, self._job.schedule.batch_size
             chosen = chosen_hosts(there, self._devices, batch_size, options.axes, options.parts)
             if len(chosen) >= least and chosen:
                 break
@@ -173,13 +180,13 @@ class HostsTraining(Training):
                     "back."
                 )
             if not waiting:
-                self.display.note(f"{len(there)} hosts are left, waiting for others to come back")
+                self._session.display.note(f"{len(there)} hosts are left, waiting for others to come back")
             waiting = True
-            self._interrupts.act(self._told())
+            self._session.act_on_interrupt()
             time.sleep(_LOOK_SECONDS)
         if self._hosts and len(chosen) < len(there):
-            self.display.note(
-                f"{len(chosen)} of {len(there)} hosts train: the batch of {self.job.schedule.batch_size} does not "
+            self._session.display.note(
+                f"{len(chosen)} of {len(there)} hosts train: the batch of {self._job.schedule.batch_size} does not "
                 "divide over more of them"
             )
         self._hosts = chosen
@@ -187,12 +194,12 @@ class HostsTraining(Training):
 
     def _go_back(self, broken: Broken, noticed: float) -> None:
         """Puts everything back to where the newest checkpoint was."""
-        kept, position = self._kept, self.position
-        self.display.note(f"{broken.reason}; going on from step {kept.step:,}")
+        kept = self._kept
+        self._session.display.note(f"{broken.reason}; going on from step {kept.step:,}")
         _log.info("%s; lost: %s; going on from step %d", broken.reason, broken.lost, kept.step)
         self._restarts.append(
             {
-                "step": position.step,
+                "step": self._position.step,
                 "from_step": kept.step,
                 "lost": list(broken.lost),
                 "reason": broken.reason,
@@ -201,16 +208,8 @@ class HostsTraining(Training):
                 "seconds": None,
             }
         )
-        document, clock = kept.document, position.clock
         self._take_over(kept)
-        callback_memory.forget(self.job.callbacks, self._memory_at_begin)
-        callback_memory.restore(self.job.callbacks, document["callbacks"], kept.arrays)
-        position.step, position.records, position.stopped = kept.step, list(document["records"]), document["stopped"]
-        self._model.stop_training = position.stopped
-        position.clock = Clock(**document["clock"])
-        position.clock.setup = clock.setup
-        self._history.epoch, self._history.history = [], {}
-        self._retell()
+        self._session.go_back(kept)
 
     # -- what members say ------------------------------------------------------------------------------------------
 
@@ -221,21 +220,21 @@ class HostsTraining(Training):
         asked: float | None = None
         try:
             while not (running.done() and self._events.empty()):
-                if self._interrupts.received:
+                if self._session.interrupts.received:
                     if asked is None:
                         asked = time.monotonic()
                         background.start(attempt.interrupt())
                     elif time.monotonic() - asked > _INTERRUPT_SECONDS:
-                        self._interrupts.act(self._told())
+                        self._session.act_on_interrupt()
                 try:
                     event = self._events.get(timeout=_LOOK_SECONDS)
                 except queue.Empty:
                     continue
                 if isinstance(event, Broken):
-                    self._interrupts.act(self._told())
+                    self._session.act_on_interrupt()
                     return event
                 self._take(attempt, event)
-            with unforeseen(self.run):
+            with unforeseen(self._session.run):
                 running.result()
         finally:
             concurrent.futures.wait([background.start(attempt.end())], timeout=_INTERRUPT_SECONDS)
@@ -248,7 +247,7 @@ class HostsTraining(Training):
                 self._events.get_nowait()
 
     def _take(self, attempt: Attempt, heard: Heard) -> None:
-        message, position = heard.message, self.position
+        session, message, position = self._session, heard.message, self._position
         match message:
             case messages.Refused():
                 raise self._refused(heard.host, message)
@@ -258,118 +257,94 @@ class HostsTraining(Training):
             case messages.Begun(about, compile_seconds):
                 self._begin(about, compile_seconds)
             case messages.Noted(text):
-                self.display.note(text)
+                session.display.note(text)
             case messages.Advanced(step, logs, seconds):
                 position.step, position.clock.train = step, seconds
-                self.display.advance(step, logs, seconds)
+                session.display.advance(step, logs, seconds)
             case messages.Moment():
                 self._act(attempt, message)
             case messages.Recorded(record):
                 position.step = max(position.step, record["step"])
-                position.records.append(record)
-                self._watch.observe_all(position.records)
-                self._log.add(record)
-                self.display.epoch(log.flat_record(record))
+                session.watch.observe_all([*position.records, record])
+                session.add_record(record)
             case messages.Saved(checkpoint):
                 self._keep(checkpoint)
             case messages.Best(checkpoint):
-                if self.run:
-                    best.save(self.run.path, checkpoint, self._best_saved)
+                session.keep_best(checkpoint)
             case messages.Done():
                 self._finish(message)
             case messages.Interrupted() if heard.number == 0:  # before which it has sent its checkpoint
-                self._interrupts.act(self._told())
+                session.act_on_interrupt()
 
     def _refused(self, host: str, refused: messages.Refused) -> Exception:
         if refused.trace:
             _log.info("the training failed on %s: %s", host, refused.trace)
         error = error_named(refused.kind)(refused.reason)
-        if not isinstance(error, NonFiniteError) or not self.run or not self._saved_step:
+        if not isinstance(error, NonFiniteError):
             return error
-        return NonFiniteError(f"{error} The run {self.run.path} keeps its checkpoint of step {self._saved_step:,}.")
+        return NonFiniteError(f"{error}{self._session.store.after_failure(self._session.saved_step)}")
 
     def _begin(self, about: dict[str, Any], compile_seconds: float) -> None:
-        self._about = about
-        if self.run:
-            self.run.write_config(self.run.read_config() | {"strategy_options": about["strategy_options"]})
-        self.position.clock.compile += compile_seconds
+        self._about, run = about, self._session.run
+        if run:
+            run.write_config(run.read_config() | {"strategy_options": about["strategy_options"]})
+        self._position.clock.compile += compile_seconds
         if self._restarts and self._restarts[-1]["seconds"] is None:
             last = self._restarts[-1]
             last["seconds"] = round(time.perf_counter() - last.pop("noticed"), 3)
             last["hosts"] = list(self._hosts)
         elif not self._restarts:
-            self.position.clock.setup = time.perf_counter() - self._began - compile_seconds
+            self._position.clock.setup = self._session.seconds - compile_seconds
 
     def _act(self, attempt: Attempt, moment: messages.Moment) -> None:
         """Lets the callbacks act, and tells the members what they changed."""
         before: ModelState | None = None
+        model = self._session.model
         if moment.hook not in messages.HOOKS:
             raise ClusterError(
                 f"A host asks for the callback `{moment.hook}`, which it cannot: it is broken, or hostile."
             )
         if moment.state is not None:
-            model_state.write(self._model, ModelState(*moment.state))
+            model_state.write(model, ModelState(*moment.state))
         if moment.waits:
-            before = model_state.to_host(model_state.variables(self._model))  # type: ignore[arg-type]
-        hook = getattr(self._callbacks, moment.hook)
+            before = model_state.values(model)
+        hook = getattr(self._session.callbacks, moment.hook)
         hook(dict(moment.logs)) if moment.number is None else hook(moment.number, dict(moment.logs))
         if before is None:
             return
-        after = model_state.to_host(model_state.variables(self._model))  # type: ignore[arg-type]
+        after = model_state.values(model)
         changes = {
             f"{part}/{place}": new
             for part in ModelState._fields
             for place, (old, new) in enumerate(zip(getattr(before, part), getattr(after, part), strict=True))
             if old.tobytes() != new.tobytes()
         }
-        acted = messages.Acted(changes, bool(self._model.stop_training))
-        with unforeseen(self.run):
+        acted = messages.Acted(changes, bool(model.stop_training))
+        with unforeseen(self._session.run):
             self._cluster.background.start(attempt.say(acted)).result()
 
     # -- what is kept ----------------------------------------------------------------------------------------------
 
     def _standing(self) -> Checkpoint:
-        """Where a training stands that has not begun."""
-        arrays = model_state.as_arrays(model_state.to_host(model_state.variables(self._model)))  # type: ignore[arg-type]
-        return Checkpoint(self.position.step, dict(arrays), self._document({}, dict(arrays)))
-
-    def _document(self, told: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-        """What a checkpoint says beside its arrays, to which those of callbacks are added."""
-        position = self.position
-        position.clock.total = self.total_seconds
-        return {
-            "identity": self.job.identity,
-            "records": list(position.records),
-            "stopped": position.stopped,
-            "clock": dict(vars(position.clock)),
-            **told,
-            "callbacks": callback_memory.snapshot(self.job.callbacks, self._memory_at_begin, arrays),
-        }
+        """The checkpoint of a training that has not begun."""
+        arrays = model_state.as_arrays(model_state.values(self._session.model))
+        return Checkpoint(self._position.step, dict(arrays), self._session.document(dict(arrays)))
 
     def _keep(self, checkpoint: Checkpoint) -> None:
-        began = time.perf_counter()
-        arrays = {name: array for name, array in checkpoint.arrays.items() if not name.startswith("callback/")}
-        document = {name: value for name, value in checkpoint.document.items() if name not in ("identity", "callbacks")}
-        document["clock"] = document["clock"] | {"total": self.total_seconds}
-        self._kept = Checkpoint(checkpoint.step, arrays, self._document(document, arrays))
-        if self.run:
-            checkpoints.save(self.run.path, self._kept, self.job.keep)
-            if self._watch.best:
-                self._best_saved = self._watch.best.step
-                best.prune(self.run.path, [self._best_saved])
-        self._saved_step, self._saved_time = checkpoint.step, time.perf_counter()
-        self.position.clock.checkpoint += time.perf_counter() - began
+        session = self._session
+        with self._position.clock.counting("checkpoint"):
+            arrays = {name: array for name, array in checkpoint.arrays.items() if not name.startswith("callback/")}
+            said = {name: value for name, value in checkpoint.document.items() if name not in ("identity", "callbacks")}
+            said["clock"] = said["clock"] | {"total": session.total_seconds}
+            self._kept = Checkpoint(checkpoint.step, arrays, session.document(arrays, **said))
+            session.keep(self._kept)
 
     def _take_over(self, checkpoint: Checkpoint) -> None:
-        parts = [
-            [checkpoint.arrays[f"{part}/{i}"] for i in range(len(getattr(self._state, part)))]
-            for part in ModelState._fields
-        ]
-        self._state = ModelState(*parts)
-        model_state.write(self._model, self._state)
+        self._state = self._session.state_in(checkpoint)
+        self.write()
 
     def _finish(self, done: messages.Done) -> None:
-        position, setup, compiled = self.position, self.position.clock.setup, self.position.clock.compile
+        position, setup, compiled = self._position, self._position.clock.setup, self._position.clock.compile
         self._about = done.about
         self._state = ModelState(*done.state)
         position.step, position.stopped = done.step, done.stopped
