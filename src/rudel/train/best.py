@@ -13,8 +13,7 @@ from rudel.errors import OptionError
 from rudel.report.words import better
 from rudel.train import checkpoint as checkpoints
 from rudel.train.checkpoint import Checkpoint
-
-_DEFAULT_MONITOR = "val_loss"
+from rudel.train.training_options import TrainingOptions
 
 
 @dataclass(frozen=True)
@@ -76,17 +75,11 @@ class Watch:
             self.observe(record)
 
 
-def chosen_monitor(monitor: str | None, stop_early: int | None) -> str | None:
-    """The metric to look at: who only says when to stop means the validation loss."""
-    return monitor or (_DEFAULT_MONITOR if stop_early is not None else None)
-
-
-def make_watch(monitor: str | None, stop_early: int | None, metrics: Iterable[Any], names: Iterable[str]) -> Watch:
+def make_watch(options: TrainingOptions, metrics: Iterable[Any], names: Iterable[str]) -> Watch:
     """A watch for a training.
 
     Args:
-        monitor: the metric, or None.
-        stop_early: evaluations without improvement after which to end, or None.
+        options: with the metric, and when to end.
         metrics: the model's metric objects, which may know what is better.
         names: what an evaluation of this training tells.
 
@@ -95,7 +88,7 @@ def make_watch(monitor: str | None, stop_early: int | None, metrics: Iterable[An
     """
     from rudel.internals.keras import metric_direction
 
-    if monitor is None:
+    if (monitor := options.watched) is None:
         return Watch(None)
     if monitor not in (known := sorted(names)):
         hint = " (there is no validation data)" if monitor.startswith("val_") and not _has_validation(known) else ""
@@ -108,7 +101,7 @@ def make_watch(monitor: str | None, stop_early: int | None, metrics: Iterable[An
             f"Whether more or less of `{monitor}` is better cannot be told from its name: monitor another metric, or "
             "give Keras' EarlyStopping with `mode` as a callback."
         )
-    return Watch(monitor, sign, stop_early)
+    return Watch(monitor, sign, options.stop_early)
 
 
 def path_of(run: Path, step: int) -> Path:

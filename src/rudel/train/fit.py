@@ -111,6 +111,7 @@ def fit(
     from rudel.train.plan.automatic import decided
     from rudel.train.run_directory import path_of
     from rudel.train.runs import Request, execute
+    from rudel.train.training_options import TrainingOptions
 
     keras = keras_here()
     began = time.perf_counter()
@@ -121,28 +122,24 @@ def fit(
         raise OptionError(f"`validation` is a fraction between 0 and 1, or examples, not {validation!r}.")
     if checkpoint_every is not None and run is None:
         raise OptionError("`checkpoint_every` has no effect without a run directory: give run=..., or leave it out.")
+    options = TrainingOptions(
+        epochs, steps, batch_size, seed, shuffle, validation_batch_size, eval_every, checkpoint_every, keep, monitor,
+        stop_early,
+    )  # fmt: skip
     dataset = as_dataset(train, y, sample_weight, validation, seed)
-    with place(on, cluster, client, strategy) as (where, options):
+    schedule = options.schedule(len(dataset.train))
+    with place(on, cluster, client, strategy) as (where, spread):
         request = Request(
-            model=model,
-            dataset=dataset,
-            epochs=epochs,
-            steps=steps,
-            batch_size=batch_size,
+            model,
+            dataset,
+            schedule,
+            options,
             callbacks=tuple(callbacks),
             run=directory,
             resume=resume,
-            seed=seed,
-            shuffle=shuffle,
-            validation_batch_size=validation_batch_size,
-            eval_every=eval_every,
-            checkpoint_every=checkpoint_every,
-            keep=keep,
-            monitor=monitor,
-            stop_early=stop_early,
             verbose=verbose,
             cluster=where,
-            strategy=options,
+            strategy=spread,
         )
         return execute(keras, decided(request, strategy), began).history
 

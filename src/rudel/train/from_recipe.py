@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from rudel.train.plan.automatic import decided
 from rudel.train.prepared import Asked, Prepared, prepare
 from rudel.train.run_directory import check_free, path_of
 from rudel.train.runs import Request, execute
+from rudel.train.training_options import TrainingOptions
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,10 @@ def train_recipe(
     """
     began = time.perf_counter()
     asked = Asked(recipe, data, options, epochs, steps, batch_size, learning_rate, precision, seed, progress)
+    wanted = TrainingOptions(
+        seed=seed, eval_every=eval_every, checkpoint_every=checkpoint_every, keep=keep, monitor=monitor,
+        stop_early=stop_early,
+    )  # fmt: skip
     directory = path_of(run)
     if resume and run is None:
         raise OptionError("Which run is to be resumed? Name its directory with --run.")
@@ -124,17 +129,12 @@ def train_recipe(
         request = Request(
             made.model,
             dataset,
-            **made.plan,
+            made.schedule,
+            replace(wanted, **made.plan),
             callbacks=tuple(callbacks),
             run=directory,
             new_run=made.name if run is None else None,
             resume=resume,
-            seed=seed,
-            eval_every=eval_every,
-            checkpoint_every=checkpoint_every,
-            keep=keep,
-            monitor=monitor,
-            stop_early=stop_early,
             verbose=verbose,
             about=made.about,
             cluster=where,

@@ -10,9 +10,7 @@ from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
 from rudel.train.evaluation import DEFAULT_BATCH_SIZE
 from rudel.train.schedule import Schedule
-
-DEFAULT_KEEP = 2
-"""Checkpoints that are kept where the user names no number."""
+from rudel.train.training_options import TrainingOptions
 
 
 @dataclass(frozen=True)
@@ -24,13 +22,8 @@ class Job:
         train: examples to learn from.
         validation: examples to evaluate on, or None.
         schedule: which examples every step sees.
+        options: how it is to go.
         callbacks: Keras callbacks.
-        validation_batch_size: examples a step of the evaluation.
-        eval_every: steps between evaluations; None to evaluate at the ends of epochs.
-        checkpoint_every: steps between checkpoints; None to go by time.
-        keep: how many checkpoints to keep.
-        monitor: the metric by which the best weights are kept, such as `val_loss`; None to keep the last alone.
-        stop_early: end after so many evaluations in which `monitor` has not become better; None to go on.
         identity: what must be alike for a training to be resumed, by name.
         settings: what the user asked for, by name, for people to read.
         augment: changes the inputs of a training batch at random: `(key, x) -> x`.
@@ -40,16 +33,17 @@ class Job:
     train: Examples | Stream
     validation: Examples | Stream | None
     schedule: Schedule
+    options: TrainingOptions = field(default_factory=TrainingOptions)
     callbacks: Sequence[Any] = ()
-    validation_batch_size: int = DEFAULT_BATCH_SIZE
-    eval_every: int | None = None
-    checkpoint_every: int | None = None
-    keep: int = DEFAULT_KEEP
-    monitor: str | None = None
-    stop_early: int | None = None
     identity: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     augment: Callable[[Any, Any], Any] | None = None
+
+    @property
+    def validation_batch_size(self) -> int:
+        """Examples a step of the evaluation."""
+        size = self.options.validation_batch_size or max(self.schedule.batch_size, DEFAULT_BATCH_SIZE)
+        return min(size, len(self.validation) if self.validation else 1)
 
 
 @dataclass

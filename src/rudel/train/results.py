@@ -84,7 +84,7 @@ def _about_best(session: Session) -> dict[str, Any]:
     if not session.best:
         return {}
     found, job = session.best, session.job
-    told = {"monitor": job.monitor, "value": found.value, "step": found.step, "epoch": found.epoch}
+    told = {"monitor": job.options.watched, "value": found.value, "step": found.step, "epoch": found.epoch}
     return {"best": told, "stopped_early": session.position.step < job.schedule.total_steps}
 
 

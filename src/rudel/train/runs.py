@@ -9,59 +9,54 @@ from typing import Any, Literal
 
 from rudel.backend import without_tensorflow
 from rudel.data.dataset import Dataset, Examples
-from rudel.errors import OptionError, RunError
+from rudel.errors import RunError
 from rudel.train import checkpoint as checkpoints
 from rudel.train import run_directory
-from rudel.train.best import chosen_monitor
 from rudel.train.callbacks import check_callbacks
 from rudel.train.checkpoint import Checkpoint
 from rudel.train.checks import check_examples
 from rudel.train.display import choose_display
-from rudel.train.evaluation import DEFAULT_BATCH_SIZE
 from rudel.train.identity import check_same, identity_of, name_of
-from rudel.train.job import DEFAULT_KEEP, Job
+from rudel.train.job import Job
 from rudel.train.local_engine import local_engine
 from rudel.train.mesh.hosts.together import together
 from rudel.train.own_classes import Places, check_can_be_loaded
 from rudel.train.results import keep_results, summary_of, versions
 from rudel.train.run_directory import RunDirectory
-from rudel.train.schedule import Schedule, check_whole_number, plan_schedule
+from rudel.train.schedule import Schedule
 from rudel.train.session import Session
 from rudel.train.state import check_compiled
 from rudel.train.strategy import Strategy
-
-_ASKED = ("shuffle", "validation_batch_size", "eval_every", "checkpoint_every", "keep", "monitor", "stop_early")
+from rudel.train.training_options import TrainingOptions
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asked for; see `rudel.fit` for the meaning of the fields.
+    """What a user asked for.
 
     Args:
+        model: compiled.
+        dataset: to learn from, and to evaluate on.
+        schedule: which examples every step sees.
+        options: how the training is to go.
+        callbacks: Keras callbacks.
         run: the directory to use; `new_run` instead asks for the next free one of that name.
         about: what config.json should say beside that, such as the recipe and its options.
         cluster: a running `rudel.Cluster`, or one made of a client; None to train here.
+        resume: continue from the newest checkpoint in `run`, if there is one.
+        verbose: see `rudel.fit`.
         strategy: options of the strategy that spreads the steps; None for `single`.
         forecast: what was forecast, where the strategy was chosen by that.
     """
 
     model: Any
     dataset: Dataset
-    epochs: int | None
-    steps: int | None
-    batch_size: int
+    schedule: Schedule
+    options: TrainingOptions
     callbacks: tuple[Any, ...] = ()
     run: Path | None = None
     new_run: str | None = None
     resume: bool = False
-    seed: int = 0
-    shuffle: bool = True
-    validation_batch_size: int | None = None
-    eval_every: int | None = None
-    checkpoint_every: int | None = None
-    keep: int = DEFAULT_KEEP
-    monitor: str | None = None
-    stop_early: int | None = None
     verbose: bool | Literal["auto"] = "auto"
     about: dict[str, Any] = field(default_factory=dict)
     cluster: Any = None
@@ -96,17 +91,14 @@ def execute(keras: Any, request: Request, began: float) -> Outcome:
         RudelError: everything that `rudel.fit` raises.
     """
     dataset, model = request.dataset, request.model
-    schedule = plan_schedule(
-        len(dataset.train), request.batch_size, request.epochs, request.steps, request.seed, request.shuffle
-    )
     check(keras, request)
     keeps = request.run is not None or request.new_run is not None
     own = check_can_be_loaded(model) if keeps else {}
     with without_tensorflow():
         identity = _identity(request) if keeps else {}
-    job = job_of(request, schedule, identity)
+    job = job_of(request, identity)
     with together(request.strategy) as first:
-        run, config, saved = first(lambda: _begun(request, identity, schedule.total_steps), (None, {}, None))
+        run, config, saved = first(lambda: _begun(request, identity), (None, {}, None))
         session: Session | None = None
         try:
             engine = request.strategy.engine(job, request.cluster) if request.strategy else local_engine()
@@ -156,30 +148,18 @@ def check(keras: Any, request: Request) -> None:
     for part, name in ((dataset.train, "training"), (dataset.validation, "validation"), (dataset.test, "test")):
         if isinstance(part, Examples):  # those of a stream are looked at when they are read
             check_examples(part, model, name)
-    for name in ("eval_every", "checkpoint_every", "keep", "stop_early", "validation_batch_size"):
-        value = getattr(request, name)
-        if value is not None:
-            check_whole_number(name, value)
-    if request.monitor is not None and not isinstance(request.monitor, str):
-        raise OptionError(f"`monitor` is the name of a metric, such as 'val_loss', not {request.monitor!r}.")
 
 
-def job_of(request: Request, schedule: Schedule, identity: dict[str, Any]) -> Job:
+def job_of(request: Request, identity: dict[str, Any]) -> Job:
     """What is to be trained, as a strategy takes it."""
     dataset = request.dataset
-    size = request.validation_batch_size or max(request.batch_size, DEFAULT_BATCH_SIZE)
     return Job(
         model=request.model,
         train=dataset.train,
         validation=dataset.validation,
-        schedule=schedule,
+        schedule=request.schedule,
+        options=request.options,
         callbacks=request.callbacks,
-        validation_batch_size=min(size, len(dataset.validation) if dataset.validation else 1),
-        eval_every=request.eval_every,
-        checkpoint_every=request.checkpoint_every,
-        keep=request.keep,
-        monitor=chosen_monitor(request.monitor, request.stop_early),
-        stop_early=request.stop_early,
         identity=identity,
         settings=_settings(request),
         augment=dataset.augment,
@@ -189,22 +169,19 @@ def job_of(request: Request, schedule: Schedule, identity: dict[str, Any]) -> Jo
 def _settings(request: Request) -> dict[str, Any]:
     """What was asked for, by name, as people read it."""
     about = request.about
-    settings: dict[str, Any] = {
+    return {
         "recipe": name_of(request.model, about),
         **about.get("options", {}),
         "strategy": request.strategy.name if request.strategy else "single",
         **{name: about[name] for name in ("learning_rate", "source") if about.get(name) is not None},
         "precision": request.model.dtype_policy.name,
+        **request.options.given,
     }
-    for name in ("epochs", "steps", "batch_size", "seed", *_ASKED):
-        if (value := getattr(request, name)) is not None:
-            settings[name] = value
-    return settings
 
 
 def _identity(request: Request) -> dict[str, Any]:
-    train, about = request.dataset.train, request.about
-    return identity_of(request.model, train, request.batch_size, request.seed, request.shuffle, about)
+    schedule, train = request.schedule, request.dataset.train
+    return identity_of(request.model, train, schedule.batch_size, schedule.seed, schedule.shuffle, request.about)
 
 
 def _absent(request: Request) -> dict[str, Any]:
@@ -213,9 +190,7 @@ def _absent(request: Request) -> dict[str, Any]:
     return {"absent": [{"host": host, "reason": reason} for host, reason in absent.items()]} if absent else {}
 
 
-def _begun(
-    request: Request, identity: dict[str, Any], total_steps: int
-) -> tuple[RunDirectory | None, dict[str, Any], Checkpoint | None]:
+def _begun(request: Request, identity: dict[str, Any]) -> tuple[RunDirectory | None, dict[str, Any], Checkpoint | None]:
     """The run directory, if there is to be one, what it says of the training, and where that stands.
 
     Raises:
@@ -228,7 +203,7 @@ def _begun(
         config = run.read_config()
         if config:
             check_same(run, config.get("identity", {}), identity)
-        return run, config, _resumable(run, total_steps)
+        return run, config, _resumable(run, request.schedule.total_steps)
     except BaseException:
         run.release()
         raise
@@ -264,12 +239,8 @@ def _config(request: Request, identity: dict[str, Any], own: Places, started: st
             "recipe": identity["recipe"],
             "options": {},
             "strategy": request.strategy.name if request.strategy else "single",
-            "epochs": request.epochs,
-            "steps": request.steps,
-            "batch_size": request.batch_size,
-            "seed": request.seed,
-            **{name: getattr(request, name) for name in _ASKED},
-            "monitor": chosen_monitor(request.monitor, request.stop_early),
+            **vars(request.options),
+            "monitor": request.options.watched,
             "precision": identity["precision"],
             "class_names": list(dataset.class_names),
             "attribution": dataset.attribution,

@@ -72,8 +72,9 @@ class Session:
         store: Store | None = None,
     ) -> None:
         self.job, self.run, self.saved, self.display, self.model = job, run, saved, display, job.model
-        self.store = store or RunStore(run, job.settings, job.keep)
-        self.position, self.spans, self.interrupts = Position(), Spans(job.schedule, job.eval_every), Interrupts()
+        self.store = store or RunStore(run, job.settings, job.options.keep)
+        self.position, self.interrupts = Position(), Interrupts()
+        self.spans = Spans(job.schedule, job.options.eval_every)
         self._engine, self._began, self._total_before = engine, began, 0.0
         self.callbacks = keras.callbacks.CallbackList(
             list(job.callbacks), add_history=True, add_progbar=False, model=job.model, epochs=self.spans.count,
@@ -81,7 +82,7 @@ class Session:
         )  # fmt: skip
         self._history = job.model.history
         self.initial_metrics = built(job)
-        self.watch = best.make_watch(job.monitor, job.stop_early, job.model.metrics, self._metric_names())
+        self.watch = best.make_watch(job.options, job.model.metrics, self._metric_names())
         self._best_saved: int | None = None
         self.saved_step, self._saved_time = 0, time.perf_counter()
         self.position.clock.setup = self.seconds
@@ -238,13 +239,13 @@ class Session:
             return False
         if self.interrupts.received:
             return True
-        if self.job.checkpoint_every:
-            return self.position.step - self.saved_step >= self.job.checkpoint_every
+        if (left := self.steps_to_checkpoint()) is not None:
+            return left <= 0
         return time.perf_counter() - self._saved_time >= CHECKPOINT_SECONDS
 
     def steps_to_checkpoint(self) -> int | None:
         """Steps until a checkpoint is due; None where that goes by time."""
-        every = self.job.checkpoint_every
+        every = self.job.options.checkpoint_every
         return self.saved_step + every - self.position.step if self.store.keeps and every else None
 
     def save(self, arrays: dict[str, np.ndarray], **more: Any) -> None:
@@ -341,7 +342,7 @@ class Session:
 
     def _metric_names(self) -> list[str]:
         """Names of the metrics of an evaluation."""
-        if self.job.monitor is None:
+        if self.job.options.watched is None:
             return []
         names = list(as_floats(self.model.get_metrics_result()))
         return names + ([f"val_{name}" for name in names] if self.job.validation is not None else [])

@@ -12,12 +12,16 @@ from rudel.errors import ClusterError
 from rudel.train.diloco import checks
 from rudel.train.plan.measure import Nowhere, Rehearsal, rehearsal_of
 from rudel.train.runs import Request, job_of
-from rudel.train.schedule import plan_schedule
+from rudel.train.training_options import TrainingOptions
 
 
 def rehearsed(model: Any, dataset: Dataset) -> Rehearsal:
-    request = Request(model, dataset, None, 10, 32)
-    return rehearsal_of(job_of(request, plan_schedule(len(dataset.train), 32, None, 10, 0), {}), Nowhere(3))
+    return rehearsal_of(job_of(requested(model, dataset, steps=10), {}), Nowhere(3))
+
+
+def requested(model: Any, dataset: Dataset, steps: int) -> Request:
+    options = TrainingOptions(steps=steps)
+    return Request(model, dataset, options.schedule(len(dataset.train)), options)
 
 
 def test_work_is_what_replicas_are_checked_for(blobs: Any, classifier: Callable[..., Any]) -> None:
@@ -53,8 +57,7 @@ def test_a_training_of_any_length_is_rehearsed(blobs: Any, classifier: Callable[
     rate: Any = keras.optimizers.schedules.CosineDecay(1e-3, 1000)
     model, data, steps = classifier(), Dataset(Examples(*blobs)), 10**12
     model.compile(keras.optimizers.Adam(rate), "sparse_categorical_crossentropy")
-    schedule = plan_schedule(len(data.train), 32, None, steps, 0)
-    assert rehearsal_of(job_of(Request(model, data, None, steps, 32), schedule, {}), Nowhere(3)).work.steps == steps
+    assert rehearsal_of(job_of(requested(model, data, steps), {}), Nowhere(3)).work.steps == steps
 
 
 @pytest.mark.parametrize("part", ["train", "validation"])

@@ -342,7 +342,7 @@ class ReplicasEngine:
 
     def _evaluation_can_wait(self) -> bool:
         job = self._job
-        if self._evaluator is None or job.callbacks or job.monitor or len(self._late) > _LATE_EVALUATIONS:
+        if self._evaluator is None or job.callbacks or job.options.watched or len(self._late) > _LATE_EVALUATIONS:
             return False
         if self._books.world.weights.nbytes * len(self._late) > _LATE_BYTES:
             return False

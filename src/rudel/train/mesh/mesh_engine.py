@@ -187,7 +187,9 @@ def _check_same(job: Job) -> None:
     same["number of validation examples"] = len(job.validation or ())
     same["validation batch size"] = job.validation_batch_size
     form = [(tuple(v.shape), str(v.dtype)) for v in jax.tree.leaves(model_state.variables(job.model))]
-    agree.check_same(same | {"settings": (job.eval_every, job.monitor, job.stop_early, len(job.callbacks), form)})
+    asked = job.options
+    same["settings"] = (asked.eval_every, asked.watched, asked.stop_early, len(job.callbacks), form)
+    agree.check_same(same)
 
 
 def _take_weights_of_the_first(model: Any) -> None:

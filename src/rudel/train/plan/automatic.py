@@ -21,7 +21,6 @@ from rudel.train.diloco.options import Diloco
 from rudel.train.display import RichDisplay, choose_display
 from rudel.train.run_directory import check_free
 from rudel.train.runs import Request, check, job_of
-from rudel.train.schedule import plan_schedule
 from rudel.train.strategy import Auto, as_auto, named
 
 if TYPE_CHECKING:
@@ -55,10 +54,7 @@ def decided(request: Request, strategy: Any) -> Request:
     from rudel.train.plan.forecast import sole_steps
     from rudel.train.plan.measure import rehearsal_of
 
-    schedule = plan_schedule(
-        len(request.dataset.train), request.batch_size, request.epochs, request.steps, request.seed, request.shuffle
-    )
-    rehearsal, began = rehearsal_of(job_of(request, schedule, {}), request.cluster), time.perf_counter()
+    rehearsal, began = rehearsal_of(job_of(request, {}), request.cluster), time.perf_counter()
     try:
         measured, planned = rehearsal.look()
     except ClusterError as error:
@@ -76,8 +72,8 @@ def decided(request: Request, strategy: Any) -> Request:
     document = {
         "strategy": best.strategy,
         "options": options,
-        "steps": schedule.total_steps,
-        "batch_size": schedule.batch_size,
+        "steps": request.schedule.total_steps,
+        "batch_size": request.schedule.batch_size,
         "hosts": list(best.hosts),
         "forecast": asdict(best),
         "why": planned.why,

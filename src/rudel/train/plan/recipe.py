@@ -14,6 +14,7 @@ from rudel.train.plan.planning import Planned, plan
 from rudel.train.plan.scenario import Scenario, parse
 from rudel.train.prepared import Asked, Prepared, prepare
 from rudel.train.runs import Request, check, job_of
+from rudel.train.training_options import TrainingOptions
 
 
 @dataclass(frozen=True)
@@ -59,17 +60,19 @@ def look(
     made = prepare(asked)
     began = time.perf_counter()
     if thought_of is not None:
-        rehearsal = _rehearsal(made, Nowhere(thought_of.hosts), asked.seed)
+        rehearsal = _rehearsal(made, Nowhere(thought_of.hosts))
         here = rehearsal.here()
         planned = plan(rehearsal.work, thought_of.speeds(here, asked.seed), thought_of.links, rehearsal.desk())
         return Outlook(rehearsal.work, None, thought_of, planned, time.perf_counter() - began)
     with place(on, cluster, client, "diloco", ssh_config) as (where, _):
-        rehearsal = _rehearsal(made, where, asked.seed)
+        rehearsal = _rehearsal(made, where)
         measured, planned = rehearsal.look()
     return Outlook(rehearsal.work, measured, None, planned, time.perf_counter() - began)
 
 
-def _rehearsal(made: Prepared, where: Any, seed: int) -> Rehearsal:
-    request = Request(made.model, made.dataset, **made.plan, seed=seed, about=made.about)
+def _rehearsal(made: Prepared, where: Any) -> Rehearsal:
+    request = Request(
+        made.model, made.dataset, made.schedule, TrainingOptions(**made.plan, seed=made.schedule.seed), about=made.about
+    )
     check(keras_here(), request)
-    return rehearsal_of(job_of(request, made.schedule, {}), where)
+    return rehearsal_of(job_of(request, {}), where)
