@@ -1,5 +1,6 @@
 import base64
 import io
+import wave
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def test_the_surest_right_come_before_the_surest_wrong_and_ties_go_to_the_earlie
     assert chosen.tolist() == [1, 4, 2, 3]
     assert chosen.dtype == np.int32
     assert select_examples(truth, predicted, confidence, count=1).tolist() == [1, 2]
-    assert select_examples(truth, predicted, confidence).tolist() == [1, 4, 0, 2, 3]
+    assert select_examples(truth, predicted, confidence, count=12).tolist() == [1, 4, 0, 2, 3]
 
 
 @pytest.mark.parametrize("shape", [(28, 28), (28, 28, 1), (16, 20, 3)])
@@ -60,7 +61,7 @@ def test_pictures_of_bytes_are_kept_as_they_are(tmp_path, make_answers, shape):
     save(tmp_path / "p.npz", predictions, x)
     back = load(tmp_path / "p.npz")
     assert back.examples_index is not None
-    chosen = select_examples(predictions.truth, predictions.predicted, predictions.confidence)
+    chosen = select_examples(predictions.truth, predictions.predicted, predictions.confidence, count=12)
     assert back.examples_index.tolist() == chosen.tolist()
     np.testing.assert_array_equal(back.examples_x, x[chosen])
     for name in ("truth", "predicted", "confidence", "truth_probability"):
@@ -81,8 +82,8 @@ def test_pictures_of_other_numbers_are_scaled_to_bytes(tmp_path):
     assert not np.any(load(tmp_path / "p.npz").examples_x)
 
 
-@pytest.mark.parametrize("x", [None, np.zeros((5, 784)), np.zeros((5, 8, 8, 4)), np.zeros((5, 100, 1)), {"a": 1}])
-def test_inputs_that_are_no_pictures_have_none(tmp_path, x):
+@pytest.mark.parametrize("x", [None, np.zeros((5, 784)), np.zeros((5, 8, 8, 4)), np.zeros((5, 7, 7)), {"a": 1}])
+def test_inputs_that_cannot_be_shown_are_not_kept(tmp_path, x):
     save(tmp_path / "p.npz", summarise(np.eye(5), np.arange(5)), x)
     assert load(tmp_path / "p.npz").examples_x is None
 
@@ -102,6 +103,10 @@ def test_too_few_inputs_are_an_error(tmp_path):
         {"examples_index": np.array([5]), "examples_x": np.zeros((1, 8, 8), np.uint8)},
         {"examples_index": np.array([0])},
         {"examples_index": np.array([0]), "examples_x": np.zeros((1, 8, 8))},
+        {"examples_index": np.array([0]), "examples_x": np.zeros((1, 80, 6))},
+        {"examples_index": np.array([0]), "examples_x": np.zeros((1, 80), np.int16)},
+        {"examples_index": np.array([0]), "examples_x": np.zeros((1, 80)), "rate": np.array(8000)},
+        {"examples_index": np.array([0]), "examples_x": np.zeros((1, 80), np.int16), "rate": np.array(0)},
     ],
 )
 def test_files_that_do_not_fit_together_are_refused(tmp_path, changes):
@@ -144,3 +149,58 @@ def test_the_gallery_says_what_was_taken_for_what(run):
     told = [[" ".join("".join(span.itertext()).split()) for span in item.iter("span")] for item in page.all("li")]
     assert told == [["bird 100 %"], ["bird >99 %"], ["bird 98 %"], ["bird 97 %", "is fish"]]
     assert page.all("img")[-1].get("alt") == "An example of fish, taken for bird with 97\u202f%"
+
+
+MIXED_UP = np.array([[0.98, 0.01, 0.01], [0.97, 0.02, 0.01]])
+"""Answers to a bird, and to a fish that is taken for one."""
+
+
+def tone(hertz: float, rate: int) -> np.ndarray:
+    return (20_000 * np.sin(2 * np.pi * hertz * np.arange(rate) / rate)).astype(np.int16)
+
+
+def test_sound_is_heard_and_seen(run, browser):
+    rate = 8000
+    sounds = np.stack([tone(440, rate), tone(1500, rate)])
+    save(run.path / "predictions.npz", summarise(MIXED_UP, np.array([0, 2])), sounds, rate)
+    page = run.config().report()
+    for player, samples in zip(page.all("audio"), sounds, strict=True):
+        written = base64.b64decode(player.get("src").removeprefix("data:audio/wav;base64,"))
+        with wave.open(io.BytesIO(written)) as file:
+            assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (rate, 1, 2)
+            assert file.readframes(rate) == samples.tobytes()
+    assert page.all("audio")[1].get("aria-label") == "An example of fish, taken for bird with 97\u202f%"
+    low, high = (
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(i.get("src").split(",")[1])))) for i in page.all("img")
+    )
+    loudest = [int(picture.astype(int).sum(1).argmax()) for picture in (low, high)]
+    assert loudest[0] > loudest[1], "what is high is above"
+    with browser.page((run.path / "report.html").as_uri()) as shown:
+        shown.until("document.querySelectorAll('audio').length == 2")
+        shown.value("document.querySelectorAll('audio').forEach(audio => { audio.preload = 'auto'; audio.load(); })")
+        shown.until("[...document.querySelectorAll('audio')].every(audio => audio.readyState == 4)")
+        assert shown.value("[...document.querySelectorAll('audio')].map(audio => audio.duration)") == [1, 1]
+        assert not shown.problems
+
+
+def test_sound_at_a_rate_without_a_spectrogram_is_heard(run):
+    save(run.path / "predictions.npz", summarise(MIXED_UP, np.array([0, 2])), np.zeros((2, 900), np.int16), 900)
+    page = run.config().report()
+    assert len(page.all("audio")) == 2
+    assert not page.all("img")
+
+
+def height_of(points: str) -> float:
+    down = [float(point.split(",")[1]) for point in points.split()]
+    return max(down) - min(down)
+
+
+def test_series_are_curves_on_one_scale(run):
+    still, moved = np.zeros((119, 6), np.float32), np.zeros((119, 6), np.float32)
+    moved[50:60, 1], moved[60:70, 5] = 2, 300
+    save(run.path / "predictions.npz", summarise(MIXED_UP, np.array([0, 2])), np.stack([still, moved]))
+    page = run.config().report()
+    drawn = [svg.findall("polyline") for svg in page.all("svg") if svg.find("polyline") is not None]
+    heights = [[height_of(line.get("points")) for line in lines] for lines in drawn]
+    assert heights[0] == [0] * 6
+    assert [height > 50 for height in heights[1]] == [False, True, False, False, False, True]

@@ -1,4 +1,4 @@
-"""Pictures of the examples that the model was surest about: those it got right and those it got wrong."""
+"""The examples that the model was surest about, those it got right and those it got wrong, to look at or listen to."""
 
 import base64
 import io
@@ -8,6 +8,7 @@ import numpy as np
 from rudel.report.markup import Html, element, join
 from rudel.report.predictions import Predictions
 from rudel.report.read import Run
+from rudel.report.recordings import curves, player, spectrogram
 from rudel.report.words import percent
 
 _LONGEST_SIDE = 128
@@ -16,7 +17,7 @@ SHARP_BELOW = 65
 
 
 def gallery(run: Run) -> Html | None:
-    """Two rows of pictures; either is left out when it has none."""
+    """Two rows of examples; either is left out when it has none."""
     predictions = run.predictions
     if predictions is None or predictions.examples_index is None or not len(predictions.examples_index):
         return None
@@ -45,23 +46,39 @@ def data_uri(picture: np.ndarray) -> str:
 def _row(run: Run, predictions: Predictions, which: np.ndarray, title: str) -> Html | None:
     if not len(which):
         return None
-    pictures = element("ul", join(_picture(run, predictions, i) for i in which.tolist()), class_="gallery")
-    return join([element("h3", title), pictures])
+    wide = predictions.examples_x is not None and predictions.examples_x.dtype != np.uint8
+    items = join(_example(run, predictions, i) for i in which.tolist())
+    return join([element("h3", title), element("ul", items, class_="gallery recordings" if wide else "gallery")])
 
 
-def _picture(run: Run, predictions: Predictions, i: int) -> Html:
+def _example(run: Run, predictions: Predictions, i: int) -> Html:
     assert predictions.examples_index is not None
-    assert predictions.examples_x is not None
-    example, picture = predictions.examples_index[i], predictions.examples_x[i]
+    example = predictions.examples_index[i]
     truth, answer = (run.class_name(int(c[example])) for c in (predictions.truth, predictions.predicted))
     sure = percent(float(predictions.confidence[example]), 0)
     mistaken = truth != answer
-    alt = f"An example of {truth}, taken for {answer} with {sure}" if mistaken else f"An example of {truth}"
-    height, width = picture.shape[:2]
-    small = max(height, width) < SHARP_BELOW
+    about = f"An example of {truth}, taken for {answer} with {sure}" if mistaken else f"An example of {truth}"
     return element(
         "li",
-        element("img", src=data_uri(picture), alt=alt, width=width, height=height, class_="sharp" if small else None),
+        _shown(predictions, i, about),
         element("span", element("b", answer), f" {sure}", class_="caption"),
         element("span", f"is {truth}", class_="truth") if mistaken else None,
     )
+
+
+def _shown(predictions: Predictions, i: int, about: str) -> Html:
+    assert predictions.examples_x is not None
+    x = predictions.examples_x[i]
+    if predictions.rate is not None:
+        rate = int(predictions.rate)
+        heard = spectrogram(x, rate)
+        return join([_image(heard, about) if heard is not None else None, player(x, rate, about)])
+    if x.dtype == np.uint8:
+        return _image(x, about)
+    return curves(x, predictions.examples_x, about)
+
+
+def _image(picture: np.ndarray, about: str) -> Html:
+    height, width = picture.shape[:2]
+    small = "sharp" if max(height, width) < SHARP_BELOW else None
+    return element("img", src=data_uri(picture), alt=about, width=width, height=height, class_=small)

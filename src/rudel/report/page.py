@@ -35,7 +35,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Run], Html | None]], ...] = (
 )
 """Anchor, title and function of each section, in the order of the page."""
 
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+_POLICY = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"
 
 
 def write_report(run: str | Path) -> Path:

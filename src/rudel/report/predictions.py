@@ -1,6 +1,6 @@
-"""What a classifier answered to its validation examples, and the pictures of its surest answers.
+"""What a classifier answered to its validation examples, and those of which it was surest.
 
-`predictions.npz` holds the arrays of `Predictions` under their names; the two for pictures only where there are any.
+`predictions.npz` holds the arrays of `Predictions` under their names, without those that are None.
 """
 
 import zipfile
@@ -15,6 +15,7 @@ from rudel.errors import DataError, RunError
 from rudel.files import written_atomically
 
 _LEAST_SIDE = 8
+_PICTURES, _OTHERS = 12, 6  # of those that were right, and of those that were wrong
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +27,10 @@ class Predictions:
         predicted: most probable classes, int32 (N,).
         confidence: probability of the predicted class, float32 (N,).
         truth_probability: probability of the right class, float32 (N,).
-        examples_index: which of the N examples have pictures, int32 (M,).
-        examples_x: their pictures, uint8 (M, H, W) or (M, H, W, 1 or 3).
+        examples_index: which of the N examples are kept, int32 (M,).
+        examples_x: these: pictures, uint8 (M, H, W) or (M, H, W, 1 or 3); sound, int16 (M, S); or series, float32
+            (M, T, C).
+        rate: of sound, samples a second, an integer ().
 
     Raises:
         DataError: the arrays do not fit together, or a class is negative.
@@ -39,6 +42,7 @@ class Predictions:
     truth_probability: np.ndarray
     examples_index: np.ndarray | None = None
     examples_x: np.ndarray | None = None
+    rate: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         """Checks that the arrays fit together."""
@@ -50,19 +54,23 @@ class Predictions:
         if len(self.truth) and min(self.truth.min(), self.predicted.min()) < 0:
             raise DataError("The predictions hold a negative class; classes count from 0.")
         if (self.examples_index is None) != (self.examples_x is None):
-            raise DataError(
-                "The predictions have pictures without their examples' numbers, or numbers without pictures."
-            )
+            raise DataError("The predictions have examples without their numbers, or numbers without examples.")
         if self.examples_index is not None and self.examples_x is not None:
-            _check_pictures(self.examples_index, self.examples_x, len(self.truth))
+            _check_examples(self.examples_index, self.examples_x, self.rate, len(self.truth))
 
 
-def _check_pictures(index: np.ndarray, x: np.ndarray, examples: int) -> None:
+def _check_examples(index: np.ndarray, x: np.ndarray, rate: np.ndarray | None, examples: int) -> None:
     fits = index.dtype.kind in "iu" and index.ndim == 1 and len(index) == len(x)
     if not fits or (len(index) and not 0 <= index.min() <= index.max() < examples):
-        raise DataError("The predictions' pictures do not belong to the examples: `examples_index` does not fit.")
-    if x.dtype != np.uint8 or not image_like(x.shape):
-        raise DataError("The predictions' pictures must be uint8, (M, H, W) or (M, H, W, 1 or 3).")
+        raise DataError("The kept examples do not belong to the predictions: `examples_index` does not fit.")
+    if rate is not None:
+        if x.dtype != np.int16 or x.ndim != 2 or rate.shape != () or rate.dtype.kind not in "iu" or rate < 1:
+            raise DataError("Kept sound must be int16, (M, S), with a positive whole `rate`.")
+    elif series_like(x.shape):
+        if x.dtype != np.float32:
+            raise DataError("Kept series must be float32, (M, T, C).")
+    elif x.dtype != np.uint8 or not image_like(x.shape):
+        raise DataError("Kept pictures must be uint8, (M, H, W) or (M, H, W, 1 or 3).")
 
 
 def summarise(probabilities: Any, truth: Any) -> Predictions:
@@ -101,7 +109,7 @@ def join(parts: Sequence[Predictions]) -> Predictions:
     return Predictions(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def select_examples(truth: np.ndarray, predicted: np.ndarray, confidence: np.ndarray, count: int = 12) -> np.ndarray:
+def select_examples(truth: np.ndarray, predicted: np.ndarray, confidence: np.ndarray, count: int) -> np.ndarray:
     """The examples that the model was surest and right about, then those it was surest and wrong about.
 
     Args:
@@ -113,7 +121,7 @@ def select_examples(truth: np.ndarray, predicted: np.ndarray, confidence: np.nda
     Returns:
         int32 (M,), M at most 2 `count`, surest first within each part; of equally sure ones the earlier comes first.
 
-    >>> select_examples(np.array([0, 1, 1]), np.array([0, 1, 0]), np.array([0.7, 0.9, 0.8])).tolist()
+    >>> select_examples(np.array([0, 1, 1]), np.array([0, 1, 0]), np.array([0.7, 0.9, 0.8]), 12).tolist()
     [1, 0, 2]
     """
     surest = np.argsort(-np.nan_to_num(confidence, nan=-1), kind="stable")
@@ -122,25 +130,34 @@ def select_examples(truth: np.ndarray, predicted: np.ndarray, confidence: np.nda
     return np.concatenate([surest[right][:count], surest[~right][:count]]).astype(np.int32)
 
 
-def save(path: Path, predictions: Predictions, x: Any = None) -> None:
-    """Writes predictions atomically, with pictures of the selected examples if the inputs are pictures.
+def save(path: Path, predictions: Predictions, x: Any = None, rate: int | None = None) -> None:
+    """Writes predictions atomically, with the selected examples if a report can show or play them.
 
     Args:
         path: the file; in a run directory, `predictions.npz`.
         predictions: of N examples.
         x: the N inputs. Pictures are (N, H, W) or (N, H, W, 1 or 3), at least 8 x 8: uint8 is kept as it is, other
-            numbers are scaled so that the least and the greatest of the selected ones become 0 and 255. Inputs that
-            are no pictures are not kept.
+            numbers are scaled so that the least and the greatest of the selected ones become 0 and 255. Series are
+            (N, T, C), at least four times as long as wide. Sound is (N, S). Other inputs are not kept.
+        rate: of sound, samples a second; None if the inputs are none.
 
     Raises:
         DataError: there are not as many inputs as predictions.
         OSError: the file cannot be written.
     """
-    if image_like(getattr(x, "shape", ())):
+    shape = getattr(x, "shape", ())
+    sound = rate is not None and len(shape) == 2
+    if sound or series_like(shape) or image_like(shape):
         if len(x) != len(predictions.truth):
             raise DataError(f"There are {len(x):,} inputs for {len(predictions.truth):,} predictions.")
-        index = select_examples(predictions.truth, predictions.predicted, predictions.confidence)
-        predictions = replace(predictions, examples_index=index, examples_x=as_pictures(np.asarray(x[index])))
+        count = _PICTURES if image_like(shape) else _OTHERS
+        index = select_examples(predictions.truth, predictions.predicted, predictions.confidence, count)
+        kept, own_rate = np.asarray(x[index]), None
+        if sound:
+            kept, own_rate = kept.astype(np.int16), np.asarray(rate)
+        else:
+            kept = kept.astype(np.float32) if series_like(shape) else as_pictures(kept)
+        predictions = replace(predictions, examples_index=index, examples_x=kept, rate=own_rate)
     arrays = {name: array for name, array in vars(predictions).items() if array is not None}
     with written_atomically(path) as file:
         np.savez_compressed(file, **arrays)
@@ -162,8 +179,17 @@ def load(path: Path) -> Predictions:
 
 def image_like(shape: tuple[int, ...]) -> bool:
     """Whether arrays of this shape are pictures, (N, H, W) or (N, H, W, 1 or 3), at least 8 x 8."""
-    pictures = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3))
+    pictures = (len(shape) == 3 and not series_like(shape)) or (len(shape) == 4 and shape[3] in (1, 3))
     return pictures and min(shape[1:3]) >= _LEAST_SIDE
+
+
+def series_like(shape: tuple[int, ...]) -> bool:
+    """Whether arrays of this shape are series, (N, T, C): so many moments of so many columns.
+
+    >>> series_like((5, 119, 6)), series_like((5, 28, 28))
+    (True, False)
+    """
+    return len(shape) == 3 and shape[1] >= 4 * shape[2]
 
 
 def as_pictures(x: np.ndarray) -> np.ndarray:

@@ -114,6 +114,7 @@ def _keep_best(run: RunDirectory, model: Any, step: int) -> None:
 
 def _keep_predictions(path: Path, model: Any, dataset: Dataset) -> None:
     """Keeps what the trained model says of its examples, if their targets are classes or numbers."""
+    from rudel.features.layer import rate_of
     from rudel.report import regression
     from rudel.train.regression import answers_about
 
@@ -129,7 +130,7 @@ def _keep_predictions(path: Path, model: Any, dataset: Dataset) -> None:
         return
     answered = _of_stream(model, examples) if isinstance(examples, Stream) else _of_examples(model, examples)
     if answered:
-        save(path, answered, inputs)
+        save(path, answered, inputs, rate_of(model))
 
 
 def _of_examples(model: Any, examples: Examples) -> Predictions | None:
