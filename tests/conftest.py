@@ -17,8 +17,10 @@ from rudel.export.process import ENVIRONMENT
 from rudel.lab.requirements import check_machine
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Lets Ctrl-C reach the tests and what they start, also where SIGINT is ignored, as by a shell's `&` or `nohup`."""
+    if parallel.is_one_of_several(config):
+        config.add_cleanup(parallel.weigh_as_a_lab())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

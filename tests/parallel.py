@@ -3,17 +3,23 @@
 A process gets group after group. Tests that share what is expensive to make, such as a lab, are a group. Tests that
 measure how long things take run alone: meanwhile, no other process tests. They come first in their group, so that the
 others wait once for all of them.
+
+A lab gives way to whatever else wants the processor, so that the computer that drives it goes first. Each process that
+tests is therefore in a control group of the same weight as a lab's: else tests with a lab would wait for all others.
 """
 
 import contextlib
 import fcntl
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from rudel.errors import LabError
+from rudel.lab import quota
 
 MOST_PROCESSES = 4
 """Beyond these it is memory that is short, and the longest group takes as long as all others."""
@@ -117,6 +123,30 @@ def while_nobody_measures(item: pytest.Item, following: pytest.Item | None) -> I
     finally:
         if not (following and _measures(item.nodeid) and _measures(following.nodeid)):
             fcntl.flock(gate, fcntl.LOCK_UN)
+
+
+def weigh_as_a_lab() -> Callable[[], None]:
+    """Puts this process, and what it starts from now on, into a control group; returns what undoes that.
+
+    Where there are no control groups, or none that this process may make, it changes nothing.
+    """
+    undo = contextlib.ExitStack()
+    with contextlib.suppress(LabError, OSError):
+        groups = quota.groups()
+        own = groups.root / f"rudel-tests-{os.getpid()}"
+        own.mkdir()
+        undo.callback(_leave, own)
+        for name, value in quota.WEIGHT[groups.version].items():
+            (own / name).write_text(value)
+        (own / "cgroup.procs").write_text("0")
+    return undo.close
+
+
+def _leave(group: Path) -> None:
+    """Leaves a control group for the one around it, and removes it; it stays where something in it goes on."""
+    with contextlib.suppress(OSError):
+        (group.parent / "cgroup.procs").write_text("0")
+        group.rmdir()
 
 
 @functools.cache

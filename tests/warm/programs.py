@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 JAX = (
     "rudel.backend:keras_on_jax", "rudel.cli.main", "rudel.export", "rudel.report", "rudel.train.fit",
     "rudel.train.from_recipe", "rudel.train.load", "rudel.train.diloco.coordinator", "multiprocessing.spawn",
+    "matplotlib.figure", "matplotlib.backends.backend_svg", "PIL.Image", "rich.progress", "typer._coercion",
 )  # fmt: skip
 TENSORFLOW = ("rudel.export.process:import_tensorflow", "rudel.backend:keras_here")
 

@@ -19,8 +19,10 @@ from rudel.errors import LabError
 _PREFIX = "rudel-lab-"
 _PERIOD, _LONG_PERIOD = 10_000, 100_000  # microseconds
 _LEAST_QUOTA = 1000  # microseconds, the kernel's
-_LAST = {1: {"cpu.shares": "64"}, 2: {"cpu.weight": "6"}}  # of 1024, and of 100, that others have
 _ENDING = 10.0  # seconds that killed processes may take to end
+
+WEIGHT = {1: {"cpu.shares": "64"}, 2: {"cpu.weight": "6"}}
+"""By the version of cgroups: of all nodes of a lab together, where a process without a group has 1024, or 100."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Groups:
             if self.version == 2:
                 _hand_down(self.root)
             parent.mkdir(exist_ok=True)
-            for name, value in _LAST[self.version].items():
+            for name, value in WEIGHT[self.version].items():
                 (parent / name).write_text(value)
             if self.version == 2:
                 _hand_down(parent)
