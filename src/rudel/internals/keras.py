@@ -11,7 +11,7 @@ from typing import Any
 
 import keras
 from keras.src.backend import rnn
-from keras.src.utils.module_utils import tensorflow as _lazy_tensorflow
+from keras.src.utils import module_utils  # its `tensorflow` is imported by whoever looks at it closely
 
 from rudel.internals import mentions, require
 
@@ -131,12 +131,12 @@ def learning_rate_given(optimizer: Any, rate: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def forget_missing_tensorflow() -> Iterator[None]:
     """Lets Keras look for TensorFlow again after the block, if it first looked for it inside."""
-    unknown = _lazy_tensorflow._available is None
+    unknown = module_utils.tensorflow._available is None
     try:
         yield
     finally:
-        if unknown and _lazy_tensorflow.module is None:
-            _lazy_tensorflow._available = None
+        if unknown and module_utils.tensorflow.module is None:
+            module_utils.tensorflow._available = None
 
 
 @contextlib.contextmanager
@@ -179,6 +179,6 @@ require(
             keras.layers.MultiHeadAttention.build, *(f"_{name}_dense" for name in ("query", "key", "value", "output"))
         ),
         "LSTM.inner_loop": hasattr(keras.layers.LSTM, "inner_loop"),
-        "tensorflow._available": {"_available", "module"} <= set(vars(_lazy_tensorflow)),
+        "tensorflow._available": {"_available", "module"} <= set(vars(module_utils.tensorflow)),
     },
 )
