@@ -153,7 +153,7 @@ def train(cluster: Any, job: ClusterJob, strategy: str, seed: int, steps: int, k
     with tempfile.TemporaryDirectory() as folder:
         run = kept or Path(folder) / "run"
         summary = rudel.train_recipe(
-            "montagsmaler", data=str(job.data), options=options, steps=steps, seed=seed, run=run, cluster=cluster,
+            "quickdraw", data=str(job.data), options=options, steps=steps, seed=seed, run=run, cluster=cluster,
             strategy=strategy, eval_every=10**9, verbose=False,
         ).summary  # fmt: skip
         lines = lines_of(run / "rounds.jsonl")

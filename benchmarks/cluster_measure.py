@@ -41,7 +41,7 @@ def rudel_alone(site: Site, job: ClusterJob, seed: int, net: str, node: int = 0)
     send_programs(site, node)
     site.send_once(node, "drawings", job.content, lambda: job.files)
     site.call(node, "rm", "-rf", "run")
-    words = ["train", "montagsmaler", "--data", "drawings", "--run", "run", *rudel_options(job, seed, net)]
+    words = ["train", "quickdraw", "--data", "drawings", "--run", "run", *rudel_options(job, seed, net)]
     program = start_on_node(site, node, "rudel", python, python, "-c", _RUDEL, *words)
     try:
         ended = program.wait_for("exited", _LONGEST)
@@ -59,7 +59,7 @@ def rudel_spread(site: Site, job: ClusterJob, seed: int, net: str, nodes: int) -
     before = site.on_air()
     with tempfile.TemporaryDirectory() as folder, memory_watched(site) as peaks:
         run = Path(folder) / "run"
-        words = ["train", "montagsmaler", "--data", str(job.data), "--run", str(run)]
+        words = ["train", "quickdraw", "--data", str(job.data), "--run", str(run)]
         with site.hosts_file(nodes) as hosts:
             trained = drive(site, [*words, *rudel_options(job, seed, net), *on(site, hosts)])
         after = site.on_air()

@@ -16,7 +16,7 @@ their defaults:
     factor=2            of the recipe's learning rate
     ema=0               of a worker's steps: what is evaluated is the exponential average of the weights after rounds
     final=1             share of that factor which is left at the end, along a cosine
-    recipe=montagsmaler a recipe; other settings are its options, as net=cnn
+    recipe=quickdraw    a recipe; other settings are its options, as net=cnn
     samples=262144      over all workers
     target=0.8          accuracy (or mean absolute error, where that is the metric) for which the steps of a worker are
                         reported; evaluated 64 times, after rounds
@@ -51,15 +51,16 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
 from rudel.errors import RudelError  # noqa: E402
+from rudel.loop import compiled_loop as loop  # noqa: E402
+from rudel.loop import model_state as state  # noqa: E402
+from rudel.loop.blocks import as_batch  # noqa: E402
+from rudel.loop.evaluation import Evaluator  # noqa: E402
 from rudel.recipes.load import find_recipe  # noqa: E402
-from rudel.train import loop, state  # noqa: E402
-from rudel.train.asynchronous.delayed import freshness, make_delayed  # noqa: E402
-from rudel.train.asynchronous.visits import in_step  # noqa: E402
-from rudel.train.blocks import as_batch  # noqa: E402
-from rudel.train.diloco.codec import make_codec  # noqa: E402
-from rudel.train.diloco.outer import make_outer  # noqa: E402
-from rudel.train.diloco.vector import Layout  # noqa: E402
-from rudel.train.evaluation import Evaluator  # noqa: E402
+from rudel.replicas.asynchronous.delayed import freshness, make_delayed  # noqa: E402
+from rudel.replicas.asynchronous.visits import in_step  # noqa: E402
+from rudel.replicas.codec.delta_codec import make_codec  # noqa: E402
+from rudel.replicas.codec.weight_vector import Layout  # noqa: E402
+from rudel.replicas.outer_optimizer import make_outer  # noqa: E402
 
 CLASSES = "airplane,alarm clock,apple,banana,bicycle,bird,book,cat,dog,fish,flower,house,rainbow"
 ONE_WORKER = "workers=1,round=8192,up=float32,down=float32,outer=average,factor=1"
@@ -79,7 +80,7 @@ class Setting:
     factor: float = 2.0
     final: float = 1.0
     ema: float = 0.0
-    recipe: str = "montagsmaler"
+    recipe: str = "quickdraw"
     options: tuple[tuple[str, str], ...] = ()
     samples: int = 262_144
     target: float = 0.8
@@ -202,7 +203,7 @@ class Bench:
 
     def __init__(self, source: str | None, setting: Setting) -> None:
         self.setting, self.recipe = setting, find_recipe(setting.recipe)
-        drawings = {"classes": CLASSES} if setting.recipe == "montagsmaler" else {}
+        drawings = {"classes": CLASSES} if setting.recipe == "quickdraw" else {}
         self.options = self.recipe.settings(drawings | dict(setting.options))
         self.dataset = self.recipe.data(self.options, source=source)
         self.data = as_batch(self.dataset.train)
@@ -460,9 +461,7 @@ def main() -> None:
     """Trains and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("settings", nargs="*", default=[ONE_WORKER, ""], metavar="SETTING")
-    parser.add_argument(
-        "--data", help="as of `rudel train`: for montagsmaler, a folder laid out as Quick, Draw!'s bucket"
-    )
+    parser.add_argument("--data", help="as of `rudel train`: for quickdraw, a folder laid out as Quick, Draw!'s bucket")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", type=Path, help="a file for all numbers")
     given = parser.parse_args()

@@ -22,8 +22,9 @@ import jax  # noqa: E402  # after Keras, which says where JAX keeps its programs
 import numpy as np  # noqa: E402
 
 import rudel  # noqa: E402
-from rudel.recipes import montagsmaler  # noqa: E402
-from rudel.train import loop, state  # noqa: E402
+from rudel.loop import compiled_loop as loop  # noqa: E402
+from rudel.loop import model_state as state  # noqa: E402
+from rudel.recipes import quickdraw  # noqa: E402
 
 BATCH_SIZE = 32
 
@@ -39,7 +40,7 @@ def noise(steps: int) -> rudel.Dataset:
 
 def built(dataset: rudel.Dataset, steps: int) -> Any:
     """The recipe's net with all its variables."""
-    model = montagsmaler.model(dataset, steps=steps, net="cnn")
+    model = quickdraw.model(dataset, steps=steps, net="cnn")
     first = dataset.train.take(slice(0, BATCH_SIZE))
     state.build(model, (first.x, first.y, None))
     return model

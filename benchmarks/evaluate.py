@@ -3,13 +3,14 @@
     sudo python benchmarks/evaluate.py --data FOLDER --python PY --rival-python PY --json docs/evaluation.json
     python benchmarks/evaluate.py --json docs/evaluation.json --page docs/evaluation.md --plots docs/images
 
-A cell is a strategy or a rival (`single`, `mesh`, `diloco`, `async`; `mwms`, `parameter-server`, `ddp`, `flower`), a
-model (`mlp`, `cnn`, `large`), a number of hosts and a link speed, as in `diloco/mlp/4/100`. Each is measured in a
-pretend Wi-Fi (see `rudel lab`), whose nodes have the same share of a core however many they are. The default varies
-each axis around 4 hosts, 100 and 20 Mbit/s and the MLP; `--all` is the full product, which takes hours; `--only` takes
-shell patterns.
+A cell is a strategy or a rival (`single`, `single-ema`, `mesh`, `diloco`, `async`; `mwms`, `parameter-server`, `ddp`,
+`post-local-sgd`, `flower`), a model (`mlp`, `cnn`, `large`), a number of hosts and a link speed, as in
+`diloco/mlp/4/100`. Each is measured in a simulated Wi-Fi (see `rudel lab`), whose nodes have the same share of a core
+however many they are; what trains to the end is trained once for each of `--seeds` seeds. The default varies each axis
+around 4 hosts, 100 and 20 Mbit/s and the MLP; `--all` is the full product, which takes hours; `--only` takes shell
+patterns. What time to accuracy means is defined in `evaluate_page.py`, which writes it into the page.
 
-What `--json` holds is not measured again, unless something else used the computer meanwhile. Every cell is kept as soon
+What `--json` holds is not measured again, unless something else used the computer meanwhile. Every run is kept as soon
 as it is measured, so this can be done in pieces: `--minutes` ends after so many. A cell that failed is kept with the
 reason, and tried again only with `--again`.
 Without `--data` nothing is measured: the page and the plots are made of what there is.
@@ -30,7 +31,7 @@ import typer
 from cluster_job import CLASSES, ClusterJob
 from cluster_record import busy_cores, end_on_sigterm, keep, say, stalls_watched
 from cluster_site import Air, lab_site
-from evaluate_cells import BATCH_SIZE, MODELS, RIVALS, Cell, by_hosts, chosen
+from evaluate_cells import ALONE, BATCH_SIZE, EXTRAPOLATED, LEARNERS, RIVALS, Cell, by_hosts, chosen
 from evaluate_measure import Stage
 from evaluate_page import written
 from evaluate_plots import draw_all
@@ -61,7 +62,8 @@ def main(
     listed: Annotated[bool, typer.Option("--list", help="Print the names of the cells.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Measure anew what --json has already.")] = False,
     minutes: Annotated[float, typer.Option(help="Begin no cell after so many.")] = float("inf"),
-    longest: Annotated[int, typer.Option(help="Seconds that a cell may take.")] = 240,
+    longest: Annotated[int, typer.Option(help="Seconds that a run may take.")] = 240,
+    seeds: Annotated[int, typer.Option(help="Trainings of each cell that is trained to the end.")] = 5,
     cpu: Annotated[float, typer.Option(help="Cores of a node.")] = 0.2,
     latency: Annotated[float, typer.Option(help="Milliseconds one way.")] = 1.5,
     classes: Annotated[str, typer.Option(help="Names of classes, separated by commas.")] = CLASSES,
@@ -81,10 +83,13 @@ def main(
                 print(cell.name, "measured" if cell.name in document["cells"] else "")
             return
         if data:
-            todo = [cell for cell in cells if again or not is_done(cell, document)]
+            if again:
+                for cell in cells:
+                    document["cells"].pop(cell.name, None)
+                    document["failures"].pop(cell.name, None)
             end = time.monotonic() + 60 * minutes
-            evaluation = Evaluation(document, json, data.resolve(), Pythons(python, rival_python), longest, end)
-            for hosts, group in by_hosts(todo).items():
+            evaluation = Evaluation(document, json, data.resolve(), Pythons(python, rival_python), longest, seeds, end)
+            for hosts, group in by_hosts(cells).items():
                 evaluation.measure(hosts, group, prefix, subnet)
     except (BenchmarkError, RudelError) as error:
         typer.echo(error, err=True)
@@ -117,12 +122,6 @@ def opened(path: Path, about: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def is_done(cell: Cell, document: Mapping[str, Any]) -> bool:
-    """Whether a cell need not be measured: it was, and nothing disturbed that; or it cannot be."""
-    measured = document["cells"].get(cell.name)
-    return cell.name in document["failures"] or (measured is not None and not measured["disturbed"])
-
-
 @dataclass
 class Evaluation:
     """Cells being measured.
@@ -132,7 +131,8 @@ class Evaluation:
         path: where it is kept.
         data: the drawings.
         pythons: interpreters.
-        longest: seconds that a cell may take.
+        longest: seconds that a run may take.
+        seeds: trainings of each cell that is trained to the end, and on one host.
         end: moment after which none is begun, of `time.monotonic()`.
     """
 
@@ -141,14 +141,15 @@ class Evaluation:
     data: Path
     pythons: Pythons
     longest: int
+    seeds: int
     end: float
     _jobs: dict[str, ClusterJob] = field(default_factory=dict)
 
     def measure(self, hosts: int, cells: Sequence[Cell], prefix: str, subnet: str) -> None:
         """Measures cells that have the same number of hosts, in as few labs as can be."""
-        left = list(cells)
-        for cell in left:
-            self._learn(cell.model)
+        left = [(cell, seed) for cell in cells for seed in self._missing(cell)]
+        for learner in dict.fromkeys(cell.learner for cell, _ in left):
+            self._learn(learner)
         while left and time.monotonic() < self.end:
             wide = Air(measures.OPEN_RATE, self.document["job"]["latency"])
             with lab_site([1.0] * hosts, wide, self.pythons.nodes, prefix, subnet) as site:
@@ -157,63 +158,75 @@ class Evaluation:
                 with contextlib.ExitStack() as cluster:
                     workers: Workers | None = None
                     while left and time.monotonic() < self.end:
-                        cell = left.pop(0)
-                        if cell.strategy in RIVALS or cell.strategy == "single":
+                        cell, seed = left.pop(0)
+                        if cell.strategy in (*RIVALS, *ALONE):
                             cluster.close()
                             workers = None
                         elif workers is None:
                             stage.widen()
                             workers = Workers(cluster.enter_context(workers_of(stage)))
-                        if not self._take(cell, stage, workers, busy):
+                        if not self._take(cell, seed, stage, workers, busy):
+                            left = [(other, each) for other, each in left if other != cell]
                             break  # who knows what still runs there
 
-    def _take(self, cell: Cell, stage: Stage, workers: "Workers | None", busy: float) -> bool:
-        """Measures a cell and keeps it; whether that went well."""
+    def _missing(self, cell: Cell) -> list[int]:
+        """Seeds with which a cell is still to be measured: those without a run, and those of disturbed runs."""
+        if cell.name in self.document["failures"]:
+            return []
+        runs = self.document["cells"].get(cell.name, [])
+        whole = {run["seed"] for run in runs if not run["disturbed"]}
+        seeds = range(1 if cell.strategy in EXTRAPOLATED else self.seeds)
+        return [seed for seed in seeds if seed not in whole]
+
+    def _take(self, cell: Cell, seed: int, stage: Stage, workers: "Workers | None", busy: float) -> bool:
+        """Measures a cell with a seed and keeps the run; whether that succeeded."""
         began = time.monotonic()
-        say(cell.name)
+        say(f"{cell.name}, seed {seed}")
         try:
             with stalls_watched() as stalls, at_most(self.longest):
-                numbers = self._numbers(cell, stage, workers)
+                numbers = self._numbers(cell, seed, stage, workers)
         except (BenchmarkError, RudelError) as error:
             self.document["failures"][cell.name] = str(error)
             keep(self.document, self.path)
             say(f"  {error}")
             return False
-        numbers |= {"stalled_seconds": sum(stalls), "busy_cores_before": busy}
+        numbers |= {"seed": seed, "stalled_seconds": sum(stalls), "busy_cores_before": busy}
         numbers["disturbed"] = bool(stalls) or numbers["cores_of_others"] > _MOST_OF_OTHERS
-        self.document["cells"][cell.name] = rounded(numbers)
-        self.document["failures"].pop(cell.name, None)
+        others = [run for run in self.document["cells"].get(cell.name, []) if run["seed"] != seed]
+        self.document["cells"][cell.name] = [*others, rounded(numbers)]
         keep(self.document, self.path)
-        told = {name: value for name, value in rounded(numbers).items() if isinstance(value, float | int)}
-        say(f"  {documents.dumps(told)} ({time.monotonic() - began:.0f} s in all)")
+        shown = {name: value for name, value in rounded(numbers).items() if isinstance(value, float | int)}
+        say(f"  {documents.dumps(shown)} ({time.monotonic() - began:.0f} s in all)")
         return True
 
-    def _numbers(self, cell: Cell, stage: Stage, workers: "Workers | None") -> Numbers:
+    def _numbers(self, cell: Cell, seed: int, stage: Stage, workers: "Workers | None") -> Numbers:
         job = self._jobs[cell.model]
-        if cell.strategy == "single":
+        if cell.strategy in ALONE:
             return measures.alone(stage, cell, job, self.pythons.nodes)
         by_itself = self.document["cells"].get(f"single/{cell.model}/1/100")
         if by_itself is None:
             raise BenchmarkError(f"Measure `single/{cell.model}/1/100` first: what is to be measured depends on it.")
-        seconds = by_itself["step_seconds"]
+        seconds = by_itself[0]["step_seconds"]
         if cell.strategy in RIVALS:
-            return rival(stage, cell, job, self.pythons.rivals, seconds)
+            return rival(stage, cell, job, seed, self.pythons.rivals, seconds)
         assert workers
         if cell.strategy == "mesh":
             return measures.every_step(stage, cell, job, workers.cluster, seconds)
         if (cell.strategy, cell.model) not in workers.warm:
             measures.warmed_up(stage, cell, job, workers.cluster)
             workers.warm.add((cell.strategy, cell.model))
-        return measures.in_rounds(stage, cell, job, workers.cluster)
+        return measures.in_rounds(stage, cell, job, seed, workers.cluster)
 
-    def _learn(self, model: str) -> None:
-        """Finds the learning curve of a model, once."""
-        net = MODELS[model]
+    def _learn(self, learner: str) -> None:
+        """Finds the learning curves of a model on one host, one for each seed, where they are not known."""
+        model = learner.removesuffix("-ema")
+        net = LEARNERS[learner]
         self._jobs.setdefault(model, ClusterJob(self.data, self.document["job"]["classes"], net.steps * BATCH_SIZE))
-        if model not in self.document["curves"]:
-            say(f"the learning curve of {model}")
-            curve = measures.learning_curve(self._jobs[model], net)
-            self.document["curves"][model] = [[step, round(accuracy, 4)] for step, accuracy in curve]
+        curves = self.document["curves"].setdefault(learner, [])
+        for seed in range(len(curves), self.seeds):
+            say(f"the learning curve of {learner}, seed {seed}")
+            curve = measures.learning_curve(self._jobs[model], learner, seed)
+            curves.append([[step, round(accuracy, 4)] for step, accuracy in curve])
             keep(self.document, self.path)
 
 

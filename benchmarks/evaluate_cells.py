@@ -3,22 +3,26 @@
 import fnmatch
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from evaluate_large import HIDDEN, RATE
+from evaluate_recipe import HIDDEN, RATE
 from measure import BenchmarkError
 
 BATCH_SIZE = 32
 HOSTS, RATES = (1, 2, 4, 8), (5, 20, 100, 300, 1000)
-RUDEL, RIVALS = ("single", "mesh", "diloco", "async"), ("mwms", "parameter-server", "ddp", "flower")
+ALONE = ("single", "single-ema")
+"""One host: the recipe as it is, and with an exponential moving average of the weights."""
+
+RUDEL = (*ALONE, "mesh", "diloco", "async")
+RIVALS = ("mwms", "parameter-server", "ddp", "post-local-sgd", "flower")
 CENTRE_HOSTS, CENTRE_RATES = 4, (100, 20)
 
 EVERY_STEP = ("mesh", "mwms", "ddp")
-"""Those that exchange gradients in every step: as many steps as on one computer lead to the same accuracy."""
+"""Those that all-reduce gradients in every step: they learn what one host learns from the same steps."""
 
-EXTRAPOLATED = ("single", *EVERY_STEP, "parameter-server")
-"""Those of which a part of the steps is measured."""
+EXTRAPOLATED = (*ALONE, *EVERY_STEP, "parameter-server")
+"""Those whose time is measured over some of the steps; the others train to the end, once for each seed."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +34,9 @@ class Net:
         weights: how many it has.
         recipe: a built-in name, or the file of a recipe.
         steps: of the whole job, batches of 32 of all hosts together.
-        target: accuracy on held-out drawings to which time is taken.
-        eval_every: steps between two looks at the accuracy.
-        alone_steps: that are timed on one node by itself.
+        target: validation accuracy to which time is measured; the median training on one host reaches it.
+        eval_every: steps between two evaluations.
+        alone_steps: that are timed on one host by itself.
         options: of the recipe.
         hidden: hidden layers, for rivals, which know MLPs only; empty where they do not know the model.
         learning_rate: of Adam, for rivals.
@@ -50,14 +54,23 @@ class Net:
     learning_rate: float = 1e-3
 
 
+_OTHERS = str(Path(__file__).with_name("evaluate_recipe.py"))
+
 MODELS: Mapping[str, Net] = {
-    "mlp": Net("MLP", 204_301, "montagsmaler", 8192, 0.80, 256, 4096, hidden=(256,)),
-    "cnn": Net("CNN", 141_997, "montagsmaler", 1024, 0.80, 128, 96, {"net": "cnn"}),
+    "mlp": Net("MLP", 204_301, "quickdraw", 8192, 0.80, 256, 4096, hidden=(256,)),
+    "cnn": Net("CNN", 141_997, "quickdraw", 1024, 0.80, 128, 96, {"net": "cnn"}),
     "large": Net(
-        "large MLP", 4_906_893, str(Path(__file__).with_name("evaluate_large.py")), 768, 0.73, 96, 40, hidden=HIDDEN,
+        "large MLP", 4_906_893, _OTHERS, 768, 0.73, 96, 40, {"of": "large"}, HIDDEN,
         learning_rate=RATE,
     ),
 }  # fmt: skip
+
+
+LEARNERS: Mapping[str, Net] = {
+    **MODELS,
+    "mlp-ema": replace(MODELS["mlp"], recipe=_OTHERS, options={"of": "averaged"}),
+}
+"""What is trained on one host, once for each seed, to know how fast it learns."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +95,16 @@ class Cell:
         return f"{self.strategy}/{self.model}/{self.hosts}/{self.rate}"
 
     @property
+    def learner(self) -> str:
+        """Whose learning curve on one host is this cell's, too, where that is not measured: a key of `LEARNERS`."""
+        return f"{self.model}-ema" if self.strategy == "single-ema" else self.model
+
+    @property
     def is_known(self) -> bool:
-        """Whether there is such a thing: `single` is on one host, and rivals know some models."""
-        if self.strategy == "single":
-            return self.hosts == 1 and self.rate == CENTRE_RATES[0]
+        """Whether it exists: one host has no link, only the MLP is averaged, and rivals know some models."""
+        if self.strategy in ALONE:
+            averaged = self.strategy == "single-ema"
+            return self.hosts == 1 and self.rate == CENTRE_RATES[0] and (self.model == "mlp" or not averaged)
         if self.strategy in RIVALS:
             return self.hosts > 1 and len(MODELS[self.model].hidden) in ((1,) if self.strategy == "flower" else (1, 2))
         return True
@@ -99,9 +118,9 @@ def every_cell() -> list[Cell]:
 
 def default_cells() -> list[Cell]:
     """Each axis varied around the centre (4 hosts, 100 and 20 Mbit/s, the MLP), what tells most first."""
-    several = [strategy for strategy in RUDEL if strategy != "single"]
+    several = [strategy for strategy in RUDEL if strategy not in ALONE]
     rates = sorted(RATES, key=lambda rate: rate not in CENTRE_RATES)
-    found = [Cell("single", model, 1, CENTRE_RATES[0]) for model in MODELS]
+    found = [cell for cell in every_cell() if cell.strategy in ALONE]
     found += [Cell(strategy, "mlp", CENTRE_HOSTS, rate) for rate in rates for strategy in several]
     found += [Cell(s, "mlp", hosts, rate) for hosts in HOSTS[1:] for rate in CENTRE_RATES for s in several]
     found += [Cell(rival, "mlp", CENTRE_HOSTS, rate) for rate in CENTRE_RATES for rival in RIVALS]

@@ -18,7 +18,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from typing import Any
 import cluster_measure as measures
 from cluster_job import ClusterJob
 from cluster_site import Site, start_on_node
-from evaluate_cells import BATCH_SIZE, MODELS, Cell, Net
+from evaluate_cells import BATCH_SIZE, LEARNERS, MODELS, Cell, Net
 from measure import BenchmarkError, Numbers
 
 import rudel
@@ -106,11 +106,15 @@ def processor_seconds() -> tuple[float, float]:
 # -- accuracy ----------------------------------------------------------------------------------------------------------
 
 
-def learning_curve(job: ClusterJob, net: Net) -> list[tuple[int, float]]:
+def learning_curve(job: ClusterJob, learner: str, seed: int) -> list[tuple[int, float]]:
     """(step, accuracy) of a training on this computer: that of all who exchange gradients in every step."""
+    import keras
+
+    net = LEARNERS[learner]
+    callbacks = [keras.callbacks.SwapEMAWeights()] if learner.endswith("-ema") else []
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        _trained(job, net, run, None, "single", net.steps, net.eval_every)
+        _trained(job, net, run, None, "single", net.steps, net.eval_every, seed, callbacks)
         return [(record["step"], record["val_accuracy"]) for record in measures.lines_of(run / "metrics.jsonl")]
 
 
@@ -136,7 +140,7 @@ def timed_steps(cell: Cell, net: Net, a_step: float, alone_seconds: float) -> in
 
 def alone(stage: Stage, cell: Cell, job: ClusterJob, python: str) -> Numbers:
     """A node by itself."""
-    net, site = MODELS[cell.model], stage.site
+    net, site = LEARNERS[cell.learner], stage.site
     stage.widen()
     measures.send_programs(site, 0, ALONE)
     site.send_once(0, "drawings", job.content, lambda: job.files)
@@ -159,13 +163,13 @@ def alone(stage: Stage, cell: Cell, job: ClusterJob, python: str) -> Numbers:
     return numbers_of(told["train_seconds"] / steps, steps, stage.counted | {"air_bytes": 0})
 
 
-def in_rounds(stage: Stage, cell: Cell, job: ClusterJob, cluster: Any) -> Numbers:
+def in_rounds(stage: Stage, cell: Cell, job: ClusterJob, seed: int, cluster: Any) -> Numbers:
     """`diloco` or `async`: a whole training, as slow as it is from the first moment of which anything depends."""
     net = MODELS[cell.model]
     with tempfile.TemporaryDirectory() as folder, rounds_counted(stage, cell.rate):
         stage.set_cpu(stage.quota)
         run = Path(folder) / "run"
-        summary = _trained(job, net, run, cluster, cell.strategy, net.steps, net.eval_every)
+        summary = _trained(job, net, run, cluster, cell.strategy, net.steps, net.eval_every, seed)
         rounds = measures.lines_of(run / "rounds.jsonl")
         records = measures.lines_of(run / "metrics.jsonl")
     steps = summary["samples"] / BATCH_SIZE
@@ -203,7 +207,7 @@ def every_step(stage: Stage, cell: Cell, job: ClusterJob, cluster: Any, alone_se
 @contextlib.contextmanager
 def rounds_counted(stage: Stage, rate: float) -> Iterator[None]:
     """Narrows the air while links are measured and while the rounds run, and counts these."""
-    from rudel.train.diloco.leader import Leader
+    from rudel.replicas.leader import Leader
 
     agree, train = Leader._agree, Leader.run
 
@@ -228,8 +232,8 @@ def rounds_counted(stage: Stage, rate: float) -> Iterator[None]:
 @contextlib.contextmanager
 def steps_counted(stage: Stage, rate: float, steps: int) -> Iterator[list[tuple[int, float, int]]]:
     """Narrows nodes and air when all is compiled, until the last step; yields (step, seconds, bytes on the air)."""
-    from rudel.train.mesh.hosts.hosts_engine import HostsEngine
-    from rudel.train.mesh.hosts.messages import Advanced, Begun
+    from rudel.mesh.hosts.hosts_engine import HostsEngine
+    from rudel.mesh.hosts.member_messages import Advanced, Begun
 
     take, moments = HostsEngine._take, []
 
@@ -262,11 +266,20 @@ def _in_place_of(owner: Any, **methods: Callable[..., Any]) -> Iterator[None]:
 
 
 def _trained(
-    job: ClusterJob, net: Net, run: Path, cluster: Any, strategy: str, steps: int, eval_every: int
+    job: ClusterJob,
+    net: Net,
+    run: Path,
+    cluster: Any,
+    strategy: str,
+    steps: int,
+    eval_every: int,
+    seed: int = 0,
+    callbacks: Sequence[Any] = (),
 ) -> dict[str, Any]:
     """A training from this process; no checkpoints, which would travel while the clock runs."""
     options = {"classes": ",".join(job.classes), **net.options}
     return rudel.train_recipe(
-        net.recipe, data=str(job.data), options=options, steps=steps, batch_size=BATCH_SIZE, seed=0, run=run,
-        eval_every=eval_every, checkpoint_every=_NEVER, cluster=cluster, strategy=strategy, verbose=False,
+        net.recipe, data=str(job.data), options=options, steps=steps, batch_size=BATCH_SIZE, seed=seed, run=run,
+        eval_every=eval_every, checkpoint_every=_NEVER, callbacks=callbacks, cluster=cluster, strategy=strategy,
+        verbose=False,
     ).summary  # fmt: skip

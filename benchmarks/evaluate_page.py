@@ -1,9 +1,12 @@
 """The page of the evaluation, made of its numbers alone: the same numbers give the same page."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from evaluate_cells import (
+    ALONE,
+    BATCH_SIZE,
     CENTRE_HOSTS,
     CENTRE_RATES,
     EXTRAPOLATED,
@@ -18,17 +21,36 @@ from evaluate_cells import (
 from evaluate_numbers import Numbers
 
 TITLES: Mapping[str, str] = {
-    "single": "`single`",
+    "single": "`single` (one host)",
+    "single-ema": "`single`, with EMA (one host)",
     "mesh": "`mesh`",
     "diloco": "`diloco`",
     "async": "`async`",
     "mwms": "MultiWorkerMirroredStrategy",
     "parameter-server": "ParameterServerStrategy",
     "ddp": "PyTorch DDP",
+    "post-local-sgd": "PyTorch PostLocalSGD",
     "flower": "Flower",
 }
 
-SEVERAL = tuple(strategy for strategy in RUDEL if strategy != "single")
+SEVERAL = tuple(strategy for strategy in RUDEL if strategy not in ALONE)
+
+DEFINITION = """\
+Time to accuracy is defined in the manner of [AlgoPerf](https://github.com/mlcommons/algorithmic-efficiency):
+
+- **Clock.** It runs from the first training step, when data and programs are on the hosts and everything is compiled,
+  and counts training only: evaluation and checkpoints are left out for everybody. On several hosts, exchanges, waiting
+  and what the driver does meanwhile count.
+- **Evaluations.** Every strategy and tool is evaluated on the same validation set after every so many examples: those
+  of {evaluations} steps of {batch} for the three models below. A tool that can be evaluated only at the end of its own
+  rounds is evaluated there.
+- **Target.** A validation accuracy that the median training on one host reaches. The time counts until the first
+  evaluation at or above it; nothing is interpolated.
+- **Seeds.** Every training is run with {seeds} of weights, dropout and order. The page gives the median, and, in
+  brackets, the fastest and the slowest. A training that misses the target counts as infinite, and a cell whose median
+  is infinite is "not reached".
+- **Settings.** Rudel's defaults. For other tools, the best settings we found ([benchmarks](../benchmarks/README.md)).
+"""
 
 _BUSY = 0.95
 _NOT_MEASURED, _NOT_REACHED = "not measured", "not reached"
@@ -41,10 +63,11 @@ sudo "$(command -v python)" benchmarks/evaluate.py --data FOLDER --python PY --r
 python benchmarks/evaluate.py --json docs/evaluation.json --page docs/evaluation.md --plots docs/images
 ```
 
-The first line measures everything on this page, in about 35 minutes; stopped, it goes on where it was
-without `--again`. The second measures some cells, and `--all` in the place of `--only` the full product, which takes
-hours. The last makes the page and the pictures of the numbers. `FOLDER` has drawings in *Quick, Draw!*'s layout;
-[benchmarks](../benchmarks/README.md#several-computers) says how to make the environments. The lab needs Linux and root.
+The first line measures everything on this page, in about two hours; after an interruption, run it again without
+`--again` to continue. The second measures some cells, and `--all` in the place of `--only` the full product, which
+takes a day. The last makes the page and its pictures from the numbers. `FOLDER` has drawings in *Quick, Draw!*'s
+layout; [benchmarks](../benchmarks/README.md#several-computers) says how to make the environments. The lab needs Linux
+and root.
 """
 
 
@@ -57,28 +80,41 @@ def written(document: Mapping[str, Any]) -> str:
     numbers = Numbers(document)
     parts = [
         "# Evaluation",
-        "This page is made by `benchmarks/evaluate.py` of [its numbers](evaluation.json); nothing on it is written by "
+        "`benchmarks/evaluate.py` makes this page from [its numbers](evaluation.json); nothing on it is written by "
         "hand.",
+        "## Time to accuracy",
+        _defined(numbers),
         *_setting(document),
         "## Which strategy, at which link speed",
         *_in_short(numbers),
         "![Seconds to the target accuracy over link speed, for each strategy](images/evaluation-links.svg)",
         _table(("", *(f"{rate:,} Mbit/s" for rate in RATES)), _by_rate(numbers)),
-        "Seconds to the target, four hosts, the MLP; in brackets how many times as fast as one node.",
+        "Seconds to the target on four hosts, with the MLP; in brackets the fastest and the slowest seed, and the "
+        "speed-up over one host.",
+        *_against_ema(numbers),
         "## How many hosts",
         "![Speed-up over the number of hosts, at 100 and at 20 Mbit/s](images/evaluation-hosts.svg)",
         _table(("", "Mbit/s", *(f"{hosts} hosts" for hosts in HOSTS[1:])), _by_hosts(numbers, numbers.speed_up)),
-        "Speed-up: seconds to the target by one node, over those of so many; in brackets the efficiency, speed-up over "
-        "hosts. The same for examples a second, whatever is learned from them:",
+        "Speed-up: time to accuracy of one host over that of so many; in brackets the efficiency, speed-up over "
+        "hosts. The same for examples/s, whatever is learned from them:",
         _table(("", "Mbit/s", *(f"{hosts} hosts" for hosts in HOSTS[1:])), _by_hosts(numbers, numbers.throughput)),
-        "## Beside other tools",
+        "## Compared with other tools",
         "![Seconds and megabytes to the target accuracy, for each strategy and tool](images/evaluation-tools.svg)",
         _table(
-            ("", "Mbit/s", "ms a step", "examples/s", "seconds to the target", "speed-up", "MB to it", "accuracy"),
+            (
+                "",
+                "Mbit/s",
+                "ms a step",
+                "examples/s",
+                "seconds to the target",
+                "speed-up",
+                "MB to it",
+                "in the end",
+            ),
             _by_tool(numbers),
         ),
-        "Four hosts, the MLP. A step is 32 examples, whoever computes them; examples a second are times those of one "
-        "node.",
+        "Four hosts, the MLP. A step is 32 examples, whichever host computes them; examples/s are multiples of those "
+        "of one host. In the end: accuracy after the same examples, the mean over the seeds.",
         "## Small and large models",
         "![Speed-up of four hosts for each model, at 100 and at 20 Mbit/s](images/evaluation-models.svg)",
         _table(
@@ -91,7 +127,7 @@ def written(document: Mapping[str, Any]) -> str:
                 "seconds to the target",
                 "speed-up",
                 "MB to it",
-                "accuracy",
+                "in the end",
             ),
             _by_model(numbers),
         ),
@@ -113,36 +149,59 @@ def written(document: Mapping[str, Any]) -> str:
             ),
             _all(numbers),
         ),
-        "Names are strategy, model, hosts and Mbit/s. Cores: of this computer, that were busy in the mean while the "
-        "clock ran; of others: of these, by what had nothing to do with the evaluation. Empty: not known.",
-        "## Again",
+        "Names are strategy, model, hosts and Mbit/s. Cores busy: the mean of this computer while the clock ran; by "
+        "others: those busy with something else than the evaluation.",
+        "## Run it again",
         _RUN_AGAIN.rstrip(),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def seconds_of(strategy: str, found: Mapping[str, Any] | None) -> str:
-    """Seconds to the target, as a table has them."""
+    """Seconds to the target, as a table has them: the median, and the range over the seeds."""
     if found is None:
         return _NOT_MEASURED
-    seconds = found["target_seconds"]
-    return _NOT_REACHED if seconds is None else _mark(strategy) + _short(seconds)
+    seconds, (low, high) = found["target_seconds"], found["target_range"]
+    if seconds is None:
+        return _NOT_REACHED
+    slowest = "missed" if math.isinf(high) else _short(high)
+    return _mark(strategy) + _short(seconds) + (f" [{_short(low)}-{slowest}]" if found["seeds"] > 1 else "")
+
+
+def _defined(numbers: Numbers) -> str:
+    looks = ", ".join(f"{net.eval_every}" for net in MODELS.values())
+    count = max((found["seeds"] for found in numbers.cells.values()), default=0)
+    seeds = "one seed" if count == 1 else f"{count} seeds"
+    return DEFINITION.format(evaluations=looks, batch=BATCH_SIZE, seeds=seeds).rstrip()
 
 
 def _setting(document: Mapping[str, Any]) -> Iterator[str]:
     job, machine = document["job"], document["machine"]
     yield (
-        f"Nodes of a pretend Wi-Fi ([`rudel lab`](lab.md)) with {job['cpu']:g} of a core each, however many they are, "
-        f"{job['latency']:g} ms apart, on {machine['cores']} cores of {_article(machine['processor'])}. Drawings of "
-        f"{len(job['classes'])} classes of *Quick, Draw!* are learned in batches of 32, and time is taken until this "
-        "share of the held-out ones is recognised, the target:"
+        f"Hosts are nodes of a simulated Wi-Fi ([`rudel lab`](lab.md)) with {job['cpu']:g} of a core each, however "
+        f"many they are, {job['latency']:g} ms apart, on {machine['cores']} cores of {_article(machine['processor'])}. "
+        f"They learn drawings of {len(job['classes'])} classes of *Quick, Draw!* in batches of {BATCH_SIZE}:"
     )
     rows = [
         (net.title, f"{net.weights:,}", f"{net.weights * 4 / 1e6:.2g} MB", f"{net.steps:,}", f"{net.target:.2f}")
         for net in MODELS.values()
     ]
-    yield _table(("model", "weights", "in float32", "steps of 32", "target"), rows)
-    yield "A number with ~ is extrapolated from some steps; one seed, so differences of a few per cent mean nothing."
+    yield _table(("model", "weights", "in float32", f"steps of {BATCH_SIZE}", "target"), rows)
+    yield "~ marks numbers extrapolated from some of the steps."
+
+
+def _against_ema(numbers: Numbers) -> Iterator[str]:
+    alone = numbers.alone("mlp", "single-ema")
+    ups = {
+        rate: up for rate in CENTRE_RATES if (up := numbers.speed_up("diloco", "mlp", CENTRE_HOSTS, rate, "single-ema"))
+    }
+    if alone and ups:
+        listed = " and ".join(f"{_ratio(up)} at {rate} Mbit/s" for rate, up in ups.items())
+        yield (
+            "One host learns faster with an exponential moving average of its weights (Keras' `use_ema`, 0.99): "
+            f"{seconds_of('single-ema', alone)} s. Against that, the speed-up of `diloco` on {CENTRE_HOSTS} hosts "
+            f"without an average is {listed}."
+        )
 
 
 def _in_short(numbers: Numbers) -> Iterator[str]:
@@ -153,19 +212,17 @@ def _in_short(numbers: Numbers) -> Iterator[str]:
             continue
         best = max(ups, key=lambda strategy: ups[strategy])
         if ups[best] > 1:
-            lines.append(f"- {rate:,} Mbit/s: {TITLES[best]}, {ups[best]:.1f} times as fast as one node.")
+            lines.append(f"- {rate:,} Mbit/s: {TITLES[best]}, {ups[best]:.1f}x as fast as one host.")
         else:
-            lines.append(
-                f"- {rate:,} Mbit/s: one node by itself; {TITLES[best]} on four is {ups[best]:.2f} times as fast."
-            )
+            lines.append(f"- {rate:,} Mbit/s: one host by itself; {TITLES[best]} on four is {ups[best]:.2f}x as fast.")
     if lines:
         yield "Fastest on four hosts, with the MLP:"
         yield "\n".join(lines)
 
 
 def _by_rate(numbers: Numbers) -> Iterator[Sequence[str]]:
-    alone = numbers.alone("mlp")
-    yield "`single` (one node)", *[seconds_of("single", alone)] * len(RATES)
+    for baseline in ALONE:
+        yield TITLES[baseline], *[seconds_of(baseline, numbers.alone("mlp", baseline))] * len(RATES)
     for strategy in (*SEVERAL, *RIVALS):
         found = [numbers.of(strategy, "mlp", CENTRE_HOSTS, rate) for rate in RATES]
         if any(found):
@@ -173,10 +230,9 @@ def _by_rate(numbers: Numbers) -> Iterator[Sequence[str]]:
 
 
 def _with_speed_up(numbers: Numbers, strategy: str, rate: int) -> str:
-    told = seconds_of(strategy, numbers.of(strategy, "mlp", CENTRE_HOSTS, rate))
-    up = numbers.speed_up(strategy, "mlp", CENTRE_HOSTS, rate)
     found = numbers.of(strategy, "mlp", CENTRE_HOSTS, rate)
-    return (told if up is None else f"{told} ({_ratio(up)})") + (_burdened(numbers, found) if found else "")
+    seconds, up = seconds_of(strategy, found), numbers.speed_up(strategy, "mlp", CENTRE_HOSTS, rate)
+    return (seconds if up is None else f"{seconds} ({_ratio(up)})") + (_burdened(numbers, found) if found else "")
 
 
 def _by_hosts(numbers: Numbers, times: Callable[..., float | None]) -> Iterator[Sequence[str]]:
@@ -184,8 +240,8 @@ def _by_hosts(numbers: Numbers, times: Callable[..., float | None]) -> Iterator[
         for rate in CENTRE_RATES:
             found = {hosts: numbers.of(strategy, "mlp", hosts, rate) for hosts in HOSTS[1:]}
             if sum(each is not None for each in found.values()) > 1:
-                told = (_efficient(numbers, each, times(strategy, "mlp", n, rate), n) for n, each in found.items())
-                yield TITLES[strategy], str(rate), *told
+                cells = (_efficient(numbers, each, times(strategy, "mlp", n, rate), n) for n, each in found.items())
+                yield TITLES[strategy], str(rate), *cells
 
 
 def _efficient(numbers: Numbers, found: Mapping[str, Any] | None, times: float | None, hosts: int) -> str:
@@ -195,32 +251,34 @@ def _efficient(numbers: Numbers, found: Mapping[str, Any] | None, times: float |
 
 
 def _by_tool(numbers: Numbers) -> Iterator[Sequence[str]]:
-    alone = numbers.alone("mlp")
-    if alone:
-        yield "`single` (one node)", "", *_told(numbers, "single", "mlp", 1, CENTRE_RATES[0])
+    for baseline in ALONE:
+        yield TITLES[baseline], "", *_described(numbers, baseline, "mlp", 1, CENTRE_RATES[0])
     for rate in CENTRE_RATES:
         for strategy in (*SEVERAL, *RIVALS):
-            yield TITLES[strategy], str(rate), *_told(numbers, strategy, "mlp", CENTRE_HOSTS, rate)
+            yield TITLES[strategy], str(rate), *_described(numbers, strategy, "mlp", CENTRE_HOSTS, rate)
 
 
 def _by_model(numbers: Numbers) -> Iterator[Sequence[str]]:
     for model, net in MODELS.items():
-        yield net.title, "`single` (one node)", "", *_told(numbers, "single", model, 1, CENTRE_RATES[0])
+        yield net.title, TITLES["single"], "", *_described(numbers, "single", model, 1, CENTRE_RATES[0])
         for rate in CENTRE_RATES:
             for strategy in (*SEVERAL, *RIVALS):
                 also = model != "mlp" and numbers.of(strategy, model, CENTRE_HOSTS, rate)
                 if strategy in SEVERAL or also:
-                    yield net.title, TITLES[strategy], str(rate), *_told(numbers, strategy, model, CENTRE_HOSTS, rate)
+                    yield (
+                        net.title,
+                        TITLES[strategy],
+                        str(rate),
+                        *_described(numbers, strategy, model, CENTRE_HOSTS, rate),
+                    )
 
 
-def _told(numbers: Numbers, strategy: str, model: str, hosts: int, rate: int) -> Sequence[str]:
+def _described(numbers: Numbers, strategy: str, model: str, hosts: int, rate: int) -> Sequence[str]:
     """Milliseconds a step, examples a second, seconds to the target, speed-up, megabytes to the target, accuracy."""
     found, up = numbers.of(strategy, model, hosts, rate), numbers.speed_up(strategy, model, hosts, rate)
     if found is None:
         return _NOT_MEASURED, "", "", "", "", ""
-    accuracy, times = found.get("accuracy"), numbers.throughput(strategy, model, hosts, rate)
-    if strategy == "single":
-        accuracy = numbers.curves[model][-1][1]
+    accuracy, times = found["accuracy"], numbers.throughput(strategy, model, hosts, rate)
     air = found["target_bytes"]
     return (
         _short(found["step_seconds"] * 1e3) + _burdened(numbers, found),
@@ -228,7 +286,7 @@ def _told(numbers: Numbers, strategy: str, model: str, hosts: int, rate: int) ->
         seconds_of(strategy, found),
         "" if up is None else _mark(strategy) + _ratio(up),
         "" if air is None or hosts == 1 else _mark(strategy) + _short(air / 1e6),
-        "as one node" if accuracy is None else f"{accuracy:.3f}",
+        "as one host" if accuracy is None else f"{accuracy:.3f}",
     )
 
 
@@ -247,20 +305,20 @@ def _missing(numbers: Numbers) -> Iterator[str]:
 def _how(document: Mapping[str, Any]) -> str:
     quota, cores = document["job"]["cpu"], document["machine"]["cores"]
     return f"""\
-- Clocks run from the first step, when programs and data are there and all is compiled; evaluation does not count.
-- What trains alone, and what exchanges in every step (`mesh`, MultiWorkerMirroredStrategy, DDP), is timed for some
-  steps. All of them learn in a step what one computer learns from the same 32 examples, so the steps to the target are
-  those of a whole training on one computer, and seconds are steps times seconds a step.
-- ParameterServerStrategy is timed for some steps of its workers, too. Its gradients are of older weights, which costs
-  some steps more; they are not counted, which is in its favour. The parameter server has the rest of the computer.
-- `diloco`, `async` and Flower train to the end, and are judged on the way; the target is reached on the line between
-  two looks. Flower is `start_client` with clients in NumPy, 256 steps a round.
-- Where the target is said to be not reached, the training of so many steps ended below it.
-- Bytes are those of all frames on the air while the clock ran: a step's, times the steps to the target.
-- Nodes with {quota:g} of a core share {cores} cores with the desktop and with the air itself, which costs the more the
-  faster it is. Where † stands, these cores were busy for {_BUSY:.0%} of the time or more: with a computer for each
-  host, it would have been faster. Where ‡ stands, something else used the computer too: it is to be measured again.
-- A node is slowed to its share when all is ready. `diloco` and `async` measure speeds and links after that."""
+- What trains alone, and what all-reduces gradients in every step (`mesh`, MultiWorkerMirroredStrategy, DDP), is timed
+  over some steps. All of them learn in a step what one host learns from the same {BATCH_SIZE} examples, so their steps
+  to the target are those of whole trainings on one computer, one for each seed, and their seconds are steps times
+  seconds a step.
+- ParameterServerStrategy is timed over some steps of its workers, too. Its gradients are of older weights, which costs
+  some more steps; they are not counted, which is in its favour. The parameter server has the rest of the computer.
+- `diloco`, `async`, PostLocalSGD and Flower train to the end. Flower is `start_client` with clients in NumPy, with
+  rounds of 256 steps; PostLocalSGD averages every 64 steps.
+- Bytes are those of all frames on the network while the clock ran: a step's, times the steps to the target.
+- Nodes with {quota:g} of a core share {cores} cores with the driver and with the simulated network itself, which costs
+  the more the faster it is. † marks cells for which these cores were busy for {_BUSY:.0%} of the time or more: with a
+  computer for each host, it would have been faster. ‡ marks cells during which something else used the computer: they
+  are to be measured again.
+- A node is slowed to its share when everything is ready. `diloco` and `async` measure speeds and links after that."""
 
 
 def _all(numbers: Numbers) -> Iterator[Sequence[str]]:

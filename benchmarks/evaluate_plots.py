@@ -4,19 +4,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluate_cells import CENTRE_HOSTS, CENTRE_RATES, EXTRAPOLATED, HOSTS, MODELS, RATES, RIVALS
+from evaluate_cells import ALONE, CENTRE_HOSTS, CENTRE_RATES, EXTRAPOLATED, HOSTS, MODELS, RATES, RIVALS
 from evaluate_numbers import Numbers
 from evaluate_page import SEVERAL, TITLES
 
 _INK = "#7a7f87"
 _LOOKS: Mapping[str, tuple[str, str]] = {
     "single": ("#8a8f98", "x"),
+    "single-ema": ("#565b63", "+"),
     "mesh": ("#3f8fd2", "s"),
     "diloco": ("#2f9e63", "o"),
     "async": ("#c9822b", "^"),
     "mwms": ("#b565c9", "D"),
     "parameter-server": ("#d05a5a", "v"),
     "ddp": ("#8d79d6", "P"),
+    "post-local-sgd": ("#4fb3a5", "X"),
     "flower": ("#b3a22c", "*"),
 }
 _STYLE: Any = {
@@ -66,10 +68,11 @@ def _plain(axis: Any, places: Sequence[int] | None = None) -> None:
 
 def _links(numbers: Numbers) -> Any:
     figure, (axes,) = _figure(8, 4.2)
-    alone = numbers.alone("mlp")
-    if alone and alone["target_seconds"]:
-        colour, _ = _LOOKS["single"]
-        axes.axhline(alone["target_seconds"], color=colour, linestyle="--", linewidth=1.5, label="single (one node)")
+    for baseline in ALONE:
+        alone = numbers.alone("mlp", baseline)
+        if alone and alone["target_seconds"]:
+            title, colour = TITLES[baseline].replace("`", ""), _LOOKS[baseline][0]
+            axes.axhline(alone["target_seconds"], color=colour, linestyle="--", linewidth=1.5, label=title)
     for strategy in (*SEVERAL, *RIVALS):
         points = _points(numbers, strategy, "mlp")
         if points:
@@ -93,7 +96,7 @@ def _points(numbers: Numbers, strategy: str, model: str) -> list[tuple[int, floa
 def _line(axes: Any, strategy: str, points: Sequence[tuple[float, float]]) -> None:
     colour, marker = _LOOKS[strategy]
     style = ":" if strategy in EXTRAPOLATED else "-"
-    title = TITLES[strategy].strip("`") + (" (~)" if strategy in EXTRAPOLATED else "")
+    title = TITLES[strategy].replace("`", "") + (" (~)" if strategy in EXTRAPOLATED else "")
     axes.plot(*zip(*points, strict=True), style, marker=marker, color=colour, label=title, linewidth=1.8)
 
 
@@ -112,7 +115,7 @@ def _hosts(numbers: Numbers) -> Any:
         _plain(axes.xaxis, HOSTS)
         _plain(axes.yaxis)
         axes.grid(True)
-    panels[0].set_ylabel("times as fast as one node")
+    panels[0].set_ylabel("times as fast as one host")
     panels[-1].legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
@@ -124,8 +127,7 @@ def _tools(numbers: Numbers) -> Any:
         for strategy in reversed((*SEVERAL, *RIVALS))
         if (found := numbers.of(strategy, "mlp", CENTRE_HOSTS, rate)) and found["target_seconds"]
     ]
-    if alone := numbers.alone("mlp"):
-        rows.append(("single", 0, alone))
+    rows += [(baseline, 0, alone) for baseline in reversed(ALONE) if (alone := numbers.alone("mlp", baseline))]
     figure, panels = _figure(9, 0.3 * len(rows) + 1, 2, sharey=True)
     texts = (("target_seconds", 1.0, "seconds to the target"), ("target_bytes", 1e6, "MB on the air to the target"))
     for axes, (name, unit, heading) in zip(panels, texts, strict=True):
@@ -135,7 +137,7 @@ def _tools(numbers: Numbers) -> Any:
         axes.set(xscale="log", xlabel=heading)
         axes.margins(x=0.25)
         _plain(axes.xaxis)
-    labels = [f"{TITLES[s].strip('`')}, {rate} Mbit/s" if rate else "single (one node)" for s, rate, _ in rows]
+    labels = [TITLES[s].replace("`", "") + (f", {rate} Mbit/s" if rate else "") for s, rate, _ in rows]
     panels[0].set_yticks(range(len(rows)), labels)
     return figure
 
@@ -154,7 +156,7 @@ def _models(numbers: Numbers) -> Any:
             _bar(axes, place, up, strategy)
         axes.axvline(1, color=_INK, linewidth=0.8)
         axes.set_yticks(range(len(rows)), [f"{strategy}, {rate}" for strategy, rate, _ in rows])
-        axes.set(xscale="log", xlabel="times as fast as one node")
+        axes.set(xscale="log", xlabel="times as fast as one host")
         axes.margins(x=0.3)
         axes.set_title(f"{net.title}, {net.weights * 4 / 1e6:.2g} MB", loc="left", fontsize=10)
         _plain(axes.xaxis)

@@ -13,9 +13,10 @@ from evaluate_measure import Stage, numbers_of, timed_steps
 from measure import Numbers
 
 _PS_PORT = 29_800
+_LOCAL_STEPS = 64  # between two averages of PostLocalSGD: the best of 32, 64, 128 and 256
 
 
-def rival(stage: Stage, cell: Cell, job: ClusterJob, python: str, alone_seconds: float) -> Numbers:
+def rival(stage: Stage, cell: Cell, job: ClusterJob, seed: int, python: str, alone_seconds: float) -> Numbers:
     """A rival, see `contestants`; clocks and air as those of Rudel."""
     stage.widen()
 
@@ -28,7 +29,7 @@ def rival(stage: Stage, cell: Cell, job: ClusterJob, python: str, alone_seconds:
         stage.widen()
 
     site = dataclasses.replace(stage.site, begin=begin, end=end)
-    found = _RIVALS[cell.strategy](site, cell, job, python, alone_seconds)
+    found = _RIVALS[cell.strategy](site, cell, job, seed, python, alone_seconds)
     numbers = numbers_of(found["step_seconds"], found["samples"] / BATCH_SIZE, stage.counted)
     numbers["versions"] = found["versions"]
     if cell.strategy not in EXTRAPOLATED:
@@ -37,11 +38,11 @@ def rival(stage: Stage, cell: Cell, job: ClusterJob, python: str, alone_seconds:
 
 
 def _all_reduce(script: str) -> Callable[..., Numbers]:
-    def measured(site: Site, cell: Cell, job: ClusterJob, python: str, alone_seconds: float) -> Numbers:
+    def measured(site: Site, cell: Cell, job: ClusterJob, seed: int, python: str, alone_seconds: float) -> Numbers:
         net, each = MODELS[cell.model], BATCH_SIZE // cell.hosts
         steps = timed_steps(cell, net, 2 * (cell.hosts - 1) * net.weights * 4, alone_seconds)
         found = measures.rival(
-            site, job, 0, script, python, batch_size=each, part=steps, hidden=net.hidden,
+            site, job, seed, script, python, batch_size=each, part=steps, hidden=net.hidden,
             learning_rate=net.learning_rate,
         )  # fmt: skip
         return found | {"step_seconds": found["train_seconds"] * BATCH_SIZE / job.samples}
@@ -49,10 +50,10 @@ def _all_reduce(script: str) -> Callable[..., Numbers]:
     return measured
 
 
-def _parameter_server(site: Site, cell: Cell, job: ClusterJob, python: str, alone_seconds: float) -> Numbers:
+def _parameter_server(site: Site, cell: Cell, job: ClusterJob, seed: int, python: str, alone_seconds: float) -> Numbers:
     net = MODELS[cell.model]
     steps = timed_steps(cell, net, 2 * net.weights * 4, alone_seconds)
-    parts = measures.parts_of(site, job, 0, BATCH_SIZE, net.learning_rate, 0, steps, net.hidden)
+    parts = measures.parts_of(site, job, seed, BATCH_SIZE, net.learning_rate, 0, steps, net.hidden)
     desktop = site.desktop()
     cluster = {"worker": parts[0]["addresses"], "ps": [f"{desktop}:{_PS_PORT}"], "chief": [f"{desktop}:{_PS_PORT + 1}"]}
     programs = []
@@ -79,8 +80,17 @@ def _parameter_server(site: Site, cell: Cell, job: ClusterJob, python: str, alon
     return {"samples": steps * BATCH_SIZE, "step_seconds": told["seconds"] / steps, "versions": told["versions"]}
 
 
-def _flower(site: Site, cell: Cell, job: ClusterJob, python: str, alone_seconds: float) -> Numbers:
-    found = cluster_flower.by_start_client(site, job, 0, python, python)
+def _post_local_sgd(site: Site, cell: Cell, job: ClusterJob, seed: int, python: str, alone_seconds: float) -> Numbers:
+    net = MODELS[cell.model]
+    found = measures.rival(
+        site, job, seed, "cluster_torch.py", python, batch_size=BATCH_SIZE, period=_LOCAL_STEPS, hidden=net.hidden,
+        learning_rate=0.8 * cell.hosts**0.5 * net.learning_rate,
+    )  # fmt: skip
+    return found | {"step_seconds": found["train_seconds"] * BATCH_SIZE / found["samples"]}
+
+
+def _flower(site: Site, cell: Cell, job: ClusterJob, seed: int, python: str, alone_seconds: float) -> Numbers:
+    found = cluster_flower.by_start_client(site, job, seed, python, python)
     return found | {"step_seconds": found["train_seconds"] * BATCH_SIZE / found["samples"]}
 
 
@@ -88,5 +98,6 @@ _RIVALS: dict[str, Callable[..., Numbers]] = {
     "mwms": _all_reduce("cluster_tensorflow.py"),
     "ddp": _all_reduce("cluster_torch.py"),
     "parameter-server": _parameter_server,
+    "post-local-sgd": _post_local_sgd,
     "flower": _flower,
 }

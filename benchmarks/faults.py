@@ -136,7 +136,7 @@ def measured(
     """Trains in a lab, lets the fault happen in the middle, and reads what came of it."""
     with begin() as site, tempfile.TemporaryDirectory() as folder, site.hosts_file(NODES) as hosts:
         run = Path(folder) / "run"
-        words = ["train", "montagsmaler", "--data", str(job.data), "--run", str(run)]
+        words = ["train", "quickdraw", "--data", str(job.data), "--run", str(run)]
         words += [*rudel_options(job, seed, "mlp"), *on(site, hosts)]
         return FAULTS[name](site, words, run, job.steps("mlp") // 2)
 
@@ -194,7 +194,7 @@ def with_a_late_host(site: Site, words: Sequence[str], run: Path, middle: int) -
 
 def with_all_cut(site: Site, words: Sequence[str], run: Path, middle: int) -> Numbers:
     """Nobody is left, for longer than the training waits; later everybody is back, and it is resumed."""
-    driver = start_driver(site, [*words, "--patience", str(PATIENCE)])
+    driver = start_driver(site, [*words, "--host-timeout", str(PATIENCE)])
     try:
         _wait_for_step(driver, run, middle)
         for name in site.lab.hosts:

@@ -195,7 +195,7 @@ def _trained(
 
 def _words(job: ClusterJob, run: Path, steps: int, seed: int, batch_size: int) -> list[str]:
     chosen = ["--set", f"classes={','.join(job.classes)}", "--batch-size", str(batch_size), "--seed", str(seed)]
-    return ["train", "montagsmaler", "--data", str(job.data), "--run", str(run), "--steps", str(steps), *chosen]
+    return ["train", "quickdraw", "--data", str(job.data), "--run", str(run), "--steps", str(steps), *chosen]
 
 
 def _numbers(run: Path) -> Numbers:

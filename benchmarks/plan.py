@@ -124,10 +124,10 @@ def planned(site: Site, job: ClusterJob, net: str, seed: int, count: int) -> Num
 
 
 def _looked(cluster: Any, job: ClusterJob, net: str, seed: int) -> Numbers:
-    from rudel.train.plan.recipe import look
-    from rudel.train.prepared import Asked
+    from rudel.training.plan_recipe import look
+    from rudel.training.prepared import Asked
 
-    asked = Asked("montagsmaler", str(job.data), _options(job, net), steps=job.steps(net), seed=seed)
+    asked = Asked("quickdraw", str(job.data), _options(job, net), steps=job.steps(net), seed=seed)
     outlook = look(asked, cluster=cluster)
     assert outlook.measured
     forecasts = {f"{f.strategy}-{len(f.hosts)}": f.seconds for f in outlook.planned.forecasts}
@@ -149,7 +149,7 @@ def trained(site: Site, job: ClusterJob, net: str, strategy: str, count: int, se
         run = Path(folder) / "run"
         found = {} if strategy == "auto" else {"plan": _looked(cluster, job, net, seed)}
         summary = rudel.train_recipe(
-            "montagsmaler", data=str(job.data), options=_options(job, net), steps=steps, seed=seed, run=run,
+            "quickdraw", data=str(job.data), options=_options(job, net), steps=steps, seed=seed, run=run,
             cluster=cluster, strategy=strategy, eval_every=NEVER, checkpoint_every=saved,
             verbose=False,
         ).summary  # fmt: skip
@@ -210,9 +210,9 @@ def cells(results: Mapping[str, Numbers]) -> Iterator[tuple[str, float, float]]:
 
 def simulated(document: Mapping[str, Any]) -> Iterator[tuple[str, float, float]]:
     """Name, simulated and measured seconds of every training by `diloco`."""
-    from rudel.train.plan.forecast import Speed, Work
-    from rudel.train.plan.planning import in_rounds
-    from rudel.train.plan.scenario import Scenario
+    from rudel.planning.forecast import Speed, Work
+    from rudel.planning.planning import in_rounds
+    from rudel.planning.scenario import Scenario
 
     results = document["rounds"][0]
     for name, numbers in results.items():

@@ -1,6 +1,6 @@
 """Rudel's server against MLServer and KServe's Python server: the time that it adds, and how many requests it answers.
 
-    python benchmarks/serve.py --run runs/montagsmaler --mlserver mlserver/bin/python --kserve kserve/bin/python
+    python benchmarks/serve.py --run runs/quickdraw --mlserver mlserver/bin/python --kserve kserve/bin/python
 
 All compute the article's MLP by JAX, on the same weights: Rudel as it serves any run, the rivals in a runtime as their
 users write them (contestants/serve_mlp.py), in environments of their own, as their packages do not go together:
@@ -37,7 +37,7 @@ CLIENT = Path(__file__).with_name("contestants") / "serve_client.py"
 
 
 def main(
-    run: Annotated[Path, typer.Option(help="A finished run of montagsmaler.")],
+    run: Annotated[Path, typer.Option(help="A finished run of quickdraw.")],
     mlserver_python: Annotated[Path | None, typer.Option("--mlserver", help="A Python with MLServer and JAX.")] = None,
     kserve_python: Annotated[Path | None, typer.Option("--kserve", help="A Python with KServe and JAX.")] = None,
     clients: Annotated[int, typer.Option(min=1, help="For the throughput.")] = 64,

@@ -17,7 +17,7 @@ from typing import Any
 
 import measure
 
-NAME = "montagsmaler"
+NAME = "quickdraw"
 CONTESTANTS = Path(__file__).with_name("contestants")
 
 

@@ -1,6 +1,6 @@
 """Rudel's server under twice the load that it can bear, for minutes: good, bad, slow and aborted requests at once.
 
-    python benchmarks/soak.py --run runs/montagsmaler [--seconds 180] [--json soak.json]
+    python benchmarks/soak.py --run runs/quickdraw [--seconds 180] [--json soak.json]
 
 First it is measured how many good requests a second the server answers; then twice as many are sent, whether or not it
 has answered (an open loop), on connections of their own. Of ten requests one is bad, one is aborted (its connection is

@@ -4,7 +4,7 @@
 
 Two trainings, each in a process of its own, as `rudel train` starts one:
 
-- `signs` on photographs that are decoded for every step (`--set streamed=true`), and then on the same in memory. The
+- `images` on photographs that are decoded for every step (`--set streamed=true`), and then on the same in memory. The
   share of the training's time in which it had nothing to compute with is read from the run's own summary.json
   (`wait_seconds` over `train_seconds`); both have to end with the same metrics.
 - A small net on 64 x 64 pictures from so many gigabytes of records, written to a temporary folder, once through. The
@@ -74,8 +74,8 @@ def main(
     verdicts: list[Verdict] = []
     with tempfile.TemporaryDirectory(prefix="rudel-streaming-") as folder:
         if photographs:
-            numbers["signs"] = waiting(photographs, epochs, Path(folder))
-            verdicts += judged_waiting(numbers["signs"])
+            numbers["images"] = waiting(photographs, epochs, Path(folder))
+            verdicts += judged_waiting(numbers["images"])
         if gigabytes:
             numbers["records"] = memory(gigabytes, Path(folder))
             verdicts += judged_memory(numbers["records"])
@@ -87,10 +87,10 @@ def main(
 
 
 def waiting(photographs: Path, epochs: int, folder: Path) -> dict[str, float]:
-    """Trains `signs` streamed and in memory; what came of both."""
+    """Trains `images` streamed and in memory; what came of both."""
     told = {}
     for streamed in ("true", "false"):
-        arguments = ["train", "signs", "--data", str(photographs), "--set", f"streamed={streamed}"]
+        arguments = ["train", "images", "--data", str(photographs), "--set", f"streamed={streamed}"]
         arguments += ["--epochs", str(epochs), "--run", str(folder / streamed), "--json"]
         told[streamed] = json_format.loads(_finished(_rudel(*arguments)))
     streamed, in_memory = told["true"], told["false"]
@@ -108,8 +108,8 @@ def judged_waiting(measured: dict[str, float]) -> list[Verdict]:
     """What is claimed of waiting."""
     share, same = measured["waiting"], measured["same_metrics"]
     return [
-        Verdict("signs, streamed: waits for data in at most 5 % of its time", share, share <= MOST_WAITING),
-        Verdict("signs, streamed: ends with the same metrics as in memory", same, same == 1),
+        Verdict("images, streamed: waits for data in at most 5 % of its time", share, share <= MOST_WAITING),
+        Verdict("images, streamed: ends with the same metrics as in memory", same, same == 1),
     ]
 
 

@@ -61,11 +61,11 @@ def moved(text: str, folder: str) -> str:
 
 
 GIVEN = (
-    "train.from_recipe.TrainedRun",
+    "training.from_recipe.TrainedRun",
     "export.exporting.Exported",
     "data.records.batches.Batches",
     "data.stream.Stream",
-    "train.mesh.hosts.processes.Processes",
+    "mesh.hosts.processes.Processes",
 )
 """What public functions give and take that is not in `import rudel` itself, by where it is in the package."""
 

@@ -211,13 +211,13 @@ def find() -> str | None:
 
 
 @contextlib.contextmanager
-def started(program: str) -> Iterator[Browser]:
-    """Starts a browser without a window, and ends it at the end of the block."""
+def started(program: str, *options: str) -> Iterator[Browser]:
+    """Starts a browser without a window, with more options if there are some, and ends it at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="rudel-browser-", ignore_cleanup_errors=True) as profile:
         command = [
             program, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run",
             "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
-            "--hide-scrollbars", "--mute-audio", f"--user-data-dir={profile}",
+            "--hide-scrollbars", "--mute-audio", f"--user-data-dir={profile}", *options,
         ]  # fmt: skip
         read_there, write_here = _pipe()
         read_here, write_there = _pipe()

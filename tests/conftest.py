@@ -1,3 +1,4 @@
+import contextlib
 import gc
 import os
 import signal
@@ -21,6 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Lets Ctrl-C reach the tests and what they start, also where SIGINT is ignored, as by a shell's `&` or `nohup`."""
     if parallel.is_one_of_several(config):
         config.add_cleanup(parallel.weigh_as_a_lab())
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # tests compile longer than they compute
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -50,11 +52,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    with parallel.while_nobody_measures(item, nextitem):
+    with parallel.while_nobody_measures(item, nextitem), _optimized(bool(item.get_closest_marker("optimized"))):
         result = yield
     if nextitem is None or nextitem.path != item.path:
         _keep_what_is_left()
     return result
+
+
+@contextlib.contextmanager
+def _optimized(wanted: bool) -> Iterator[None]:
+    """Lets XLA optimise what is compiled here, and in what is started here, as it does for users."""
+    if not wanted:
+        yield
+        return
+    import jax
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")
+        usual = jax.config.read("jax_disable_most_optimizations")
+        jax.config.update("jax_disable_most_optimizations", False)
+        try:
+            yield
+        finally:
+            jax.config.update("jax_disable_most_optimizations", usual)
 
 
 def pytest_collection_finish() -> None:

@@ -36,7 +36,7 @@ TOGETHER = {
     "tests/export/": "export",
     "tests/serve/": "serve",
     "tests/play/": "play",
-    "tests/train/diloco/": "diloco",
+    "tests/training/replicas/": "diloco",
 }
 """Groups of more than a file, by how the names of their tests begin."""
 
@@ -53,8 +53,8 @@ ALONE = (
     "tests/lab/test_air.py::test_a_packet_takes_the_latency_each_way",
     "tests/lab/test_air.py::test_bytes_take_their_time_on_the_air",
     "tests/lab/test_air.py::test_nodes_share_the_air",
-    "tests/train/diloco/test_coordinator.py::test_a_slow_worker_is_given_less_to_do",
-    "tests/train/diloco/test_training.py::test_arithmetic_holds_up_no_heartbeat",
+    "tests/training/replicas/test_coordinator.py::test_a_slow_worker_is_given_less_to_do",
+    "tests/training/replicas/test_training.py::test_arithmetic_holds_up_no_heartbeat",
 )
 """Tests that measure how long things take, as their names begin."""
 

@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+import soundfile
+import typer
 from PIL import Image
 from processes import LONG, started
 
@@ -385,6 +387,32 @@ def test_records_runs_from_end_to_end(tmp_path: Path) -> None:
     assert len(numbers["rudel, memory"]["resident"]) >= 10
 
 
+def test_sound_compares_the_features_of_all_recordings(benchmark_module: Any, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for word in ("no", "yes"):
+        (tmp_path / "spoken-digits" / word).mkdir(parents=True)
+        for number in range(2):
+            samples = random.integers(-30_000, 30_000, 9000).astype(np.int16)
+            soundfile.write(tmp_path / "spoken-digits" / word / f"{number}.wav", samples, 8000)
+    sound, out = benchmark_module("sound"), tmp_path / "sound.json"
+    sound.features(data=tmp_path, json=out)
+    found = json.loads(out.read_text())["features"]
+    same = {"jax": 0, "c": 0, "webassembly": 0}
+    assert found == {"windows": 4, "LogMel": {"integers": 4000, **same}, "MFCC": {"integers": 2000, **same}}
+
+
+def test_sound_says_what_does_not_hold(
+    benchmark_module: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "words").mkdir()
+    summary = {"total_seconds": 60.0, "metrics": {"val_accuracy": 0.97}}
+    (tmp_path / "words/summary.json").write_text(json.dumps(summary))
+    with pytest.raises(typer.Exit):
+        benchmark_module("sound").words(data=tmp_path, runs=tmp_path)
+    said = capsys.readouterr().out
+    assert (said.count("does not hold"), said.count("holds")) == (1, 1)
+
+
 def test_the_evaluation_page_is_what_its_numbers_say(benchmark_module: Any) -> None:
     page, docs = benchmark_module("evaluate_page"), BENCHMARKS.parent / "docs"
     document = json.loads((docs / "evaluation.json").read_text())
@@ -398,23 +426,30 @@ def test_the_evaluation_compares_with_the_node_alone(benchmark_module: Any, tmp_
     page, plots = benchmark_module("evaluate_page"), benchmark_module("evaluate_plots")
     one = {"step_seconds": 2e-3, "steps": 64, "air_bytes_a_step": 0, "cores_busy": 0.3, "disturbed": True}
     four = {"step_seconds": 5e-4, "steps": 8192, "air_bytes_a_step": 800, "cores_busy": 1.95, "disturbed": False}
-    four |= {"accuracy": 0.81, "curve": [[1.0, 0.75], [1.5, 0.85]]}
-    cells = {"single/mlp/1/100": one, "diloco/mlp/4/100": four}
-    cells = {name: numbers | {"cores_of_others": 0.1} for name, numbers in cells.items()}
+    curves = [[[1.0, 0.75], [seconds, 0.85]] for seconds in (1.25, 1.5, 1.0)] + [[[1.0, 0.7]]]
+    fours = [four | {"accuracy": curve[-1][1], "curve": curve} for curve in curves]
+    cells = {"single/mlp/1/100": [one], "single-ema/mlp/1/100": [one], "diloco/mlp/4/100": fours}
+    cells = {name: [run | {"cores_of_others": 0.1} for run in runs] for name, runs in cells.items()}
     document = {"machine": {"processor": "abacus", "cores": 2}, "job": {"cpu": 0.2, "latency": 1.5, "classes": ["a"]}}
+    alone = [[[1000, 0.7], [steps, 0.8], [3000, 0.9]] for steps in (2000, 1800, 2400)]
     document |= {
         "cells": cells,
-        "curves": {"mlp": [[1000, 0.7], [3000, 0.9]]},
+        "curves": {"mlp": alone, "mlp-ema": [[[1500, 0.8]]]},
         "failures": {"mesh/mlp/4/5": "It took longer than 9 s."},
     }
     numbers = benchmark_module("evaluate_numbers").Numbers(document)
-    assert numbers.speed_up("diloco", "mlp", 4, 100) == pytest.approx(3.2)
+    assert numbers.speed_up("diloco", "mlp", 4, 100) == pytest.approx(4 / 1.5)
+    assert numbers.speed_up("diloco", "mlp", 4, 100, "single-ema") == pytest.approx(3 / 1.5)
     assert numbers.speed_up("diloco", "mlp", 4, 20) is None
     written = page.written(document)
-    assert "100 Mbit/s: `diloco`, 3.2 times as fast as one node." in written
-    assert "| `diloco` | 100 | 0.5† | 4.0 | 1.25 | 3.2 | 2 | 0.810 |" in written
-    assert "| `single/mlp/1/100` | 2‡ | 64 | 2,000 | ~4 | | 0.3 | 0.1 |" in written
+    assert "100 Mbit/s: `diloco`, 2.7x as fast as one host." in written
+    assert "3.6-4.8" in written
+    assert "| `diloco` | 100 | 0.5† | 4.0 | 1.5 [1-missed] | 2.7 | 2.4 | 0.812 |" in written
+    assert "without an average is 2.0 at 100 Mbit/s." in written
+    assert "| `single/mlp/1/100` | 2‡ | 64 | 2,000 | ~4 [3.6-4.8] | | 0.3 | 0.1 |" in written
     assert "- `mesh/mlp/4/5`: It took longer than 9 s." in written
+    document["cells"]["diloco/mlp/4/100"] = cells["diloco/mlp/4/100"][2:]
+    assert "| `diloco` | 100 | 0.5† | 4.0 | not reached | | | 0.775 |" in page.written(document)
     plots.draw_all(document, tmp_path)
     assert len(list(tmp_path.glob("evaluation-*.svg"))) == 4
     for path in tmp_path.glob("*.svg"):
@@ -431,6 +466,6 @@ def test_cells_of_the_evaluation_are_chosen_by_patterns(benchmark_module: Any) -
     assert [cell.name for cell in cells.chosen("ddp/mlp/[24]/5", False)] == ["ddp/mlp/2/5", "ddp/mlp/4/5"]
     with pytest.raises(measure.BenchmarkError, match="No cell is called abacus: "):
         cells.chosen("abacus", True)
-    assert numbers.crossing([(1, 0.2), (3, 0.6), (5, 0.5)], 0.4) == pytest.approx(2)
-    assert numbers.crossing([(1, 0.2), (3, 0.3)], 0.4) is None
-    assert numbers.crossing([], 0.4) is None
+    assert numbers.first_reached([(1, 0.2), (3, 0.6), (5, 0.5)], 0.4) == 3
+    assert numbers.first_reached([(1, 0.2), (3, 0.3)], 0.4) == float("inf")
+    assert numbers.first_reached([], 0.4) == float("inf")

@@ -117,7 +117,7 @@ def test_a_process_with_a_quota_has_fewer_cores(lacking: Callable[[str], NoRetur
 
 def test_a_worker_tells_of_no_more_memory_than_its_group_may_have(lacking: Callable[[str], NoReturn]) -> None:
     limit = 1_000_000_000
-    code = "from rudel.train.diloco.service import _describe; print(_describe('tensorflow')['memory'])"
+    code = "from rudel.replicas.replica_service import _describe; print(_describe('tensorflow')['memory'])"
     try:
         with own_group(
             "memory", {"v1": {"memory.limit_in_bytes": f"{limit}"}, "v2": {"memory.max": f"{limit}"}}

@@ -1,6 +1,6 @@
 """`rudel.fit` on this computer alone, when everything is compiled: `python alone_after.py SETTINGS`.
 
-The argument is JSON: data, classes, seed, and, where it is not `montagsmaler` as it is, recipe and options. A first
+The argument is JSON: data, classes, seed, and, where it is not `quickdraw` as it is, recipe and options. A first
 training of some steps compiles; then a line on standard input, `go STEPS`, starts one that is measured, and so often as
 there are lines. What is told is the training's own clock, as for `rudel train`: compiling and evaluating are no part of
 it.
@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rudel.train.from_recipe import train_recipe
+from rudel.training.from_recipe import train_recipe
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def _train(given: dict, steps: int) -> dict:
         options = {"classes": given["classes"], **given.get("options", {})}
         settings = {"data": given["data"], "options": options, "seed": given["seed"]}
         return train_recipe(
-            given.get("recipe", "montagsmaler"),
+            given.get("recipe", "quickdraw"),
             **settings,
             steps=steps,
             eval_every=10**9,

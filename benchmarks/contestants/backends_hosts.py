@@ -14,7 +14,7 @@ import keras_fit
 from distributed import Client, LocalCluster
 
 import rudel
-from rudel.train.run_directory import RunDirectory
+from rudel.runs.run_directory import RunDirectory
 
 
 def main() -> None:

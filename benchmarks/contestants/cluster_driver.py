@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from rudel.cli.main import run
-from rudel.train.diloco.leader import Leader
+from rudel.replicas.leader import Leader
 
 
 def main() -> None:

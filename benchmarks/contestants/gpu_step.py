@@ -68,7 +68,7 @@ def _shapes(model: Any) -> Any:
     """The model's state, as shapes and dtypes."""
     import jax
 
-    from rudel.train import state
+    from rudel.loop import model_state as state
 
     return jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape, v.dtype), tuple(state.variables(model)))
 

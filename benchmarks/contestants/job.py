@@ -51,13 +51,13 @@ def read() -> Job:
 
 def drawings(job: Job) -> Dataset:
     """The recipe's training and validation drawings, uint8 (N, 28, 28)."""
-    recipe = find_recipe("montagsmaler")
+    recipe = find_recipe("quickdraw")
     return recipe.data(recipe.settings({"classes": tuple(job.classes)}), source=job.data)
 
 
 def recipe_model(job: Job, dataset: Dataset) -> Any:
     """The recipe's compiled Keras model, which takes drawings as uint8."""
-    recipe = find_recipe("montagsmaler")
+    recipe = find_recipe("quickdraw")
     return recipe.model(recipe.settings({"net": job.net}), dataset=dataset, steps=job.steps)
 
 

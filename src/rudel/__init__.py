@@ -30,15 +30,16 @@ if TYPE_CHECKING:
     from rudel.data.records.records import Records
     from rudel.errors import RudelError
     from rudel.export import export
+    from rudel.loop.evaluation import evaluate, predict
+    from rudel.mesh.hosts.join import join
+    from rudel.mesh.mesh_options import Mesh
+    from rudel.replicas.asynchronous.async_options import Async
+    from rudel.replicas.diloco.diloco_options import Diloco
     from rudel.report import write_report
-    from rudel.train.asynchronous.options import Async
-    from rudel.train.diloco.options import Diloco
-    from rudel.train.evaluation import evaluate, predict
-    from rudel.train.fit import fit
-    from rudel.train.from_recipe import train_recipe
-    from rudel.train.load import load
-    from rudel.train.mesh.hosts.join import join
-    from rudel.train.mesh.options import Mesh
+    from rudel.runs.loading import load
+    from rudel.training.fit import fit
+    from rudel.training.from_recipe import train_recipe
+    from rudel.tuning.tune import tune
 
 __all__ = [
     "Async",
@@ -57,26 +58,28 @@ __all__ = [
     "predict",
     "split",
     "train_recipe",
+    "tune",
     "write_report",
 ]
 
 _HOMES = {
-    "Async": "rudel.train.asynchronous.options",
+    "Async": "rudel.replicas.asynchronous.async_options",
     "Cluster": "rudel.cluster.engine",
     "Dataset": "rudel.data.dataset",
-    "Diloco": "rudel.train.diloco.options",
+    "Diloco": "rudel.replicas.diloco.diloco_options",
     "Examples": "rudel.data.dataset",
-    "Mesh": "rudel.train.mesh.options",
+    "Mesh": "rudel.mesh.mesh_options",
     "Records": "rudel.data.records.records",
     "RudelError": "rudel.errors",
-    "evaluate": "rudel.train.evaluation",
+    "evaluate": "rudel.loop.evaluation",
     "export": "rudel.export",
-    "fit": "rudel.train.fit",
-    "join": "rudel.train.mesh.hosts.join",
-    "load": "rudel.train.load",
-    "predict": "rudel.train.evaluation",
+    "fit": "rudel.training.fit",
+    "join": "rudel.mesh.hosts.join",
+    "load": "rudel.runs.loading",
+    "predict": "rudel.loop.evaluation",
     "split": "rudel.data.dataset",
-    "train_recipe": "rudel.train.from_recipe",
+    "train_recipe": "rudel.training.from_recipe",
+    "tune": "rudel.tuning.tune",
     "write_report": "rudel.report",
 }
 

@@ -11,9 +11,9 @@ import pytest
 
 from rudel.cli.log import log_to_terminal
 from rudel.errors import ClusterError
-from rudel.train import run_directory
+from rudel.runs import run_directory
 
-log = logging.getLogger("rudel.train.example")
+log = logging.getLogger("rudel.training.example")
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def test_warnings_are_shown_and_all_of_it_if_asked_for(monkeypatch: pytest.Monke
     log_to_terminal(verbose=True)
     log.info("a detail")
     assert shown.getvalue().count("\n") == 2, "once, though this was called twice"
-    assert shown.getvalue().endswith(" rudel.train.example: a detail\n")
+    assert shown.getvalue().endswith(" rudel.training.example: a detail\n")
 
 
 def test_the_log_of_a_run_brings_no_details_to_the_log_of_the_program(tmp_path: Path) -> None:
@@ -55,10 +55,10 @@ def test_the_log_of_a_run_brings_no_details_to_the_log_of_the_program(tmp_path: 
 
 def test_warnings_are_shown_where_no_log_is_set_up(tmp_path: Path) -> None:
     program = (
-        "import logging, pathlib, sys; from rudel.train.run_directory import RunDirectory\n"
+        "import logging, pathlib, sys; from rudel.runs.run_directory import RunDirectory\n"
         "with RunDirectory(pathlib.Path(sys.argv[1])).keeping_log():\n"
-        "    logging.getLogger('rudel.train').info('a detail')\n"
-        "    logging.getLogger('rudel.train').warning('a warning')"
+        "    logging.getLogger('rudel.training').info('a detail')\n"
+        "    logging.getLogger('rudel.training').warning('a warning')"
     )
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
     assert done.stderr == "a warning\n"
@@ -78,7 +78,7 @@ def test_a_run_keeps_the_log_of_its_own_time_with_tracebacks(tmp_path: Path) -> 
     log.info("after")
     run.release()
     kept = (tmp_path / "run/log.txt").read_text()
-    assert "INFO    rudel.train.example: a detail" in kept
+    assert "INFO    rudel.training.example: a detail" in kept
     assert "KeyError: 'the cause'" in kept
     assert "rudel.errors.ClusterError: No host can go on." in kept
     assert "before" not in kept

@@ -22,7 +22,6 @@ TRAIN = ("train", "digits", "--steps", "1", "--run", "r")
         (("--mesh", "data=999", "--devices", "1"), "which does not fit the 1 asked for"),
         (("--mesh", "data=1", "--layout", "dense"), "A layout is an axis or none for each dimension"),
         (("--mesh", "data=1", "--layout", "kernel=-,model"), "names the axis `model`, which the mesh data=1 does not"),
-        (("--strategy", "mesh", "--parts", "3"), "`parts` are 2, 4, 8, 16 or another power of two, not 3"),
     ],
 )
 def test_options_that_make_no_sense(rudel: Callable[..., Any], options: tuple[str, ...], words: str) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rudel.cli import plan
-from rudel.train.plan import measure
-from rudel.train.plan.forecast import Forecast
+from rudel.planning import measure
+from rudel.planning.forecast import Forecast
 
 PLACES = ("--on", "raspi1"), ("--scheduler", "tcp://127.0.0.1:1"), ("--simulate", "hosts=2")
 

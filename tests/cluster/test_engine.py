@@ -32,7 +32,7 @@ from rudel.cluster.hosts import Host
 from rudel.cluster.pictures import PictureWorkers
 from rudel.data.images.convert import convert
 from rudel.errors import ClusterError, HostError, OptionError
-from rudel.train.diloco.service import replica_guest
+from rudel.replicas.replica_service import replica_guest
 
 PYTHON = sys.executable
 
@@ -376,7 +376,7 @@ def test_a_worker_that_is_killed_is_started_again(computer: Computer) -> None:
         assert cluster.client.submit(sum, [1, 2]).result() == 3
 
 
-@pytest.mark.slow  # tests/train/diloco/test_training.py shows the same of workers that are not started over SSH
+@pytest.mark.slow  # tests/training/replicas/test_training.py shows the same of workers that are not started over SSH
 def test_a_loss_brings_no_lines_of_dask_to_the_terminal(computer: Computer, tmp_path: Path, warm_python: str) -> None:
     (tmp_path / "hosts").write_text(f"one python={PYTHON}\ntwo python={PYTHON}\n")
     command = [warm_python, "-c", "from rudel.cli.main import run; run()", "train", "sine", "--epochs", "100000"]

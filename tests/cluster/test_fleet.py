@@ -259,7 +259,7 @@ class driver:  # noqa: N801  # reads like a function
                 *lines,
                 "from rudel.cluster.engine import Borrowed",
                 "from rudel.cluster.fleet import installed",
-                "from rudel.train.mesh.hosts.service import Service",
+                "from rudel.mesh.hosts.member_service import Service",
                 f"with Borrowed({client.scheduler_info()['address']!r}) as cluster:",
                 "    with installed(cluster, guest.Guest(Service, ['describe'], 'the other')):",
                 "        print('ready', flush=True)",

@@ -21,8 +21,8 @@ from rudel.backend import keras_on_jax
 from rudel.cluster.engine import Cluster
 from rudel.errors import ClusterError
 from rudel.lab import Lab
-from rudel.train.diloco.options import Diloco
-from rudel.train.display import Display
+from rudel.replicas.diloco.diloco_options import Diloco
+from rudel.session.training_display import Display
 
 keras = keras_on_jax()
 random = np.random.default_rng(0)
@@ -178,7 +178,7 @@ def test_what_hosts_are_sent_before_the_first_step_is_shown_on_its_way(
     lab: Lab, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = Shown()
-    monkeypatch.setattr("rudel.train.runs.choose_display", lambda verbose: shown)
+    monkeypatch.setattr("rudel.training.whole_run.choose_display", lambda verbose: shown)
     model = keras.Sequential([keras.Input((200,)), keras.layers.Dense(2000), keras.layers.Dense(2)])  # 1.6 MB
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     lab.set_rate(5)

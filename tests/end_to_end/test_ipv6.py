@@ -60,7 +60,7 @@ def summary_of(run: Path) -> dict[str, Any]:
 def test_one_host_over_ipv6_and_one_over_ipv4_train_in_rounds(lab: Lab, train: Train, tmp_path: Path) -> None:
     first, second = lab.settings.nodes
     hosts = [f"pi@[{first.ipv6}]", second.name]
-    done = train("diloco", hosts, "--round-steps", "10")
+    done = train("diloco", hosts, "--sync-every", "10")
     assert done.returncode == 0, done.stderr
     assert (summary_of(tmp_path / "run")["hosts"], summary_of(tmp_path / "run")["workers_lost"]) == (hosts, 0)
     rounds = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]

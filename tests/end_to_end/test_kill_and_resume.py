@@ -26,7 +26,7 @@ keras = keras_on_jax(light=True)
 import numpy as np
 import rudel
 from rudel.data.stream import Stream
-from rudel.train import blocks
+from rudel.loop import blocks
 layers = keras.layers
 
 run, checkpoint_every, streamed = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "streamed"

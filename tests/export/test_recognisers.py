@@ -17,7 +17,7 @@ from missing import skip_or_fail
 
 import rudel
 from rudel.errors import CompileError
-from rudel.features import LogMel
+from rudel.features import MFCC, LogMel
 from rudel.features.columns import Columns
 from rudel.micro.bench.recogniser import Recognition, measure_recogniser
 from rudel.micro.packages.recogniser import THRESHOLD, c_string, half_band
@@ -60,10 +60,19 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture(scope="module", params=[LogMel(bands=20), MFCC(bands=20)], ids=["log_mel", "mfcc"])
+def features(request: pytest.FixtureRequest) -> LogMel:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def keywords(recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def keywords(features: LogMel, recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "words"
-    options = {"net": "tiny", "words": "falling,rising"}
+    options = {
+        "net": "tiny",
+        "words": "falling,rising",
+        "features": "mfcc" if isinstance(features, MFCC) else "log_mel",
+    }
     rudel.train_recipe("keywords", data=str(recordings), options=options, epochs=20, batch_size=16, run=run)
     return run
 
@@ -113,7 +122,7 @@ def network(path: Path) -> Any:
     return answer
 
 
-def on_the_host(ears: tuple[Path, Path], sound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def on_the_host(ears: tuple[Path, Path], features: LogMel, sound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What is recognised at which hop, computed with NumPy and LiteRT; written here once more, from the description."""
     library, model = ears
     header = (library / "src/ears_recogniser.h").read_text()
@@ -122,8 +131,8 @@ def on_the_host(ears: tuple[Path, Path], sound: np.ndarray) -> tuple[np.ndarray,
     answer, taps = network(model), half_band().astype(np.int64)
     padded = np.concatenate([np.zeros(22, np.int64), sound.astype(np.int64)])
     filtered = (np.correlate(padded, taps)[1::2] + (1 << 14)) >> 15
-    frames = LogMel(8000, bands=20)(np.clip(filtered, -32768, 32767).astype(np.int16))
-    frames = np.concatenate([np.full((50, 20), -128, np.int8), frames])
+    frames = features(np.clip(filtered, -32768, 32767).astype(np.int16))
+    frames = np.concatenate([np.tile(features.silence, (50, 1)), frames])
     found, scores = np.full(len(frames) - 50, -1), np.zeros(len(frames) - 50, int)
     runs, rest = [np.zeros(4, int)] * smoothed, 0
     for hop in range(every - 1, len(found), every):
@@ -145,9 +154,9 @@ def on_board(ears: tuple[Path, Path], stream: np.ndarray) -> Recognition:
 
 
 def test_the_board_recognises_what_the_host_recognises_at_the_same_hop(
-    ears: tuple[Path, Path], stream: np.ndarray, on_board: Recognition
+    ears: tuple[Path, Path], features: LogMel, stream: np.ndarray, on_board: Recognition
 ) -> None:
-    found, scores = on_the_host(ears, stream)
+    found, scores = on_the_host(ears, features, stream)
     assert np.array_equal(on_board.found[0], found)
     assert np.array_equal(on_board.scores[0], scores)
     assert found[found >= 0].tolist() == [0, 1, 0, 1], "and the steady tones are unknown"

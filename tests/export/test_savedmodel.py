@@ -17,8 +17,8 @@ from rudel.data.stream import Stream
 from rudel.export.inputs import inputs_of
 from rudel.export.materials import gather
 from rudel.export.photographs import serving_of
-from rudel.train.run_directory import open_finished
-from rudel.train.use import predict_files
+from rudel.runs.run_directory import open_finished
+from rudel.runs.use_run import predict_files
 
 keras = keras_on_jax()
 

@@ -64,7 +64,7 @@ def test_others_take_the_spectrogram(form: str, run: Path, tones: Any, tmp_path:
     assert (port["name"], tuple(port["shape"])) == ("spectrogram", (1, 25, 16))
     assert form == "litert" or (port["scale"], port["zero_point"]) == (1.0, 0), "it is taken as it is"
     assert exported.metrics["accuracy"] >= exported.model_metrics["accuracy"] - 0.005
-    assert "It takes the spectrogram, 25 frames of 16 bands" in exported.notes[0]
+    assert "It takes 25 frames of 16 mel bands" in exported.notes[0]
 
 
 def test_the_c_hears_what_keras_hears(run: Path, tones: Any, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Log-mel spectrograms: the same bits in NumPy, JAX, C on this computer and on a board, and WebAssembly."""
+"""Log-mel spectrograms and MFCCs: the same bits in NumPy, JAX, C on this computer and on a board, and WebAssembly."""
 
 import base64
 import ctypes
@@ -14,7 +14,7 @@ from missing import skip_or_fail
 
 from rudel.backend import keras_on_jax
 from rudel.errors import DataError, ModelError, OptionError
-from rudel.features import Features, LogMel
+from rudel.features import MFCC, Features, LogMel
 from rudel.features.c import sources
 from rudel.features.tables import weights
 from rudel.micro.bench.features import measure_features
@@ -28,8 +28,10 @@ KINDS = [
     LogMel(16_000, window_ms=30, bands=40),
     LogMel(8000, window_ms=64, hop_ms=10, bands=10, low=0, high=3000),
     LogMel(11_025, window_ms=15, hop_ms=23, bands=12, low=300),
+    MFCC(bands=20),
+    MFCC(16_000, window_ms=30, bands=40, coefficients=13),
 ]
-"""The default; MLPerf Tiny's rate; many hops in a window; gaps between windows."""
+"""The default; MLPerf Tiny's rate; many hops in a window; gaps between windows; MFCCs."""
 
 
 def difficult(features: LogMel, seconds: float = 0.5) -> np.ndarray:
@@ -56,7 +58,7 @@ class InC:
 
     def __call__(self, recording: np.ndarray) -> np.ndarray:
         hop = self.features.hop
-        frames = np.empty((self.features.frames(len(recording)), self.features.bands), np.int8)
+        frames = np.empty((self.features.frames(len(recording)), self.features.width), np.int8)
         self._library.ears_reset()
         for i, frame in enumerate(frames):
             given = np.ascontiguousarray(recording[i * hop : (i + 1) * hop])
@@ -69,11 +71,12 @@ def in_keras(features: LogMel, recordings: np.ndarray) -> np.ndarray:
     return np.asarray(model.predict(recordings, verbose=0))
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("features", KINDS, ids=str)
 def test_numpy_jax_and_c_give_the_same_bits(features: LogMel, tmp_path: Path) -> None:
     recordings = difficult(features)
     expected = features(recordings)
-    assert expected.shape == (len(recordings), features.frames(recordings.shape[1]), features.bands)
+    assert expected.shape == (len(recordings), features.frames(recordings.shape[1]), features.width)
     in_c = InC(features, tmp_path)
     for recording, frames in zip(recordings, expected, strict=True):
         assert np.array_equal(in_c(recording), frames)
@@ -93,8 +96,8 @@ def digits(shared_data: Path) -> list[np.ndarray]:
     return [soundfile.read(file, dtype="int16")[0] for file in files]
 
 
-def test_all_recordings_give_the_same_bits(digits: list[np.ndarray], tmp_path: Path) -> None:
-    features = LogMel()
+@pytest.mark.parametrize("features", [LogMel(), MFCC(bands=20)], ids=str)
+def test_all_recordings_give_the_same_bits(features: LogMel, digits: list[np.ndarray], tmp_path: Path) -> None:
     in_c = InC(features, tmp_path)
     found = [features(recording) for recording in digits]
     for recording, frames in zip(digits, found, strict=True):
@@ -106,26 +109,33 @@ def test_all_recordings_give_the_same_bits(digits: list[np.ndarray], tmp_path: P
     for recording, row, frames in zip(digits, whole, found, strict=True):
         count = min(len(recording), 8000) // features.hop
         assert np.array_equal(row[:count], frames[:count])
-    assert (np.concatenate(found).std(axis=0) > 8).all(), "speech moves every band"
+    whole = np.concatenate(found)
+    assert (whole.std(axis=0) > 8).all(), "speech moves every band and every coefficient"
+    assert np.mean(np.abs(whole[:, 1:] + 0.5) >= 127) < 0.05, "and few leave the range"
 
 
-def test_a_board_gives_the_same_bits_within_its_budget(digits: list[np.ndarray]) -> None:
-    features = LogMel()
+@pytest.mark.parametrize(
+    ("features", "instructions", "memory"),
+    [(LogMel(), 35_000, (3200, 1300, 128)), (MFCC(bands=20), 32_000, (3700, 1300, 128))],
+)
+def test_a_board_gives_the_same_bits_within_its_budget(
+    features: LogMel, instructions: int, memory: tuple[int, ...], digits: list[np.ndarray]
+) -> None:
     some = np.zeros((40, 8000), np.int16)
     for row, recording in zip(some, digits[::56], strict=False):
         row[: min(8000, len(recording))] = recording[:8000]
     given = np.concatenate([some, difficult(features, 1.0)])
     measured = measure_features(features, given)
     assert np.array_equal(measured.frames, features(given))
-    assert measured.instructions < 35_000  # of 120,000 that are allowed
-    assert (measured.flash, measured.ram, measured.stack) <= (3200, 1300, 128)
+    assert measured.instructions < instructions  # of 120,000 that are allowed
+    assert all(a <= b for a, b in zip((measured.flash, measured.ram, measured.stack), memory, strict=True))
 
 
-def test_a_browser_gives_the_same_bits(digits: list[np.ndarray], tmp_path: Path) -> None:
+@pytest.mark.parametrize("features", [LogMel(), MFCC(bands=20)], ids=str)
+def test_a_browser_gives_the_same_bits(features: LogMel, digits: list[np.ndarray], tmp_path: Path) -> None:
     node = shutil.which("node")
     if node is None:
         skip_or_fail("There is no Node: apt-get install nodejs.")
-    features = LogMel()
     given = [np.resize(recording, 8000) for recording in digits[::150]] + list(difficult(features, 1.0))
     (tmp_path / "features.wasm").write_bytes(features_to_wasm(features))
     (tmp_path / "given.bin").write_bytes(np.concatenate(given).astype("<i2").tobytes())
@@ -133,22 +143,27 @@ def test_a_browser_gives_the_same_bits(digits: list[np.ndarray], tmp_path: Path)
         """
         import { readFileSync } from "node:fs";
         const { instance } = await WebAssembly.instantiate(readFileSync("features.wasm"));
-        const { memory, hop, bands, push, reset } = instance.exports;
+        const { memory, hop, bands, spectrum, push, reset } = instance.exports;
+        const [width, height] = process.argv.slice(2).map(Number);
         const file = readFileSync("given.bin");
         const samples = new Int16Array(file.buffer, file.byteOffset, file.length / 2);
-        const told = [];
+        const told = [], seen = [];
         for (let start = 0; start < samples.length; start += 160) {
           if (start % 8000 === 0) reset();
           new Int16Array(memory.buffer, hop.value, 160).set(samples.subarray(start, start + 160));
           push();
-          told.push(...new Int8Array(memory.buffer, bands.value, 32));
+          told.push(...new Int8Array(memory.buffer, bands.value, width));
+          seen.push(...new Int8Array(memory.buffer, spectrum.value, height));
         }
-        console.log(Buffer.from(Int8Array.from(told).buffer).toString("base64"));
+        for (const all of [told, seen]) console.log(Buffer.from(Int8Array.from(all).buffer).toString("base64"));
         """
     )
-    done = subprocess.run([node, "script.mjs"], cwd=tmp_path, check=True, capture_output=True)
-    found = np.frombuffer(base64.b64decode(done.stdout), np.int8).reshape(-1, 50, 32)
-    assert np.array_equal(found, features(np.stack(given)))
+    done = subprocess.run(
+        [node, "script.mjs", str(features.width), str(features.bands)], cwd=tmp_path, check=True, capture_output=True
+    )
+    found, seen = (np.frombuffer(base64.b64decode(line), np.int8) for line in done.stdout.split())
+    assert np.array_equal(found.reshape(-1, 50, features.width), features(np.stack(given)))
+    assert np.array_equal(seen.reshape(-1, 50, features.bands), LogMel(bands=features.bands)(np.stack(given)))
 
 
 @pytest.mark.parametrize("features", KINDS[:2], ids=str)
@@ -165,6 +180,17 @@ def test_they_are_close_to_what_real_numbers_give(features: LogMel) -> None:
     off = np.abs(features(recordings) - steps)
     assert off.max() <= 1
     assert (off > 0).mean() < 0.02
+
+
+def test_coefficients_are_those_of_real_numbers() -> None:
+    features = MFCC(bands=20, coefficients=13)
+    bands = LogMel(bands=20)(difficult(features)).astype(float)
+    place = np.pi * (np.arange(20)[:, None] + 0.5) / 20
+    lifter = 1 + 11 * np.sin(np.pi * np.arange(13) / 22)
+    wanted = bands @ (np.cos(place * np.arange(13)) * lifter / 20)
+    found = features(difficult(features))
+    assert np.abs(found - np.clip(wanted, -128, 127)).max() < 0.7
+    assert features.silence.tolist() == [-128, *[0] * 12]
 
 
 def test_louder_is_higher_by_the_decibel() -> None:
@@ -191,6 +217,9 @@ def test_louder_is_higher_by_the_decibel() -> None:
 def test_what_cannot_be_computed_is_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(OptionError, match=told):
         LogMel(**settings)
+    for coefficients in (1, 21):
+        with pytest.raises(OptionError, match="32 bands have 2 to 20 coefficients"):
+            MFCC(coefficients=coefficients)
 
 
 def test_what_is_no_sound_is_refused() -> None:
@@ -203,11 +232,12 @@ def test_what_is_no_sound_is_refused() -> None:
         keras.Sequential([keras.Input((100,), dtype="int16"), Features(LogMel())])
 
 
-def test_a_model_that_hears_is_read_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("features", [LogMel(bands=20), MFCC(bands=20)], ids=str)
+def test_a_model_that_hears_is_read_back(features: LogMel, tmp_path: Path) -> None:
     inputs = keras.Input((8000,), dtype="int16")
-    model = keras.Model(inputs, keras.layers.Flatten()(Features(LogMel(bands=20))(inputs)))
+    model = keras.Model(inputs, keras.layers.Flatten()(Features(features)(inputs)))
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     recordings = difficult(LogMel(), 1.0)
     assert np.array_equal(again.predict(recordings, verbose=0), model.predict(recordings, verbose=0))
-    assert again.layers[1].features == LogMel(bands=20)
+    assert again.layers[1].features == features

@@ -1,6 +1,7 @@
 """The Arduino library: its layout, that it compiles as for the Nano 33 BLE, and what its sketch does."""
 
 import itertools
+import json
 import re
 import subprocess
 import threading
@@ -55,6 +56,7 @@ def test_a_library_has_what_the_specification_asks_for(hello_world: Compiled, tm
     files = write_arduino(hello_world, tmp_path / "sine")
     assert sorted(path.relative_to(tmp_path).as_posix() for path in files) == [
         "sine/examples/sine/sine.ino",
+        "sine/library.json",
         "sine/library.properties",
         "sine/src/sine.c",
         "sine/src/sine.h",
@@ -68,6 +70,17 @@ def test_a_library_has_what_the_specification_asks_for(hello_world: Compiled, tm
     assert properties["category"] == "Data Processing"
     assert f"{hello_world.arena_bytes:,} bytes of RAM" in properties["paragraph"]
     assert (tmp_path / "sine/src/sine.c").read_text() == hello_world.source
+
+
+def test_a_library_is_one_of_platformio_too(hello_world: Compiled, tmp_path: Path) -> None:
+    write_arduino(hello_world, tmp_path)
+    properties = dict(line.split("=", 1) for line in (tmp_path / "library.properties").read_text().splitlines())
+    manifest = json.loads((tmp_path / "library.json").read_text())
+    assert {"name", "version", "description", "authors", "frameworks", "platforms"} <= set(manifest)
+    assert (manifest["name"], manifest["version"]) == (properties["name"], properties["version"])
+    assert (tmp_path / "src" / manifest["headers"]).is_file()
+    (example,) = manifest["examples"]
+    assert [(tmp_path / example["base"] / name).is_file() for name in example["files"]] == [True]
 
 
 @pytest.mark.parametrize("example", ["sine", "timing"])

@@ -15,8 +15,8 @@ from warm.programs import JAX, TENSORFLOW, warm_programs
 from rudel.cache import cache_folder
 from rudel.export.process import ENVIRONMENT
 
-SHARED = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_")
-"""Variables that `import rudel` sets: the compiled programs are those of all tests, of earlier runs too.
+SHARED = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_", "JAX_DISABLE_MOST_OPTIMIZATIONS")
+"""Variables that `import rudel` and the tests set: the compiled programs are those of all tests, of earlier runs too.
 
 JAX's key of a program contains the path of the cache, so the pages cannot reach it by another path.
 """
@@ -50,7 +50,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     found = kept | {
         "PATH": os.pathsep.join([*programs, os.environ["PATH"]]),
         "RUDEL_CACHE": str(folder / "cache"),
-        "XLA_FLAGS": "--xla_backend_optimization_level=0",  # compiling takes longer than what is compiled
         "PYTHONUNBUFFERED": "1",
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

@@ -25,7 +25,18 @@ NOT_RUN = {
         "arduino-cli compile --upload --fqbn arduino:mbed_nano:nano33ble --port /dev/ttyACM0 --library ears "
         "ears/examples/ears",
     ),
-    ("movement.md", "mkdir movements"),
+    (
+        "word.md",
+        "arduino-cli compile --upload --fqbn arduino:mbed_nano:nano33ble --port /dev/ttyACM0 listener\n"
+        "rudel data collect --class seven --speaker ada --out words --recordings 30",
+    ),
+    (
+        "movement.md",
+        "arduino-cli lib install Arduino_LSM9DS1\n"
+        "arduino-cli compile --upload --fqbn arduino:mbed_nano:nano33ble --port /dev/ttyACM0 sensor\n"
+        "rudel data collect --class punch --out movements\n"
+        "rudel data collect --class flex --out movements",
+    ),
     (
         "movement.md",
         "arduino-cli core install arduino:mbed_nano\n"
@@ -50,10 +61,10 @@ pip install . "jax[cuda13]\"""",
     ),
     (
         "gpu.md",
-        "rudel train signs --data sign-records --precision mixed_bfloat16\n"
-        "rudel predict runs/signs Sign-Language-Digits-Dataset/Dataset/7/IMG_1125.JPG",
+        "rudel train images --data sign-records --precision mixed_bfloat16\n"
+        "rudel predict runs/images Sign-Language-Digits-Dataset/Dataset/7/IMG_1125.JPG",
     ),
-    ("gpu.md", "rudel train signs --data sign-records --precision mixed_bfloat16 --strategy mesh --batch-size 128"),
+    ("gpu.md", "rudel train images --data sign-records --precision mixed_bfloat16 --strategy mesh --batch-size 128"),
     ("gpu.md", "python benchmarks/gpu.py --json gpu.json"),
     ("laptop-and-gpu-box.md", "sudo apt-get install openssh-server python3\nnvidia-smi"),
     ("laptop-and-gpu-box.md", "ssh-keygen -t ed25519\nssh-copy-id you@192.168.1.20"),
@@ -104,19 +115,19 @@ python -c "import jax; print(jax.devices())\"""",
         "tpu.md",
         """git clone https://github.com/ardamavi/Sign-Language-Digits-Dataset
 rudel data images Sign-Language-Digits-Dataset/Dataset --out sign-records
-rudel train signs --data sign-records --precision mixed_bfloat16 --strategy mesh --batch-size 128
-rudel predict runs/signs Sign-Language-Digits-Dataset/Dataset/7/IMG_1125.JPG""",
+rudel train images --data sign-records --precision mixed_bfloat16 --strategy mesh --batch-size 128
+rudel predict runs/images Sign-Language-Digits-Dataset/Dataset/7/IMG_1125.JPG""",
     ),
     (
         "tpu.md",
-        """gcloud compute tpus tpu-vm scp --recurse rudel:runs/signs runs/signs --zone=us-west4-a
+        """gcloud compute tpus tpu-vm scp --recurse rudel:runs/images runs/images --zone=us-west4-a
 gcloud compute tpus tpu-vm delete rudel --zone=us-west4-a""",
     ),
     (
         "tpu.md",
         """gcloud compute tpus tpu-vm ssh rudel --zone=us-west4-a --worker=all --command="
     . ~/rudel-env/bin/activate
-    rudel train signs --data gs://bucket/sign-records --precision mixed_bfloat16 --strategy mesh --batch-size 512\"""",
+    rudel train images --data gs://bucket/sign-records --precision mixed_bfloat16 --strategy mesh --batch-size 512\"""",
     ),
     ("README.md", "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/rudel train"),
     (
@@ -148,8 +159,8 @@ SIGNS = "Sign-Language-Digits-Dataset"
 ADDED: dict[str, dict[str, str]] = {
     "README.md": {
         "rudel train digits": "--epochs 2",
-        "rudel train signs": "--steps 2 --set side=32 --set augmentation=none",
-        "rudel train montagsmaler": "--steps 1024",
+        "rudel train images": "--steps 2 --set side=32 --set augmentation=none",
+        "rudel train quickdraw": "--steps 1024",
         "rudel serve": "--port 0",
         "rudel play": "--port 0 --no-browser",
     },
@@ -160,9 +171,9 @@ ADDED: dict[str, dict[str, str]] = {
     "first-steps.md": {
         "rudel train$": "--epochs 3",
         "rudel train digits --set filters=8 --set": "--epochs 1",
-        "rudel train montagsmaler$": "--steps 1024",
-        "rudel train montagsmaler --set": "--steps 100",
-        "rudel train montagsmaler --set net=cnn": "--steps 5 --set drawings=100",
+        "rudel train quickdraw$": "--steps 1024",
+        "rudel train quickdraw --set": "--steps 100",
+        "rudel train quickdraw --set net=cnn": "--steps 5 --set drawings=100",
     },
     "lab.md": {"lab stats": "--prefix raspi", "lab down": "--prefix raspi"},
     "laptop-and-gpu-box.md": {
@@ -172,16 +183,15 @@ ADDED: dict[str, dict[str, str]] = {
     "mesh.md": {
         "rudel train digits --devices 4": "--epochs 1",
         "rudel train digits --devices 2": "--epochs 2",
-        "rudel train montagsmaler": "--steps 64",
         "rudel train digits --strategy mesh": "--steps 4",
     },
-    "plan.md": {"rudel train montagsmaler": "--steps 512"},
+    "plan.md": {"rudel train quickdraw": "--steps 512"},
     "play.md": {"python3 -m http.server": "0"},
     "export.md": {"rudel train digits": "--epochs 3"},
     "runs.md": {"rudel train digits --run runs/killed": "--epochs 20"},
     "signs.md": {
-        "rudel train signs --data sign-records$": "--epochs 2 --set side=32",
-        "rudel train signs --data few": "--epochs 1 --set side=32",
+        "rudel train images --data sign-records$": "--epochs 2 --set side=32",
+        "rudel train images --data few": "--epochs 1 --set side=32",
     },
     "word.md": {"rudel train keywords": "--set net=tiny --epochs 10"},
     "movement.md": {"rudel train motion": "--epochs 10"},

@@ -20,7 +20,7 @@ with one node, this computer.
 A page about the Sign Language Digits Dataset finds a folder of that name, with made-up photographs in it; those about
 words and movements find made-up recordings.
 
-`rudel train montagsmaler`, `rudel plan montagsmaler` and `rudel data quickdraw` would fetch from the internet: where
+`rudel train quickdraw`, `rudel plan quickdraw` and `rudel data quickdraw` would fetch from the internet: where
 such a command has no `--data`, it gets the address of a server of this test's own, which has made-up drawings of
 everything.
 
@@ -53,7 +53,7 @@ from slurm import slurm
 from rudel.lab import Lab
 from rudel.lab.lab import stop
 
-_FETCHING = re.compile(r"\brudel (?:(?:train|plan) montagsmaler|data quickdraw)\b(?![^\n]*--data)")
+_FETCHING = re.compile(r"\brudel (?:(?:train|plan) quickdraw|data quickdraw)\b(?![^\n]*--data)")
 _NUMBER = re.compile(
     r"(?:\d+[ \u202f](?:min|h) (?=\d))?[-+]?\d[\d,.]*(?:e[-+]?\d+)?(?:[ \u202f](?:[kMGT]?B|bytes|ms|s|min|h)\b)?"
 )

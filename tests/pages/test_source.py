@@ -1,4 +1,4 @@
-"""The source as the documentation describes it: its map, the direction of imports, and the public names."""
+"""The source as the documentation describes it: its map, and the public names."""
 
 import ast
 import inspect
@@ -25,46 +25,39 @@ def test_every_module_is_on_the_map() -> None:
     assert {path for path in told if not (source / path).exists()} == set()
 
 
-def test_imports_flow_from_left_to_right() -> None:
-    rooms = [
-        "errors",
-        "internals",
-        "files",
-        "limits",
-        "cores",
-        "lab",
-        "cache",
-        "backend",
-        "own_names",
-        "c_literals",
-        "features",
-        "data",
-        "recipes",
-        "report",
-        "micro",
-    ]
-    rooms += ["cluster", "train", "play", "export", "serve", "watch", "doctor", "cli"]
-    source = ROOT / "src/rudel"
-    for path in source.rglob("*.py"):
-        room = path.relative_to(source).with_suffix("").parts[0]
-        if room == "__init__":
-            continue
-        for name in _imports(path):
-            used = name.split(".")[1]
-            assert rooms.index(used) <= rooms.index(room), f"{path.relative_to(source)} imports {name}"
+OF_DOCSTRINGS = (
+    "loop", "shipping", "runs", "session", "replicas", "replicas/codec", "replicas/diloco", "replicas/asynchronous",
+    "mesh", "mesh/hosts", "planning", "training", "tuning",
+)  # fmt: skip
+"""Packages whose part of the map is made of the first lines of docstrings; they follow each other on the map."""
 
 
-def _imports(path: Path) -> list[str]:
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    names += [
-        f"{node.module}.{alias.name}"
-        for node in nodes
-        if isinstance(node, ast.ImportFrom) and node.module
-        for alias in node.names
-        if not alias.name.startswith("_")
-    ]
-    return [name for name in names if re.match(r"rudel\.[a-z]", name)]
+def test_the_map_says_what_docstrings_say(pytestconfig: pytest.Config) -> None:
+    page = ROOT / "docs/design.md"
+    text = page.read_text(encoding="utf-8")
+    begin = text.index(f"| **{OF_DOCSTRINGS[0]}** |")
+    end = text.index("\n| **", text.index(f"\n| **{OF_DOCSTRINGS[-1]}** |") + 1) + 1
+    rows = "".join(row for folder in OF_DOCSTRINGS for row in _rows(ROOT / "src/rudel" / folder, folder))
+    if pytestconfig.option.regenerate:
+        page.write_text(text[:begin] + rows + text[end:], encoding="utf-8")
+    else:
+        told = "docs/design.md is not what docstrings say; pytest tests/pages/test_source.py --regenerate writes it"
+        assert text[begin:end].splitlines() == rows.splitlines(), told
+
+
+def _rows(folder: Path, name: str) -> list[str]:
+    modules = sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
+    first = f"| **{name}** | {_summary(folder / '__init__.py')} |\n"
+    return [first, *(f"| `{path.name}` | {_summary(path)} |\n" for path in modules)]
+
+
+def _summary(path: Path) -> str:
+    """The first paragraph of a module's docstring, as a cell of a table."""
+    told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    words = told.partition("\n\n")[0].replace("\n", " ").removesuffix(".")
+    first = words.partition(" ")[0]
+    is_name = (len(first) > 1 and first.isupper()) or words.startswith(("Ctrl-C", "Keras"))
+    return words if is_name else words[0].lower() + words[1:]
 
 
 def test_the_public_names_are_all_there_and_sorted() -> None:

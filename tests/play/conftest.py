@@ -29,13 +29,13 @@ def drawings_folder(shared_data: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def run(drawings_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of the recipe `montagsmaler`."""
+    """A run of the recipe `quickdraw`."""
     return rudel.train_recipe(
-        "montagsmaler",
+        "quickdraw",
         data=str(drawings_folder),
         options={"classes": CLASSES, "drawings": 1200},
         steps=2500,
-        run=tmp_path_factory.mktemp("runs") / "montagsmaler",
+        run=tmp_path_factory.mktemp("runs") / "quickdraw",
     ).path
 
 

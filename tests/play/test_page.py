@@ -11,7 +11,7 @@ from browser import Browser, Page
 from play_support import CLASSES, draw, draw_stroke, folder_server, guessed, serving
 
 from rudel.play.page import POLICY
-from rudel.train.use import predict_files
+from rudel.runs.use_run import predict_files
 
 NAMES = """[...document.querySelectorAll("button, canvas, summary, [role]")].filter((one) => one.checkVisibility()
   && !(one.getAttribute("aria-label") || one.textContent.trim() || one.getAttribute("aria-labelledby"))).length"""

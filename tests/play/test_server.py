@@ -26,10 +26,11 @@ from rudel.data.strokes import bitmap
 from rudel.errors import ExportError, ServeError
 from rudel.export.page import check_page
 from rudel.play.drawing import Drawing, drawing_for
+from rudel.play.opening import newest_run
 from rudel.play.page import POLICY, page_files
-from rudel.play.player import Player, newest_player, open_player
+from rudel.play.player import Player, open_player
 from rudel.play.server import PlayServer
-from rudel.recipes import digits, montagsmaler
+from rudel.recipes import digits, quickdraw
 
 COMMAND = [sys.executable, "-c", "from rudel.cli.main import run; run()", "play", "--no-browser", "--port", "0"]
 
@@ -104,7 +105,7 @@ def test_once_it_is_there_the_module_guesses(player: Player, exported: Path) -> 
 
 
 def test_how_drawings_become_inputs() -> None:
-    assert drawing_for("run", (28, 28), montagsmaler.read_image) == Drawing(28, 16, 28)
+    assert drawing_for("run", (28, 28), quickdraw.read_image) == Drawing(28, 16, 28)
     assert drawing_for("run", (784,), None) == Drawing(28, 16, 28)
     assert drawing_for("run", (28, 28, 1), None) == Drawing(28, 16, 28)
     small = drawing_for("run", (8, 8), digits.read_image)
@@ -132,11 +133,11 @@ def test_runs_that_cannot_be_played_with(run: Path, tmp_path: Path, monkeypatch:
         open_player(Path("runs/numbers"))
     with pytest.raises(ServeError, match="does not tell classes apart"):
         open_player(Path("runs/grey"))
-    assert newest_player() is None
-    shutil.copytree(run, "runs/montagsmaler")
-    found = newest_player()
-    assert found is not None
-    assert found.run == Path("runs/montagsmaler")
+    assert newest_run() is None
+    shutil.copytree(run, "runs/quickdraw")
+    found = newest_run()
+    assert isinstance(found, Player)
+    assert found.run == Path("runs/quickdraw")
     assert sum(found.guess(bytes(784))) == pytest.approx(1, abs=1e-5)
 
 
@@ -161,7 +162,7 @@ def test_without_a_run_it_trains_digits_first(tmp_path: Path) -> None:
     with started(COMMAND, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         said = process.stderr.readline()
-        assert said == "There is no run in ./runs that guesses drawings: training `digits` first.\n"
+        assert said == "There is no run in ./runs to play with: training `digits` first.\n"
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=LONG)
     assert process.returncode == 130

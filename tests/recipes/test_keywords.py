@@ -1,7 +1,9 @@
 """The recipes `keywords` and `motion`: from recordings to a run that knows them, and predicts files of them."""
 
 import json
+import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import soundfile
 import rudel
 from rudel.backend import keras_on_jax
 from rudel.data.augmentation import (
+    random_background,
     random_gain,
     random_jitter,
     random_noise,
@@ -21,10 +24,10 @@ from rudel.data.augmentation import (
     random_turn,
 )
 from rudel.errors import DataError, OptionError
-from rudel.features import Features, LogMel
+from rudel.features import MFCC, Features, LogMel
 from rudel.features.masks import SpecAugment
 from rudel.recipes.load import find_recipe
-from rudel.train.use import evaluate_run, predict_files
+from rudel.runs.use_run import evaluate_run, predict_files
 
 keras = keras_on_jax()
 jax = pytest.importorskip("jax")
@@ -59,7 +62,7 @@ def test_a_run_knows_words_and_applies_its_features_by_itself(run: Path, folder:
     summary = json.loads((run / "summary.json").read_text())
     assert summary["metrics"]["val_accuracy"] > 0.85
     model = rudel.load(run)
-    assert [layer.features for layer in model.layers if isinstance(layer, Features)] == [LogMel(bands=20)]
+    assert [layer.features for layer in model.layers if isinstance(layer, Features)] == [MFCC(bands=20)]
     assert evaluate_run(run, folder).examples == 90
     files = sorted(folder.glob("*/*_a_*.wav"))
     right = [one.ranking[0][0] == Path(one.source).parent.name for one in predict_files(run, files)]
@@ -82,6 +85,58 @@ def test_speakers_are_held_out_and_others_are_unknown(folder: Path) -> None:
     assert np.bincount(dataset.validation.y).tolist() == [10, 20, 10]
     with pytest.raises(DataError, match="give a folder that has a folder of them for each word with --data"):
         recipe.data(recipe.settings({}), source=None)
+
+
+def test_a_few_recordings_are_enough(folder: Path, tmp_path: Path) -> None:
+    for word in ("falling", "rising", "steady"):
+        (tmp_path / "few" / word).mkdir(parents=True)
+        for path in sorted((folder / word).iterdir())[:14]:
+            shutil.copy(path, tmp_path / "few" / word)
+    run = tmp_path / "run"
+    rudel.train_recipe("keywords", data=str(tmp_path / "few"), options={"net": "tiny"}, run=run)
+    assert json.loads((run / "summary.json").read_text())["steps"] == 400
+    assert evaluate_run(run, folder).metrics["accuracy"] > 0.8
+
+
+def test_background_noise_is_mixed_in_and_is_no_class(folder: Path, tmp_path: Path) -> None:
+    words, noise = tmp_path / "words", tmp_path / "words/_background_noise_"
+    shutil.copytree(folder, words)
+    noise.mkdir()
+    (noise / "README.md").write_text("Noise.")
+    hum = 0.05 * np.sin(2 * np.pi * 100 * np.arange(48_000) / 16_000)
+    soundfile.write(noise / "hum.flac", hum, 16_000)
+    recipe = find_recipe("keywords")
+
+    def hums(settings: dict[str, str]) -> float:
+        """How many silent recordings hum after they are changed."""
+        dataset = recipe.data(recipe.settings(settings), source=str(words))
+        assert list(dataset.class_names) == ["falling", "rising", "steady"]
+        assert not dataset.notes
+        assert dataset.augment is not None
+        changed = np.asarray(dataset.augment(KEY, np.zeros((64, 8000), np.int16))).astype(float)
+        spectrum = np.abs(np.fft.rfft(changed, axis=1))
+        return float(np.mean(spectrum[:, 100] > 100 * np.median(spectrum, axis=1)))
+
+    assert 0.6 < hums({}) < 0.95
+    (tmp_path / "quiet").mkdir()
+    soundfile.write(tmp_path / "quiet/none.wav", np.zeros(800), 8000)
+    assert hums({"noise": str(tmp_path / "quiet")}) == 0
+    with pytest.raises(DataError, match="has no recordings of background noise: give a folder with WAV or FLAC files"):
+        hums({"noise": str(tmp_path / "nowhere")})
+    (tmp_path / "quiet/none.wav").write_bytes(b"RIFF")
+    with pytest.raises(DataError, match=r"none\.wav cannot be decoded"):
+        hums({"noise": str(tmp_path / "quiet")})
+
+
+@pytest.mark.parametrize(
+    ("settings", "features"),
+    [({"coefficients": 13}, MFCC(bands=20, coefficients=13)), ({"features": "log_mel"}, LogMel(bands=20))],
+)
+def test_nets_hear_either_features(settings: dict[str, Any], features: LogMel) -> None:
+    recipe = find_recipe("keywords")
+    dataset = rudel.Dataset(rudel.Examples(np.zeros((2, 8000), np.int16)), class_names=["a", "b"])
+    model = recipe.model(recipe.settings(settings), dataset=dataset)
+    assert [layer.features for layer in model.layers if isinstance(layer, Features)] == [features]
 
 
 @pytest.mark.parametrize("net", ["large", "medium", "small", "tiny"])
@@ -123,7 +178,12 @@ def test_changes_of_sound() -> None:
     pitch = np.abs(np.fft.rfft(np.asarray(random_speed(KEY, x, 0.2)).astype(float), axis=1)).argmax(1)
     assert (pitch.min() < 385, pitch.max() > 495, pitch.min() > 365, pitch.max() < 530) == (True,) * 4  # of 440
     assert np.array_equal(random_speed(KEY, x, 0.0), x)
-    for change in (random_sound_shift, random_gain, random_noise, random_speed):
+    short = np.full(300, 1000, np.int16)
+    levels = np.asarray(random_background(KEY, np.zeros_like(x), short, (-20, 0), 0.5))[:, 0] / 1000
+    assert 0.3 < np.mean(levels > 0) < 0.7
+    assert (levels[levels > 0].min() >= 0.1, levels.max() <= 1) == (True, True)
+    mixed = partial(random_background, noise=short)
+    for change in (random_sound_shift, random_gain, random_noise, random_speed, mixed):
         made = jax.jit(change)(KEY, x)
         assert (made.shape, made.dtype) == (x.shape, np.int16)
         assert np.abs(made.astype(int) - np.asarray(change(KEY, x))).max() <= 8, "of 8,000"
@@ -151,6 +211,7 @@ def test_changes_of_motion() -> None:
         (random_speed, {"most": 1}),
         (random_gain, {"decibels": (1, 0)}),
         (random_noise, {"decibels": (1, 0)}),
+        (random_background, {"noise": np.zeros(9, np.int16), "share": 2}),
         (random_scale, {"most": -1}),
         (random_jitter, {"share": -1}),
     ],

@@ -9,7 +9,7 @@ import pytest
 import rudel
 from rudel.backend import keras_on_jax
 from rudel.errors import DataError, OptionError, RecipeError
-from rudel.recipes import signs
+from rudel.recipes import images
 
 keras = keras_on_jax()
 X = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), dtype="uint8")
@@ -21,7 +21,7 @@ def dataset(classes: int) -> rudel.Dataset:
 
 def made(classes: int = 3, seed: int = 0, **options: Any) -> Any:
     keras.utils.set_random_seed(seed)
-    return signs.model(dataset(classes), side=32, **options)
+    return images.model(dataset(classes), side=32, **options)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_the_nets_take_photographs_of_any_side(net: Any, weights: int) -> None:
     model = made(net=net)
     assert model.count_params() == weights
     assert (model.input_shape, model.output_shape) == ((None, 32, 32, 3), (None, 3))
-    assert signs.model(dataset(3), side=48, net="compact").input_shape == (None, 48, 48, 3)
+    assert images.model(dataset(3), side=48, net="compact").input_shape == (None, 48, 48, 3)
 
 
 def test_photographs_are_scaled_inside_the_model() -> None:

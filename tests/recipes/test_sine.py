@@ -8,8 +8,8 @@ import rudel
 from rudel.recipes.load import find_recipe
 from rudel.report.read import read_run
 from rudel.report.regression_fit import Fit, judge
-from rudel.train.load import load
-from rudel.train.use import evaluate_run, predict_files
+from rudel.runs.loading import load
+from rudel.runs.use_run import evaluate_run, predict_files
 
 
 def judged(run: Path) -> Fit:

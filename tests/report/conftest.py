@@ -11,7 +11,7 @@ from rudel.report.page import write_report
 from rudel.report.predictions import save, summarise
 
 CONFIG = {
-    "recipe": "montagsmaler",
+    "recipe": "quickdraw",
     "options": {"net": "mlp", "hidden": 200},
     "epochs": 3,
     "steps": None,
@@ -39,7 +39,7 @@ EPOCHS = [
     for epoch in (1, 2, 3)
 ]
 SUMMARY = {
-    "recipe": "montagsmaler",
+    "recipe": "quickdraw",
     "strategy": "single",
     "seed": 0,
     "hosts": ["localhost"],

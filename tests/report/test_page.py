@@ -21,7 +21,7 @@ EPOCHS_SO_FAR = [
 def test_a_whole_run_has_all_sections(whole):
     page = whole.report()
     assert page.sections == ALL
-    assert page.words("h1") == "montagsmaler"
+    assert page.words("h1") == "quickdraw"
     words = page.words("header")
     assert "75.0\u202f%" in page.text
     assert "validation accuracy" in words

@@ -30,7 +30,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_run(folder / "pairs", two_inputs())
     for name, recipe, classes, settings in (
         ("digits", "digits", tuple("0123456789"), {"filters": 2}),
-        ("drawings", "montagsmaler", CLASSES, {"hidden": 8}),
+        ("drawings", "quickdraw", CLASSES, {"hidden": 8}),
     ):
         examples = rudel.Examples(np.zeros((1, 2), np.float32), np.zeros(1))
         model = find_recipe(recipe).module.model(rudel.Dataset(examples, class_names=classes), **settings)

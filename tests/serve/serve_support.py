@@ -16,7 +16,7 @@ from processes import LONG
 
 from rudel.backend import keras_on_jax, set_seed
 from rudel.files import write_json
-from rudel.train.model_file import save_model
+from rudel.runs.model_file import save_model
 
 keras = keras_on_jax()
 

@@ -17,8 +17,9 @@ from warm.client import counted
 HERE = Path(__file__).parent
 
 JAX = (
-    "rudel.backend:keras_on_jax", "rudel.cli.main", "rudel.export", "rudel.report", "rudel.train.fit",
-    "rudel.train.from_recipe", "rudel.train.load", "rudel.train.diloco.coordinator", "multiprocessing.spawn",
+    "rudel.backend:keras_on_jax", "rudel.cli.main", "rudel.export", "rudel.report", "rudel.training.fit",
+    "rudel.training.from_recipe", "rudel.runs.loading", "rudel.replicas.diloco.round_coordinator",
+    "multiprocessing.spawn",
     "matplotlib.figure", "matplotlib.backends.backend_svg", "PIL.Image", "rich.progress", "typer._coercion",
 )  # fmt: skip
 TENSORFLOW = ("rudel.export.process:import_tensorflow", "rudel.backend:keras_here")

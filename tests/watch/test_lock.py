@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from rudel.errors import RunError
-from rudel.train import run_directory
+from rudel.runs import run_directory
 from rudel.watch.lock import is_locked
 
 

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rudel.train import checkpoint as checkpoints
-from rudel.train.checkpoint import Checkpoint
+from rudel.runs import checkpoint as checkpoints
+from rudel.runs.checkpoint import Checkpoint
 from rudel.watch.curves import curves, thinned
 from rudel.watch.pace import Mark, Pace, newest_checkpoint, spans, steps_per_epoch, total_steps
 
 
 def test_how_many_steps_a_run_takes() -> None:
     config = {"epochs": 3, "steps": None, "batch_size": 32, "data": {"train": 1000}}
-    assert steps_per_epoch(config) == 31
-    assert total_steps(config) == 93
+    assert steps_per_epoch(config) == 32
+    assert total_steps(config) == 96
     assert total_steps(config | {"steps": 50, "epochs": None}) == 50
     assert total_steps({}) is None
     assert total_steps({"epochs": 3, "data": {"train": 10}, "batch_size": 0}) is None

@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 from processes import LONG
 
-from rudel.train import run_directory
+from rudel.runs import run_directory
 from rudel.watch.app import make_app
 from rudel.watch.board import Board
 from rudel.watch.server import listening

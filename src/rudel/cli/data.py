@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from rudel.cli.data_collect import collect, sketch
 from rudel.cli.data_images import images
 from rudel.cli.data_inspect import inspect
 from rudel.cli.data_windows import motion, sound
@@ -15,6 +16,8 @@ app = typer.Typer(no_args_is_help=True, help="Fetch, convert and look at data se
 app.command()(images)
 app.command()(sound)
 app.command()(motion)
+app.command()(sketch)
+app.command()(collect)
 app.command()(inspect)
 
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from rudel.doctor.packages import Package
 
 
-def doctor(json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False) -> None:
-    """Say what this computer has, what was detected and why, and what is missing for which feature."""
+def doctor(json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as JSON.")] = False) -> None:
+    """Diagnose this installation."""
     from rudel import __version__
     from rudel.doctor import devices, features, machine, variables
     from rudel.doctor.asking import ask

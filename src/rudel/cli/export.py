@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rudel.cli import complete
 from rudel.cli.output import interrupts_told, print_json, print_table
 from rudel.cli.use import JsonOption, RunArgument
 
@@ -19,29 +20,35 @@ def export(
         str,
         typer.Option(
             metavar="FORM",
+            autocompletion=complete.forms,
             help="litert, litert-f16, litert-dynamic or litert-int8; savedmodel; onnx; "
-            "c-array, c, arduino, cmake, zephyr, wasm or page, all made of int8.",
+            "c-array, c, arduino, cmake, zephyr, wasm or page, all from int8.",
         ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="The file or folder to make.  \\[default: named after the run]"),
+        typer.Option(
+            "--out", "-o", metavar="PATH", help="The file or folder to write.  \\[default: named after the run]"
+        ),
     ] = None,
     data: Annotated[
         str | None,
         typer.Option(
             metavar="FILE.npz|DIR|URL",
-            help="Examples to calibrate and compare on: arrays x and y; or where the recipe shall take its data from.  "
+            help="Examples to calibrate and compare on: arrays x and y; or data for the recipe.  "
             "\\[default: the data of the run]",
         ),
     ] = None,
     calibration: Annotated[
-        int | None, typer.Option(help="Training examples that int8 ranges are found on.  \\[default: 500]")
+        int | None,
+        typer.Option(
+            "--calibration", "-n", help="Number of training examples for the ranges of int8.  \\[default: 500]"
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the choice of examples.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the choice of examples.")] = 0,
     json: JsonOption = False,
 ) -> None:
-    """Bring a run into another form, run the result, and say what it costs."""
+    """Export a trained model, verify it, report size and accuracy."""
     from rudel.backend import keras_on_jax
 
     keras_on_jax(light=True)

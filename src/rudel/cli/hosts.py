@@ -5,16 +5,20 @@ from typing import Annotated, Any
 
 import typer
 
+from rudel.cli import complete
 from rudel.cli.output import interrupts_told, print_json
 
 app = typer.Typer(no_args_is_help=True, help="Check, set up and use other computers over SSH.")
 
 _Hosts = Annotated[
-    str, typer.Argument(metavar="HOSTS", help="Hosts as in raspi1,pi@raspi2:2222, or a file with one host a line.")
+    str,
+    typer.Argument(
+        metavar="HOSTS",
+        help="Hosts as in raspi1,pi@raspi2:2222, or a file with one host per line.",
+        autocompletion=complete.hosts,
+    ),
 ]
-_Config = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="An SSH configuration in the place of ~/.ssh/config.")
-]
+_Config = Annotated[Path | None, typer.Option(metavar="FILE", help="SSH configuration.  \\[default: ~/.ssh/config]")]
 _Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 _HEADINGS = ["host", "state", "key", "system", "python", "cores", "memory", "disk", "clock"]
 _HEADINGS += ["rudel", "jax", "Mbit/s", "ms"]
@@ -30,11 +34,11 @@ def check(
     hosts: _Hosts,
     ssh_config: _Config = None,
     accept_new: Annotated[
-        bool, typer.Option("--accept-new", help="Accept the keys of hosts that were never seen; never changed ones.")
+        bool, typer.Option("--accept-new", help="Accept keys of unknown hosts, but no changed keys.")
     ] = False,
     json: _Json = False,
 ) -> None:
-    """Look at hosts: what they are, whether Rudel can run there, and how fast they are reached."""
+    """Check hosts: hardware, whether Rudel can run there, and the speed of the network."""
     from rudel.cli.hosts_display import print_wide_table
     from rudel.cluster.check import check_hosts
     from rudel.cluster.foreground import wait_for
@@ -58,17 +62,18 @@ def setup(
     hosts: _Hosts,
     ssh_config: _Config = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Send wheels from here, without trying the package index from the hosts.")
+        bool, typer.Option("--offline", help="Send wheels from here instead of using the package index from the hosts.")
     ] = False,
     minimal: Annotated[
-        bool, typer.Option("--minimal", help="Only what a worker needs: no Keras, no `rudel train` on the hosts.")
+        bool,
+        typer.Option("--minimal", help="Install only what a worker needs: no Keras, no `rudel train` on the hosts."),
     ] = False,
     system_update: Annotated[
-        bool, typer.Option("--system-update", help="First run apt-get update and upgrade there, with sudo.")
+        bool, typer.Option("--system-update", help="Run apt-get update and upgrade on the hosts first, with sudo.")
     ] = False,
     json: _Json = False,
 ) -> None:
-    """Install or update Rudel on hosts, at the versions of this computer, in ~/.rudel/env there."""
+    """Install or update Rudel on hosts, in ~/.rudel/env, with the versions of this computer."""
     from rudel.cli.hosts_display import live_display, printed_lines
     from rudel.cluster.foreground import wait_for
     from rudel.cluster.hosts import parse_hosts
@@ -103,11 +108,13 @@ def run(
     hosts: _Hosts,
     command: Annotated[
         list[str],
-        typer.Argument(metavar="-- COMMAND...", help="One word is a line for the shell there; several are quoted."),
+        typer.Argument(
+            metavar="-- COMMAND...", help="One word is a line for the remote shell; several words are quoted."
+        ),
     ],
     ssh_config: _Config = None,
 ) -> None:
-    """Run a command on all hosts at once, with its output line by line."""
+    """Run a command on all hosts at once and print its output line by line."""
     from rich.console import Console
 
     from rudel.cli.hosts_display import printed_lines
@@ -130,11 +137,11 @@ def run(
 @app.command()
 def push(
     hosts: _Hosts,
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or a folder here; it keeps its name there.")],
-    to: Annotated[str, typer.Option(metavar="DIR", help="The folder there; from the home folder on.")] = "~/",
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or folder on this computer; it keeps its name.")],
+    to: Annotated[str, typer.Option(metavar="DIR", help="Folder on the hosts, relative to the home folder.")] = "~/",
     ssh_config: _Config = None,
 ) -> None:
-    """Send a file or a folder to all hosts, but what is there and alike."""
+    """Send a file or folder to all hosts, except for what is there already."""
     from rudel.cli.hosts_display import live_display
     from rudel.cluster.foreground import wait_for
     from rudel.cluster.hosts import Host, parse_hosts

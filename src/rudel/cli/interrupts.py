@@ -44,20 +44,26 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def insist_on_interrupts() -> None:
-    """From now on, an interrupt that was raised where nobody could catch it is raised again in the main thread."""
-    usual = sys.unraisablehook
+    """From now on, an interrupt that was raised where nobody could catch it is raised again in the main thread.
+
+    Several that are lost before it comes again are one: a second Ctrl-C would break off what the first one ends.
+    """
+    usual, pending = sys.unraisablehook, False
 
     def hook(unraisable: Any) -> None:
+        nonlocal pending
         if not issubclass(unraisable.exc_type, KeyboardInterrupt) or sys.is_finalizing():
             usual(unraisable)
-            return
-        again = threading.Timer(_SOON, _interrupt)
-        again.daemon = True
-        with contextlib.suppress(RuntimeError):  # no threads any more: the process ends anyway
-            again.start()
+        elif not pending:
+            again = threading.Timer(_SOON, interrupt)
+            again.daemon = True
+            pending = True
+            with contextlib.suppress(RuntimeError):  # no threads any more: the process ends anyway
+                again.start()
+
+    def interrupt() -> None:
+        nonlocal pending
+        pending = False  # first: this one may be lost, too
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     sys.unraisablehook = hook
-
-
-def _interrupt() -> None:
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

@@ -10,32 +10,34 @@ from rudel.cli.output import print_json, print_table
 if TYPE_CHECKING:
     from rudel.lab import Lab
 
-app = typer.Typer(no_args_is_help=True, help="A pretend Wi-Fi cluster on this machine (Linux, root).")
+app = typer.Typer(no_args_is_help=True, help="Simulate a Wi-Fi cluster on this computer (Linux, root).")
 
 _Node = Annotated[str, typer.Argument(metavar="NODE", help="Name of a node.")]
-_Which = Annotated[str | None, typer.Option("--prefix", help="Which lab, where several are up.")]
+_Which = Annotated[str | None, typer.Option("--prefix", help="Which lab, if several are up.")]
 
 
 @app.callback()
 def _group() -> None:
-    """A pretend Wi-Fi cluster on this machine (Linux, root)."""
+    """Simulate a Wi-Fi cluster on this computer (Linux, root)."""
 
 
 @app.command()
 def up(
-    nodes: Annotated[int, typer.Option(help="How many nodes.")] = 4,
-    cpu: Annotated[str, typer.Option(help="Cores that a node may use; one number, or one for each: 0.4,0.2.")] = "0.4",
-    rate: Annotated[float, typer.Option(help="Mbit/s of the air, which all share.")] = 100.0,
-    latency: Annotated[float, typer.Option(help="Milliseconds one way.")] = 1.5,
-    prefix: Annotated[str, typer.Option(help="What names of nodes begin with.")] = "raspi",
+    nodes: Annotated[int, typer.Option("--nodes", "-n", help="Number of nodes.")] = 4,
+    cpu: Annotated[str, typer.Option(help="Cores per node; one number, or one for each node: 0.4,0.2.")] = "0.4",
+    rate: Annotated[float, typer.Option(help="Bandwidth of the shared radio channel in Mbit/s.")] = 100.0,
+    latency: Annotated[float, typer.Option(help="One-way latency in milliseconds.")] = 1.5,
+    prefix: Annotated[str, typer.Option(help="Prefix of the names of nodes.")] = "raspi",
     subnet: Annotated[str, typer.Option(help="First three numbers of all addresses.")] = "10.77.0",
     state: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Keys and homes of the nodes; /var/lib/rudel-lab/PREFIX if not given."),
+        typer.Option(
+            metavar="DIR", help="Folder for keys and homes of the nodes.  \\[default: /var/lib/rudel-lab/PREFIX]"
+        ),
     ] = None,
-    arch: Annotated[str, typer.Option(help="This machine's own, or arm64; one, or one for each.")] = "native",
-    background: Annotated[bool, typer.Option("--background", help="Return when all nodes answer.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print how to reach the nodes as one JSON document.")] = False,
+    arch: Annotated[str, typer.Option(help="Architecture: native or arm64; one, or one for each node.")] = "native",
+    background: Annotated[bool, typer.Option("--background", help="Return as soon as all nodes answer.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print how to reach the nodes as JSON.")] = False,
 ) -> None:
     """Start a lab, and keep it up until Ctrl-C."""
     from rudel.errors import LabError
@@ -60,7 +62,7 @@ def up(
 def down(
     prefix: _Which = None,
 ) -> None:
-    """Stop a lab, and remove what killed labs have left."""
+    """Stop a lab, and remove what is left of killed labs."""
     from rudel.lab.lab import stop
 
     ended = stop(prefix)
@@ -73,10 +75,10 @@ def down(
 @app.command("exec")
 def execute(
     node: _Node,
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="Command and arguments, behind `--`.")],
-    root: Annotated[bool, typer.Option("--root", help="As root, not as pi.")] = False,
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="Command and arguments, after `--`.")],
+    root: Annotated[bool, typer.Option("--root", help="Run as root instead of pi.")] = False,
 ) -> NoReturn:
-    """Run a command in a node, within its CPU quota: rudel lab exec raspi1 -- uname -a."""
+    """Run a command on a node, within its CPU quota: rudel lab exec raspi1 -- uname -a."""
     import os
 
     arguments = _lab_with(node).command(node, *command, root=root)
@@ -85,35 +87,35 @@ def execute(
 
 @app.command()
 def cut(node: _Node) -> None:
-    """Cut a node off the air, silently: nothing is closed, and nobody is told."""
+    """Disconnect a node silently: no connection is closed."""
     _lab_with(node).cut(node)
 
 
 @app.command()
 def heal(node: _Node) -> None:
-    """Let a node that was cut off be heard again."""
+    """Reconnect a disconnected node."""
     _lab_with(node).heal(node)
 
 
 @app.command()
 def crash(node: _Node) -> None:
-    """Kill all processes of a node (kill -9); it then starts again."""
+    """Kill all processes of a node (kill -9) and restart it."""
     _lab_with(node).crash(node)
 
 
 @app.command()
 def cpu(node: _Node, share: Annotated[float, typer.Argument(help="Cores that it may use from now on.")]) -> None:
-    """Make a node slower or faster, as one that throttles itself when it gets too hot."""
+    """Make a node slower or faster, as thermal throttling does."""
     _lab_with(node).set_cpu(node, share)
 
 
 @app.command("set")
 def change(
-    rate: Annotated[float | None, typer.Option(help="Mbit/s of the air.")] = None,
-    latency: Annotated[float | None, typer.Option(help="Milliseconds one way.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Bandwidth of the radio channel in Mbit/s.")] = None,
+    latency: Annotated[float | None, typer.Option(help="One-way latency in milliseconds.")] = None,
     prefix: _Which = None,
 ) -> None:
-    """Change the air of a lab that is up."""
+    """Change bandwidth and latency of a lab that is up."""
     from rudel.lab import Lab
 
     lab = Lab.attach(prefix)
@@ -125,11 +127,11 @@ def change(
 
 @app.command()
 def stats(
-    reset: Annotated[bool, typer.Option("--reset", help="Count from 0 again, from this moment on.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Restart the counters from 0.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counters as JSON.")] = False,
     prefix: _Which = None,
 ) -> None:
-    """Show what every node and this machine have sent on the air."""
+    """Show what every node and this computer have sent."""
     from rudel.lab import Lab
 
     sent = Lab.attach(prefix).stats(reset)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rudel.cli import complete
 from rudel.cli.output import count_display, interrupts_told, print_json, print_table
 
 app = typer.Typer(
@@ -23,22 +24,28 @@ ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL.tflite", help="The
 RoundingOption = Annotated[
     _Rounding,
     typer.Option(
-        help="Whose bits to give: LiteRT's reference kernels, LiteRT as it is by default (XNNPACK), "
-        "or TensorFlow Lite Micro."
+        help="Give the same bits as LiteRT's reference kernels, LiteRT's default (XNNPACK), or TensorFlow Lite Micro."
     ),
 ]
-TargetOption = Annotated[str, typer.Option(metavar="NAME", help="generic, cortex-m0plus, cortex-m4, cortex-m7, ...")]
-NameOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="What names in C start with.  \\[default: the file's name]")
+TargetOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Processor or board: generic, cortex-m0plus, cortex-m4, cortex-m7, ...",
+        autocompletion=complete.targets,
+    ),
 ]
-RamOption = Annotated[int | None, typer.Option(metavar="BYTES", min=1, help="The most RAM that tensors may take.")]
+NameOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Prefix of names in C.  \\[default: the file's name]")
+]
+RamOption = Annotated[int | None, typer.Option(metavar="BYTES", min=1, help="RAM limit for tensors.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @app.command("compile")
 def compile_(
     model: ModelArgument,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where NAME.h and NAME.c are written.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for NAME.h and NAME.c.")],
     name: NameOption = None,
     rounding: RoundingOption = _Rounding.LITERT,
     target: TargetOption = "generic",

@@ -13,7 +13,7 @@ from rudel.cli.interrupts import TERMINATED, terminated
 
 def print_json(document: Any) -> None:
     """Prints one JSON document on standard output; NaN becomes null."""
-    from rudel.train.run_directory import finite
+    from rudel.runs.run_directory import finite
 
     typer.echo(json.dumps(finite(document), indent=2, ensure_ascii=False))
 

@@ -7,40 +7,55 @@ from typing import Annotated, Any
 
 import typer
 
+from rudel.cli import complete
 from rudel.cli.output import download_display, interrupts_told, print_json, print_table
-from rudel.cli.train import key_and_value
+from rudel.cli.train import Precision, key_and_value
 from rudel.errors import OptionError
 
 
 def plan(
-    recipe: Annotated[str, typer.Argument(help="A built-in recipe (see `rudel recipes`) or a Python file.")] = "digits",
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            help="A built-in recipe (see `rudel recipes`) or a Python file.", autocompletion=complete.recipes
+        ),
+    ] = "digits",
     on: Annotated[
-        str | None, typer.Option(metavar="HOST,...|FILE", help="Hosts to look at, or a file with one a line.")
+        str | None,
+        typer.Option(
+            "--on",
+            "--hosts",
+            metavar="HOST,...|FILE",
+            help="Measure these hosts over SSH; or a file with one host per line.",
+            autocompletion=complete.hosts,
+        ),
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler, whose workers to look at.")
+        str | None, typer.Option(metavar="ADDRESS", help="Measure the workers of this Dask scheduler.")
     ] = None,
     simulate: Annotated[
         str | None,
         typer.Option(
             metavar="SCENARIO",
-            help="Hosts that nobody has here: hosts=1000,rate=20,latency=40,speed=lognormal:0.5,loss=0.01 "
-            "(Mbit/s, ms one way).",
+            help="Simulate hosts: hosts=1000,rate=20,latency=40,speed=lognormal:0.5,loss=0.01 (Mbit/s, ms one way).",
         ),
     ] = None,
     data: Annotated[str | None, typer.Option(metavar="DIR|URL", help="As for `rudel train`.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="As for `rudel train`.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", "-e", help="As for `rudel train`.")] = None,
     steps: Annotated[int | None, typer.Option(help="As for `rudel train`.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="As for `rudel train`.")] = None,
-    precision: Annotated[str, typer.Option(help="As for `rudel train`.")] = "float32",
-    seed: Annotated[int, typer.Option(help="Of the simulated hosts, too.")] = 0,
+    batch_size: Annotated[int | None, typer.Option("--batch-size", "-b", help="As for `rudel train`.")] = None,
+    precision: Annotated[Precision, typer.Option(help="As for `rudel train`.")] = "float32",
+    seed: Annotated[int, typer.Option(help="Seed, also of the simulated hosts.")] = 0,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Sets an option of the recipe; repeatable.")
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set an option of the recipe; repeatable."),
     ] = None,
-    ssh_config: Annotated[Path | None, typer.Option(metavar="FILE", help="In the place of ~/.ssh/config.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    ssh_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="SSH configuration.  \\[default: ~/.ssh/config]")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the forecast as JSON.")] = False,
 ) -> None:
-    """Say how long a training will take, on how many hosts and by which strategy, before it is begun."""
+    """Estimate training time and the best strategy."""
     places = [name for name, value in (("--on", on), ("--scheduler", scheduler), ("--simulate", simulate)) if value]
     if len(places) != 1:
         told = f"not {' and '.join(places)}" if places else "such as --on raspi1,raspi2"
@@ -49,8 +64,8 @@ def plan(
     from rudel.backend import keras_on_jax
 
     keras_on_jax(light=True)
-    from rudel.train.plan.recipe import look
-    from rudel.train.prepared import Asked
+    from rudel.training.plan_recipe import look
+    from rudel.training.prepared import Asked
 
     with download_display() as progress, interrupts_told():
         asked = Asked(recipe, data, options, epochs, steps, batch_size, None, precision, seed, progress)

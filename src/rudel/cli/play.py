@@ -9,34 +9,48 @@ from typing import Annotated
 
 import typer
 
+from rudel.cli import complete
+
 
 def play(
     run: Annotated[
         Path | None,
-        typer.Argument(metavar="[RUN]", help="The directory of a run.  \\[default: the newest in runs that guesses]"),
+        typer.Argument(
+            metavar="[RUN]",
+            help="A run directory.  \\[default: the newest in runs with a page]",
+            autocompletion=complete.runs,
+        ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets the whole network play.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 for any that is free.")] = 8480,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all networks.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", "-p", min=0, max=65535, help="Port to listen on; 0 for any free one.")
+    ] = 8480,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:
-    """Draw in the browser, and let a run guess what it is."""
+    """Try a model in the browser: draw, speak or move a phone."""
     from rudel.backend import keras_on_jax
 
     keras_on_jax(light=True)
     from rudel.cli.output import interrupts_told
+    from rudel.play.listener import Listener
     from rudel.play.module import PageModule, what_is_missing
-    from rudel.play.player import newest_player, open_player
+    from rudel.play.opening import newest_run, open_run
     from rudel.play.server import PlayServer
 
     with interrupts_told():
-        player = open_player(run) if run else newest_player() or open_player(_trained())
+        player = open_run(run) if run else newest_run() or open_run(_trained())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     module = PageModule(player.run / "model.keras", lambda out: _export(player.run, out))
     with contextlib.closing(module), PlayServer(player, host, port, module) as server:
         typer.echo(f"Play with {player.run} at {server.address}  (Ctrl-C ends it)")
-        if missing := what_is_missing():
-            typer.echo(missing, err=True)
-        player.guess(bytes(player.drawing.side**2))
+        if isinstance(player, Listener):
+            typer.echo("Compiling the model ...", err=True)
+            with interrupts_told():
+                module.wait()
+        else:
+            if missing := what_is_missing():
+                typer.echo(missing, err=True)
+            player.guess(bytes(player.drawing.side**2))
         if browser:
             webbrowser.open(server.address)
         with contextlib.suppress(KeyboardInterrupt):
@@ -45,9 +59,9 @@ def play(
 
 def _trained() -> Path:
     """Trains `digits`, as there is no run to play with."""
-    from rudel.train.from_recipe import train_recipe
+    from rudel.training.from_recipe import train_recipe
 
-    typer.echo("There is no run in ./runs that guesses drawings: training `digits` first.", err=True)
+    typer.echo("There is no run in ./runs to play with: training `digits` first.", err=True)
     return train_recipe("digits").path
 
 

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from rudel.cli import complete
+
 
 def serve(
     runs: Annotated[
@@ -13,28 +15,41 @@ def serve(
         typer.Argument(
             metavar="RUN...",
             help="Runs, folders with versions 1, 2, ..., .tflite files, SavedModels; as NAME=PATH to name them.",
+            autocompletion=complete.runs,
         ),
     ],
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all networks.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8501,
+    port: Annotated[
+        int, typer.Option("--port", "-p", min=0, max=65535, help="Port to listen on; 0 for any free one.")
+    ] = 8501,
     token_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Holds a token that clients have to show.  \\[default: $RUDEL_TOKEN]"),
+        typer.Option(metavar="FILE", help="File with the token that clients must send.  \\[default: $RUDEL_TOKEN]"),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Name that a proxy passes on as `Host`; by default this computer's only."),
+        typer.Option(
+            metavar="NAME",
+            help="Also accept this `Host` header, as a proxy sends it; repeatable.  \\[default: this computer's names]",
+        ),
     ] = None,
-    max_batch: Annotated[int, typer.Option(min=1, max=4096, help="Most examples computed at once.")] = 64,
+    max_batch: Annotated[int, typer.Option(min=1, max=4096, help="Largest batch of examples.")] = 64,
     batch_delay: Annotated[
-        float, typer.Option(metavar="MS", min=0, max=1000, help="How long a request waits for others, in milliseconds.")
+        float,
+        typer.Option(
+            metavar="MS", min=0, max=1000, help="Time in milliseconds that a request waits for others to share a batch."
+        ),
     ] = 0.0,
-    queue: Annotated[int, typer.Option(min=1, help="Most requests that wait; others get 503.")] = 512,
-    max_body: Annotated[float, typer.Option(metavar="MB", min=0.001, help="Largest request in megabytes.")] = 16.0,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="For a whole request.")] = 30.0,
-    log: Annotated[Literal["text", "json", "none"], typer.Option(help="How requests are logged.")] = "text",
+    queue: Annotated[
+        int, typer.Option(min=1, help="Maximum number of waiting requests; further ones get status 503.")
+    ] = 512,
+    max_body: Annotated[
+        float, typer.Option(metavar="MB", min=0.001, help="Maximum size of a request in megabytes.")
+    ] = 16.0,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Time limit of a request.")] = 30.0,
+    log: Annotated[Literal["text", "json", "none"], typer.Option(help="Format of the request log.")] = "text",
 ) -> None:
-    """Serve runs and exported models: TensorFlow Serving's REST API, the Open Inference Protocol."""
+    """Serve models over HTTP (TensorFlow Serving's REST API, Open Inference Protocol)."""
     from rudel.serve.limits import Limits
     from rudel.serve.server import Settings, check_packages
     from rudel.serve.server import serve as serve_models

@@ -1,107 +1,246 @@
 """`rudel train`."""
 
+import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
+from rudel.cli import complete
 from rudel.cli.output import download_display, interrupts_told, print_json
-from rudel.errors import OptionError
+from rudel.errors import OptionError, RudelError
+
+_TRAINING, _CHECKPOINTS, _HOSTS, _MESH = "Training", "Checkpoints", "Hosts", "Mesh"
+_FORMER_OPTIONS = {"patience": "host-timeout", "stop-early": "early-stopping", "keep": "keep-checkpoints"}
+
+Precision = Literal["float32", "mixed_bfloat16", "mixed_float16"]
+
+
+def current_option(name: str) -> str:
+    """The name of an option that may be given by the one it had in version 0.1.
+
+    >>> current_option("keep")
+    'keep-checkpoints'
+    """
+    return _FORMER_OPTIONS.get(name, name)
+
+
+class TrainCommand(TyperCommand):
+    """`rudel train`, whose help has the options of the recipe that is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keeps the arguments for the help, which is printed before they are processed."""
+        ctx.meta[__name__] = list(args)
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Prints the help of the command, then the options of the recipe."""
+        super().format_help(ctx, formatter)
+        given, _, _ = self.make_parser(ctx).parse_args(ctx.meta.get(__name__, []))
+        if isinstance(recipe := given.get("recipe"), str):
+            from rudel.cli.recipes import print_recipe
+
+            print_recipe(recipe)
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(help="A built-in recipe (see `rudel recipes`) or a Python file.")] = "digits",
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            help="A built-in recipe (see `rudel recipes`) or a Python file.", autocompletion=complete.recipes
+        ),
+    ] = "digits",
     data: Annotated[
-        str | None, typer.Option(metavar="DIR|URL", help="Where the recipe shall take its data from.")
+        str | None,
+        typer.Option(metavar="DIR|URL", help="Data for the recipe, where it takes any.", rich_help_panel=_TRAINING),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the training examples.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps, in the place of epochs.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Examples a step.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Learning rate of the optimizer.")] = None,
-    precision: Annotated[str, typer.Option(help="float32, mixed_bfloat16 or mixed_float16.")] = "float32",
-    seed: Annotated[int, typer.Option(help="Seed of weights, dropout and the order of examples.")] = 0,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Sets an option of the recipe; repeatable.")
-    ] = None,
-    run: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Directory for the run.  \\[default: runs/RECIPE]")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run, if there is one.")] = False,
-    eval_every: Annotated[
-        int | None, typer.Option(metavar="STEPS", help="Steps between evaluations.  \\[default: an epoch]")
-    ] = None,
-    checkpoint_every: Annotated[
-        int | None, typer.Option(metavar="STEPS", help="Steps between checkpoints.  \\[default: about 15 s]")
-    ] = None,
-    keep: Annotated[int, typer.Option(help="How many checkpoints to keep.")] = 2,
-    monitor: Annotated[
-        str | None, typer.Option(metavar="METRIC", help="Keep the best weights, too, by this, such as val_accuracy.")
-    ] = None,
-    stop_early: Annotated[
+    epochs: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="End when N evaluations have not been better, by --monitor.  \\[by val_loss without]"
+            "--epochs",
+            "-e",
+            help="Passes over the training examples.  \\[default: the recipe's]",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Optimizer steps, instead of epochs.", rich_help_panel=_TRAINING)
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            "--batch-size", "-b", help="Examples per step.  \\[default: the recipe's]", rich_help_panel=_TRAINING
+        ),
+    ] = None,
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(help="Learning rate of the optimizer.  \\[default: the recipe's]", rich_help_panel=_TRAINING),
+    ] = None,
+    precision: Annotated[
+        Precision, typer.Option(help="Keras dtype policy of the model.", rich_help_panel=_TRAINING)
+    ] = "float32",
+    seed: Annotated[
+        int, typer.Option(help="Seed of weights, dropout and the order of examples.", rich_help_panel=_TRAINING)
+    ] = 0,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="Set an option of the recipe; repeatable. `rudel train RECIPE --help` lists them.",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = None,
+    eval_every: Annotated[
+        int | None,
+        typer.Option(
+            metavar="STEPS", help="Steps between evaluations.  \\[default: an epoch]", rich_help_panel=_TRAINING
+        ),
+    ] = None,
+    early_stopping: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Stop after N evaluations without improvement of --monitor.  \\[default: never; val_loss "
+            "without --monitor]",
+            rich_help_panel=_TRAINING,
+        ),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Run directory.  \\[default: runs/RECIPE]", rich_help_panel=_CHECKPOINTS),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Continue the run in --run, if there is one.", rich_help_panel=_CHECKPOINTS),
+    ] = False,
+    checkpoint_every: Annotated[
+        int | None,
+        typer.Option(
+            metavar="STEPS",
+            help="Steps between checkpoints.  \\[default: about 15 s]",
+            rich_help_panel=_CHECKPOINTS,
+        ),
+    ] = None,
+    keep_checkpoints: Annotated[
+        int, typer.Option(help="Number of checkpoints to keep.", rich_help_panel=_CHECKPOINTS)
+    ] = 2,
+    monitor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METRIC",
+            help="Also keep the best weights by this metric, such as val_accuracy.",
+            rich_help_panel=_CHECKPOINTS,
+        ),
+    ] = None,
+    callback: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE:FACTORY",
+            help="Add a Keras callback, such as a tracker's, which this function returns; repeatable.",
+            rich_help_panel=_TRAINING,
         ),
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option(metavar="HOST,...|FILE", help="Hosts to train on, over SSH, or a file with one a line."),
+        typer.Option(
+            "--on",
+            "--hosts",
+            metavar="HOST,...|FILE",
+            help="Train on these hosts over SSH; or a file with one host per line.",
+            autocompletion=complete.hosts,
+            rich_help_panel=_HOSTS,
+        ),
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers are to train.")
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Train on the workers of this Dask scheduler.", rich_help_panel=_HOSTS),
     ] = None,
     strategy: Annotated[
         str | None,
         typer.Option(
-            help="How steps are spread: single, diloco, async or mesh; auto takes what is forecast to be soonest done."
-            "  \\[default: single, or diloco with hosts]"
+            metavar="STRATEGY",
+            help="How to distribute the steps: single, diloco, async or mesh; or auto, the one with the shortest "
+            "forecast.  \\[default: single, or diloco with hosts]",
+            autocompletion=complete.strategies,
+            rich_help_panel=_HOSTS,
         ),
     ] = None,
-    round_steps: Annotated[
-        int | None, typer.Option(help="Steps of each host between two exchanges, for diloco.  \\[default: up to 320]")
+    sync_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="STEPS",
+            help="Local steps between synchronisations, for diloco and async (of the fastest host).  "
+            "\\[default: chosen by the measured speeds, up to 320 for diloco and 640 for async]",
+            rich_help_panel=_HOSTS,
+        ),
     ] = None,
-    steps_between: Annotated[
-        int | None, typer.Option(help="Steps of the fastest host between two exchanges, for async.  \\[default: 640]")
+    min_hosts: Annotated[
+        int | None,
+        typer.Option(
+            help="Start with this many hosts; wait for those of a scheduler.  \\[default: all]",
+            rich_help_panel=_HOSTS,
+        ),
+    ] = None,
+    host_timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="How long to wait for a host when all are lost.  \\[default: 120]",
+            rich_help_panel=_HOSTS,
+        ),
+    ] = None,
+    dashboard: Annotated[
+        bool,
+        typer.Option(
+            "--dashboard",
+            help="With --on, serve Dask's dashboard at http://127.0.0.1:8787.",
+            rich_help_panel=_HOSTS,
+        ),
+    ] = False,
+    ssh_config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="SSH configuration.  \\[default: ~/.ssh/config]", rich_help_panel=_HOSTS),
     ] = None,
     devices: Annotated[
-        int | None, typer.Option(help="How many devices, for mesh; virtual ones where there are no accelerators.")
+        int | None,
+        typer.Option(
+            help="Number of devices for mesh; virtual ones where there are no accelerators.  \\[default: all]",
+            rich_help_panel=_MESH,
+        ),
     ] = None,
     mesh: Annotated[
-        str | None, typer.Option(metavar="AXIS=SIZE,...", help="Shape of the mesh, such as data=4,model=2.")
+        str | None,
+        typer.Option(
+            metavar="AXIS=SIZE,...",
+            help="Shape of the mesh, such as data=4,model=2.  \\[default: all devices along data]",
+            rich_help_panel=_MESH,
+        ),
     ] = None,
     layout: Annotated[
         list[str] | None,
         typer.Option(
             metavar="REGEX=AXIS,...",
-            help="Cuts variables, for mesh: an axis or - for each dimension; repeatable.  \\[chosen by kind of layer]",
+            help="Shard variables: an axis or - for each dimension; repeatable.  \\[default: by kind of layer]",
+            rich_help_panel=_MESH,
         ),
     ] = None,
-    parts: Annotated[
-        int | None,
-        typer.Option(
-            help="Compute batches in so many parts, for mesh: the same bits on 1, 2, 4, 8 devices, in more time."
-        ),
-    ] = None,
-    min_hosts: Annotated[
-        int | None, typer.Option(help="Begin with so many hosts; a scheduler's are waited for.  \\[default: all]")
-    ] = None,
-    patience: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Wait for hosts when all are lost.  \\[default: 120]")
-    ] = None,
-    dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="With --on, show Dask's dashboard at http://127.0.0.1:8787.")
-    ] = False,
-    ssh_config: Annotated[Path | None, typer.Option(metavar="FILE", help="In the place of ~/.ssh/config.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the run directory, and errors.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    round_steps: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
+    steps_between: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
 ) -> None:
-    """Train a recipe into a run directory, and write a report."""
+    """Train a recipe (digits if none is given) and write a report."""
     options = dict(key_and_value(text) for text in set_ or [])
     from rudel.backend import keras_here
 
     keras_here(light=True)
-    from rudel.train.from_recipe import train_recipe
-    from rudel.train.mesh.hosts.together import is_first
-    from rudel.train.strategy import with_options
+    from rudel.cli.callbacks import made_callbacks
+    from rudel.training.from_recipe import train_recipe
+    from rudel.training.strategies import with_options
 
     with download_display() as progress, interrupts_told():
         trained = train_recipe(
@@ -112,33 +251,65 @@ def train(
             steps=steps,
             batch_size=batch_size,
             learning_rate=learning_rate,
-            precision=precision,  # type: ignore[arg-type]  # checked by train_recipe
+            precision=precision,
             seed=seed,
             run=run,
             resume=resume,
             eval_every=eval_every,
             checkpoint_every=checkpoint_every,
-            keep=keep,
+            keep=keep_checkpoints,
             monitor=monitor,
-            stop_early=stop_early,
+            stop_early=early_stopping,
+            callbacks=made_callbacks(callback or ()),
             progress=progress,
             on=on,
             client=scheduler,
             strategy=with_options(
                 strategy,
-                {"round_steps": round_steps, "steps_between": steps_between, "patience": patience}
-                | {"devices": devices, "axes": mesh, "layouts": layout or None, "parts": parts},
+                {"sync_every": sync_every, "round_steps": round_steps, "steps_between": steps_between}
+                | {"host_timeout": host_timeout, "devices": devices, "mesh": mesh, "layout": layout or None},
             ),
             dashboard=dashboard,
             ssh_config=ssh_config,
             min_hosts=min_hosts,
+            verbose=False if quiet else "auto",
         )
+    show_trained(trained, json, quiet)
+
+
+def show_trained(trained: Any, json: bool, quiet: bool = False) -> None:
+    """Prints what came of a training; of several processes that train together, the first one does."""
+    from rudel.mesh.hosts.together import is_first
+
     if not is_first():
         return
     if json:
         print_json({"run": str(trained.path), **trained.summary})
         return
+    if quiet:
+        typer.echo(trained.path)
+        return
     _tell(trained)
+    typer.echo(f"next     {'; '.join(_next_commands(trained))}")
+
+
+def _next_commands(trained: Any) -> list[str]:
+    """Commands that take the run further."""
+    run = shlex.quote(str(trained.path))
+    play = [f"rudel play {run}"] if _has_page(trained) else []
+    return [f"rudel evaluate {run}", f"rudel serve {run}", *play, f"rudel export {run} --to litert-int8"]
+
+
+def _has_page(trained: Any) -> bool:
+    """Whether `rudel play` has a page for the model."""
+    from rudel.play.opening import page_of
+    from rudel.runs.run_directory import open_finished
+
+    try:
+        page_of(open_finished(trained.path), trained.model)
+    except RudelError:
+        return False
+    return True
 
 
 def key_and_value(text: str) -> tuple[str, str]:
@@ -152,7 +323,7 @@ def key_and_value(text: str) -> tuple[str, str]:
 def _tell(trained: Any) -> None:
     from rudel.report.rounds import read_rounds
     from rudel.report.words import duration
-    from rudel.train.display import described
+    from rudel.session.training_display import described
 
     summary = trained.summary
     seconds = max(summary["train_seconds"], 1e-9)
@@ -163,7 +334,7 @@ def _tell(trained: Any) -> None:
         told = f"{best['monitor']} {described({'': best['value']}).strip()} at step {best['step']:,}"
         typer.echo(f"best     {told}" + (", and no better since" if summary["stopped_early"] else ""))
     if summary["strategy"] == "mesh":
-        from rudel.train.mesh.mesh_engine import described as described_mesh
+        from rudel.mesh.mesh_engine import described as described_mesh
 
         typer.echo(f"mesh     {described_mesh(summary['strategy_options'])}")
         for restart in summary.get("restarts", ()):

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from rudel.cli import complete
 from rudel.cli.output import download_display, interrupts_told, print_json
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a run.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", autocompletion=complete.runs)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -17,22 +18,22 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="FILE.npz|DIR|URL",
-            help="Arrays x, y and optionally names; or where the recipe shall take its data from, such as a folder of "
+            help="Arrays x, y and optionally names; or data for the recipe, such as a folder of "
             "photographs.  \\[default: the validation data of the run]",
         ),
     ] = None,
     split: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which of the records in --data to take.  \\[default: all]")
+        str | None, typer.Option(metavar="NAME", help="Which split of the records in --data to use.  \\[default: all]")
     ] = None,
-    best: Annotated[bool, typer.Option("--best", help="Take the best weights, not the last.")] = False,
+    best: Annotated[bool, typer.Option("--best", help="Use the best weights, not the last.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Evaluate a run on its validation data, or on data of yours."""
+    """Evaluate a run on its validation data, or on your own."""
     from rudel.backend import keras_on_jax
 
     keras_on_jax(light=True)
-    from rudel.train.display import described
-    from rudel.train.use import evaluate_run
+    from rudel.runs.use_run import evaluate_run
+    from rudel.session.training_display import described
 
     with download_display() as progress, interrupts_told():
         result = evaluate_run(run, data, best=best, split=split, progress=progress)
@@ -57,15 +58,15 @@ def evaluate(
 
 def predict(
     run: RunArgument,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pictures, and .npy arrays.")],
-    top: Annotated[int, typer.Option(min=1, help="How many classes to name for each.")] = 3,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Images, sound files, or .npy arrays.")],
+    top: Annotated[int, typer.Option(min=1, help="Number of classes to print for each.")] = 3,
     json: JsonOption = False,
 ) -> None:
-    """Ask a run what is in pictures and arrays."""
+    """Run inference on images, sound or arrays."""
     from rudel.backend import keras_on_jax
 
     keras_on_jax(light=True)
-    from rudel.train.use import predict_files
+    from rudel.runs.use_run import predict_files
 
     predictions = predict_files(run, files)
     if json:
@@ -86,7 +87,7 @@ def predict(
 
 
 def report(run: RunArgument) -> None:
-    """Write the report of a run anew; also of one that is unfinished."""
+    """Regenerate the report of a run, finished or not."""
     from rudel.report import write_report
 
     typer.echo(write_report(run))

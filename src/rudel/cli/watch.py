@@ -6,23 +6,31 @@ from typing import Annotated
 
 import typer
 
+from rudel.cli import complete
 from rudel.cli.output import interrupts_told
 
 
 def watch(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="The directory of a run, or several; they may be yet to come."),
+        typer.Argument(
+            metavar="RUN...", help="Run directories; they need not exist yet.", autocompletion=complete.runs
+        ),
     ],
-    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets the whole network look.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 for any that is free.")] = 8488,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all networks.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", "-p", min=0, max=65535, help="Port to listen on; 0 for any free one.")
+    ] = 8488,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Name that a proxy passes on as `Host`; by default this computer's only."),
+        typer.Option(
+            metavar="NAME",
+            help="Also accept this `Host` header, as a proxy sends it; repeatable.  \\[default: this computer's names]",
+        ),
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:
-    """Show a training while it goes on, as a page in the browser."""
+    """Follow a training live in the browser."""
     from rudel.watch.server import watch as serve
 
     def ready(address: str) -> None:

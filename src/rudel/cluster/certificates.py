@@ -16,6 +16,7 @@ import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,14 @@ ENGINE = "engine"
 """The role, beside Dask's own, in which Rudel itself connects: whatever comes back is plain data."""
 
 _DRIVER, _HOST = "driver", "host"
+
+
+class Plain(Enum):
+    """Whose messages the opener of a connection reads as plain data."""
+
+    NOBODYS = "nobody's"
+    HOSTS = "those of hosts"
+    ALL = "everybody's"
 
 
 @dataclass(frozen=True)
@@ -56,8 +65,6 @@ class Identity:
             """Makes a TLS context once, and not for every connection."""
 
             def get_connection_args(self, role: str) -> dict[str, Any]:
-                from rudel.cluster.transport import Plain
-
                 context = identity._context(ssl.Purpose.SERVER_AUTH)
                 plain = Plain.ALL if role == ENGINE else Plain.HOSTS if identity.is_driver else Plain.NOBODYS
                 return {"ssl_context": context, "require_encryption": True, "extra_conn_args": {}, "plain": plain}

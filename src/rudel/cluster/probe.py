@@ -21,8 +21,8 @@ RECORD = f"{REMOTE_FOLDER}/env/rudel.json"
 UNFINISHED = f"{REMOTE_FOLDER}/unfinished"
 """There while something is being installed, and after that was broken off."""
 
-WORKER_MODULES = ("rudel.cluster.worker", "rudel.cluster.quiet", "rudel.train.diloco.service")
-"""What a worker imports before it is ready."""
+WORKER_MODULES = ("numpy", "rudel.cluster.worker", "rudel.cluster.quiet", "rudel.replicas.replica_service")
+"""What a worker imports before it is ready. Packages compiled against NumPy do not say that it is missing."""
 
 _SECONDS = 600.0
 """Time for the answer: the first import after a set-up compiles every module, which takes a small computer minutes."""

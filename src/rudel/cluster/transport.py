@@ -10,12 +10,11 @@ Limit: hosts read the results of each other's tasks as Dask does; only clients o
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from enum import Enum
 from typing import Any
 
 import msgpack
 
-from rudel.cluster.certificates import is_of_a_host
+from rudel.cluster.certificates import Plain, is_of_a_host
 from rudel.internals.dask import (
     TLS,
     CommClosedError,
@@ -31,14 +30,6 @@ from rudel.internals.dask import (
 SCHEME = "rudel"
 
 _MOST_NAMED = 3
-
-
-class Plain(Enum):
-    """Whose messages the opener of a connection reads as plain data."""
-
-    NOBODYS = "nobody's"
-    HOSTS = "those of hosts"
-    ALL = "everybody's"
 
 
 class Connection(TLS):

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from rudel.errors import DataError
-
-if TYPE_CHECKING:
-    from rudel.data.stream import Stream
 
 Arrays = Any
 """A NumPy array, or a dict, list or tuple of them (a model with several inputs); all with the examples along axis 0."""
@@ -65,6 +62,10 @@ class Examples:
         parts = (self.x, self.y, self.sample_weight)
         return Examples(*(_map_arrays(lambda array: _taken(array, indices), part) for part in parts))
 
+    def subset(self, indices: np.ndarray) -> "Examples":
+        """The same as `take`; a stream's subset is read when it is needed."""
+        return self.take(indices)
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -105,8 +106,19 @@ class ToEvaluate:
     notes: Sequence[str] = ()
 
 
-Some = TypeVar("Some", "Examples", "Stream")
-"""Examples in memory, or a stream of them."""
+class Divisible(Protocol):
+    """Examples in memory, or a stream of them."""
+
+    def __len__(self) -> int:
+        """How many examples there are."""
+        ...
+
+    def subset(self, indices: np.ndarray) -> Any:
+        """The examples at these indices alone, (n,) integers, in this order and in the same form."""
+        ...
+
+
+Some = TypeVar("Some", bound=Divisible)
 
 
 def split(examples: Some, fraction: float, seed: int = 0) -> tuple[Some, Some]:
@@ -133,8 +145,7 @@ def split(examples: Some, fraction: float, seed: int = 0) -> tuple[Some, Some]:
             f"A part of {fraction} of {len(examples)} examples leaves one side empty; give another fraction."
         )
     order = np.random.default_rng(seed).permutation(len(examples))
-    part: Any = examples.take if isinstance(examples, Examples) else examples.subset
-    return part(order[count:]), part(order[:count])
+    return examples.subset(order[count:]), examples.subset(order[:count])
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Examples that are read when a step needs them, for data that is larger than memory.
 
 A stream knows how many examples there are and gives any of them by index. Nothing more is needed: the order of a
-training is a pure function of its seed (`rudel.train.schedule`), so streamed and in memory, resumed and uninterrupted,
+training is a pure function of its seed (`rudel.loop.schedule`), so streamed and in memory, resumed and uninterrupted,
 a training sees the same batches.
 """
 

@@ -57,7 +57,7 @@ def _keras() -> None:
 
 
 def _single() -> None:
-    from rudel.train.places import check_place
+    from rudel.training.places import check_place
 
     check_place(on=None, cluster=None, client=None, strategy=None)
 

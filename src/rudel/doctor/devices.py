@@ -105,7 +105,7 @@ def _unused(answers: Answers, root: Path) -> tuple[str | None, str | None]:
 
 def _is_seen(kind: _Kind, root: Path) -> bool:
     """Whether the system shows an accelerator of a kind, by its device files."""
-    from rudel.train.mesh.hosts.join import has_tpu_chips
+    from rudel.mesh.hosts.join import has_tpu_chips
 
     device = root / "dev"
     if kind is _NVIDIA:

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, requires
 from typing import TYPE_CHECKING
 
 from rudel.errors import DoctorError
-from rudel.train.backends.packages import installed_version
+from rudel.shipping.host_packages import installed_version
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

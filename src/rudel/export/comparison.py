@@ -9,8 +9,8 @@ from rudel.backend import keras_on_jax, without_tensorflow
 from rudel.data.dataset import Examples
 from rudel.errors import ExportError
 from rudel.export.inputs import output_names
-from rudel.train.classification import as_probabilities, class_labels
-from rudel.train.evaluation import as_floats
+from rudel.loop.classification import as_probabilities, class_labels
+from rudel.loop.metric_values import as_floats
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from rudel.export.inputs import output_names
 from rudel.export.materials import Materials, gather
 from rudel.export.photographs import FromFiles, Serving, compare_answers, serving_of, write_files
 from rudel.export.place import check_free, put, size_of, workshop
+from rudel.loop.evaluation import predict
+from rudel.loop.schedule import check_whole_number
 from rudel.micro.names import checked_name, identifier
-from rudel.train import run_directory
-from rudel.train.evaluation import predict
-from rudel.train.schedule import check_whole_number
+from rudel.runs import run_directory
 
 _CALIBRATION = 500
 """Examples that ranges of int8 numbers are found on, where nothing else is asked for."""

@@ -17,7 +17,6 @@ class Form:
         ending: of the default name of what is made.
         converter: the form that the converter is asked for; others are made from its result.
         needs: packages, by the names under which they are imported.
-        folder: whether a folder is made, and not a file.
         summary: what it is, for the help.
     """
 
@@ -26,7 +25,6 @@ class Form:
     converter: Literal["litert", "litert-f16", "litert-dynamic", "litert-int8", "savedmodel", "onnx"]
     needs: tuple[str, ...]
     summary: str
-    folder: bool = False
 
     @property
     def integers(self) -> bool:
@@ -43,15 +41,17 @@ FORMS = {
         Form("litert-f16", "-f16.tflite", "litert-f16", _LITERT, "LiteRT with weights in float16"),
         Form("litert-dynamic", "-dynamic.tflite", "litert-dynamic", _LITERT, "LiteRT with weights in int8"),
         Form("litert-int8", "-int8.tflite", "litert-int8", _LITERT, "LiteRT with everything in int8"),
-        Form("savedmodel", "-savedmodel", "savedmodel", _LITERT, "TensorFlow's SavedModel", folder=True),
+        Form("savedmodel", "-savedmodel", "savedmodel", _LITERT, "TensorFlow's SavedModel"),
         Form("onnx", ".onnx", "onnx", ("tensorflow", "tf2onnx", "onnx", "onnxruntime"), "ONNX"),
-        Form("c-array", "-c-array", "litert-int8", _LITERT, "the int8 model as an array, for TFLM", folder=True),
-        Form("c", "-c", "litert-int8", _LITERT, "the int8 model compiled to C", folder=True),
-        Form("arduino", "-arduino", "litert-int8", _LITERT, "that as an Arduino library", folder=True),
-        Form("cmake", "-cmake", "litert-int8", _LITERT, "that as a CMake project", folder=True),
-        Form("zephyr", "-zephyr", "litert-int8", _LITERT, "that as a Zephyr module", folder=True),
-        Form("wasm", "-wasm", "litert-int8", (*_LITERT, "ziglang"), "that as a WebAssembly module", folder=True),
-        Form("page", "-page", "litert-int8", (*_LITERT, "ziglang"), "a page to draw on, with that in it", folder=True),
+        Form("c-array", "-c-array", "litert-int8", _LITERT, "the int8 model as an array, for TFLM"),
+        Form("c", "-c", "litert-int8", _LITERT, "the int8 model compiled to C"),
+        Form("arduino", "-arduino", "litert-int8", _LITERT, "that as an Arduino library"),
+        Form("cmake", "-cmake", "litert-int8", _LITERT, "that as a CMake project"),
+        Form("zephyr", "-zephyr", "litert-int8", _LITERT, "that as a Zephyr module"),
+        Form("wasm", "-wasm", "litert-int8", (*_LITERT, "ziglang"), "that as a WebAssembly module"),
+        Form(
+            "page", "-page", "litert-int8", (*_LITERT, "ziglang"), "a page to draw on, or for a sensor, with that in it"
+        ),
     )
 }
 

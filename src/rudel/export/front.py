@@ -17,7 +17,7 @@ from rudel.export.inputs import Inputs, inputs_of
 from rudel.features import LogMel
 from rudel.features.c import sources
 from rudel.features.columns import Columns, column_sources, columns_of
-from rudel.train.model_file import save_model
+from rudel.runs.model_file import save_model
 
 SPECTROGRAM, NORMALISED = "spectrogram", "normalised"
 """Names of the inputs that take the place of sound, and of rows of a sensor."""
@@ -84,8 +84,9 @@ class Front:
                 f"It takes rows whose {bands} columns are normalised by mean and standard deviation, since they are "
                 "too different for one scale of int8; forms in C have what normalises beside them."
             ]
+        kind = "mel bands" if self.features.cosines is None else "MFCCs"
         return [
-            f"It takes the spectrogram, {frames} frames of {bands} bands, that `rudel.features` makes of the model's "
+            f"It takes {frames} frames of {bands} {kind}, that `rudel.features` makes of the model's "
             "sound; forms in C and WebAssembly have what makes it beside them."
         ]
 

@@ -14,9 +14,9 @@ from rudel.data.arrays_file import read_arrays
 from rudel.data.dataset import Dataset, Examples
 from rudel.data.stream import Stream
 from rudel.errors import DataError, ExportError
-from rudel.train.checks import as_part, check_examples
-from rudel.train.load import dataset_of, load, recipe_of
-from rudel.train.run_directory import RunDirectory
+from rudel.loop.data_checks import as_part, check_examples
+from rudel.runs.loading import dataset_of, load, recipe_of
+from rudel.runs.run_directory import RunDirectory
 
 MOST_COMPARED = 5000
 """Examples that a model is compared on; of more, so many are chosen at random."""

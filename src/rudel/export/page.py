@@ -1,4 +1,4 @@
-"""A page to draw on, with the model in it: a folder for any web server."""
+"""A page with the model in it, to draw on or with a sensor: a folder for any web server."""
 
 from pathlib import Path
 
@@ -6,19 +6,22 @@ from rudel.errors import ExportError
 from rudel.export import compiled
 from rudel.export.compiled import Int8Model
 from rudel.export.materials import Materials
+from rudel.play.listener import Listener, listener_of
 from rudel.play.page import write_page
 from rudel.play.player import Player, player_of
 
 _MODEL = "model"
 
 
-def check(materials: Materials) -> Player:
+def check(materials: Materials) -> Player | Listener:
     """Refuses a run whose inputs a page cannot make.
 
     Raises:
-        ServeError: it does not guess drawings.
+        ServeError: it neither guesses drawings nor recognises words or movements.
         ExportError: only Python can make its inputs.
     """
+    if listener := listener_of(materials.run, materials.model):
+        return listener
     player = player_of(materials.run, materials.model)
     check_page(player, materials.recipe)
     return player
@@ -57,5 +60,5 @@ def write(model: Int8Model, materials: Materials, made: Path, folder: Path) -> t
     (made / _MODEL).mkdir()
     size, notes = compiled.write("wasm", model, made / _MODEL, folder)
     (made / _MODEL / "package.json").unlink()
-    write_page(made, player.description(f"{_MODEL}/{model.name}.js", offline=True))
+    write_page(made, player.description(f"{_MODEL}/{model.name}.js", offline=True), player.page)
     return size, [*notes, f"Try it: python3 -m http.server --directory {made.name}"]

@@ -17,8 +17,8 @@ from rudel.data.pictures import sides_of
 from rudel.errors import ExportError
 from rudel.export.inputs import Inputs
 from rudel.export.materials import Materials
-from rudel.train.classification import as_probabilities, gives_logits
-from rudel.train.evaluation import predict
+from rudel.loop.classification import as_probabilities, gives_logits
+from rudel.loop.evaluation import predict
 
 MOST_FILES = 64
 _LEAST_AGREEMENT = 0.9

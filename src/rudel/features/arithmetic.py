@@ -1,17 +1,14 @@
-"""The arithmetic of `LogMel` on arrays, in int32 alone, as accelerators have no 64-bit integers.
+"""The arithmetic of `LogMel` and `MFCC` on arrays, in int32 alone, as accelerators have no 64-bit integers.
 
 `xp` is NumPy, or `keras.ops` for whatever Keras runs on: functions that both have under one name. Products of more than
 32 bits are made of two halves, which is exact.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from rudel.features.tables import LOG_BITS, LOG_STEPS, weights
-
-if TYPE_CHECKING:
-    from rudel.features.log_mel import LogMel
+from rudel.features.tables import LOG_BITS, LOG_STEPS, Tables, weights
 
 FLOOR = 33
 """log2 of the power that becomes -128."""
@@ -20,7 +17,44 @@ STEP_BITS = 3
 """Fraction bits of log2 in the result."""
 
 
-def spectrogram(xp: Any, features: "LogMel", samples: Any) -> Any:
+COSINE_BITS = 14
+"""Fraction bits of what bands are multiplied by to become coefficients."""
+
+
+class Framing(Protocol):
+    """How a recording becomes frames; see `rudel.features.LogMel`, which is one."""
+
+    @property
+    def window(self) -> int:
+        """Samples of a frame."""
+        ...
+
+    @property
+    def hop(self) -> int:
+        """Samples from one frame to the next."""
+        ...
+
+    def frames(self, samples: int) -> int:
+        """How many frames so many samples give."""
+        ...
+
+    @property
+    def fft(self) -> int:
+        """Points of the transform, a power of two."""
+        ...
+
+    @property
+    def tables(self) -> Tables:
+        """The constants."""
+        ...
+
+    @property
+    def cosines(self) -> np.ndarray | None:
+        """What makes coefficients of bands, int16 (bands, coefficients); None for the bands themselves."""
+        ...
+
+
+def spectrogram(xp: Any, features: Framing, samples: Any) -> Any:
     """Spectrograms of whole recordings.
 
     Args:
@@ -29,7 +63,7 @@ def spectrogram(xp: Any, features: "LogMel", samples: Any) -> Any:
         samples: int32 (..., S), of 16 bits.
 
     Returns:
-        int32 (..., S // hop, bands), of 8 bits.
+        int32 (..., S // hop, bands or coefficients), of 8 bits.
     """
     real, imaginary = _spectrum(xp, features, _pairs(xp, features, samples))
     tables = features.tables
@@ -42,10 +76,18 @@ def spectrogram(xp: Any, features: "LogMel", samples: Any) -> Any:
     upper, lower = _halves(xp, power, weights(tables)[first:])
     level = _log2(xp, features, upper, lower) + xp.left_shift(shift, LOG_BITS + 1)
     steps = xp.right_shift(level - (FLOOR << LOG_BITS) + (1 << (LOG_BITS - STEP_BITS - 1)), LOG_BITS - STEP_BITS)
-    return xp.minimum(xp.maximum(steps - 128, -128), 127)
+    bands = _limited(xp, steps - 128)
+    if features.cosines is None:
+        return bands
+    sums = xp.matmul(bands, features.cosines.astype(np.int32))
+    return _limited(xp, xp.right_shift(sums + (1 << (COSINE_BITS - 1)), COSINE_BITS))
 
 
-def _pairs(xp: Any, features: "LogMel", samples: Any) -> tuple[Any, Any]:
+def _limited(xp: Any, values: Any) -> Any:
+    return xp.minimum(xp.maximum(values, -128), 127)
+
+
+def _pairs(xp: Any, features: Framing, samples: Any) -> tuple[Any, Any]:
     """Windows of a recording, even and odd samples apart, in the order in which the transform wants them."""
     tables, window, hop = features.tables, features.window, features.hop
     count = features.frames(samples.shape[-1])
@@ -62,7 +104,7 @@ def _pairs(xp: Any, features: "LogMel", samples: Any) -> tuple[Any, Any]:
     return parts[0], parts[1]
 
 
-def _spectrum(xp: Any, features: "LogMel", parts: tuple[Any, Any]) -> tuple[Any, Any]:
+def _spectrum(xp: Any, features: Framing, parts: tuple[Any, Any]) -> tuple[Any, Any]:
     """The first half of the spectrum, real and imaginary parts, divided by the length of the transform."""
     real, imaginary = parts
     half = features.fft // 2
@@ -119,7 +161,7 @@ def _halves(xp: Any, power: Any, bands: np.ndarray) -> tuple[Any, Any]:
     return upper + xp.right_shift(lower, 16), xp.bitwise_and(lower, 0xFFFF)
 
 
-def _log2(xp: Any, features: "LogMel", upper: Any, lower: Any) -> Any:
+def _log2(xp: Any, features: Framing, upper: Any, lower: Any) -> Any:
     """log2 of `upper * 2^16 + lower` with LOG_BITS fraction bits; 0 for 0."""
     large = upper > 0
     lower = xp.where(large, lower, xp.maximum(lower, 1))

@@ -1,23 +1,24 @@
-"""`LogMel` in C99, for boards and WebAssembly: integers only, no heap, nothing of a library but memory copies.
+"""`LogMel` and `MFCC` in C99, for boards and WebAssembly: integers, no heap, nothing of a library but memory copies.
 
-    NAME.h    void NAME_reset(void); void NAME_push(const int16_t *hop, int8_t *bands);
+    NAME.h    void NAME_reset(void); void NAME_push(const int16_t *hop, int8_t *frame);
     NAME.c
 
 The state is static: the samples that the next window shares with this one, and the transform's work space.
 """
 
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rudel.features.arithmetic import FLOOR, STEP_BITS
+from rudel.features.arithmetic import COSINE_BITS, FLOOR, STEP_BITS
 from rudel.features.tables import LOG_BITS, LOG_STEPS, WEIGHT
 
 if TYPE_CHECKING:
     from rudel.features.log_mel import LogMel
 
-_HEADER = """/* A log-mel spectrogram of sound, hop by hop: @RATE@ samples a second, @BANDS@ bands. Made by Rudel. */
+_HEADER = """/* @ABOUT@ of sound, hop by hop: @RATE@ samples a second, @WIDTH@ @NUMBERS@. Made by Rudel. */
 #ifndef @UPPER@_H
 #define @UPPER@_H
 
@@ -27,14 +28,14 @@ _HEADER = """/* A log-mel spectrogram of sound, hop by hop: @RATE@ samples a sec
 extern "C" {
 #endif
 
-enum { @UPPER@_RATE = @RATE@, @UPPER@_HOP = @HOP@, @UPPER@_BANDS = @BANDS@ };
+enum { @UPPER@_RATE = @RATE@, @UPPER@_HOP = @HOP@, @UPPER@_BANDS = @WIDTH@ };
 
 /* Forgets all sound that has come so far. */
 void @NAME@_reset(void);
 
-/* Takes the next @HOP@ samples, and gives the @BANDS@ bands of the window that ends with them. */
-void @NAME@_push(const int16_t *hop, int8_t *bands);
-
+/* Takes the next @HOP@ samples, and gives the @WIDTH@ @NUMBERS@ of the window that ends with them. */
+void @NAME@_push(const int16_t *hop, int8_t *@NUMBERS@);
+@SEEN@
 #ifdef __cplusplus
 }
 #endif
@@ -125,7 +126,7 @@ void @NAME@_reset(void) {
     memset(past, 0, sizeof past);
 }
 
-void @NAME@_push(const int16_t *hop, int8_t *bands) {
+void @NAME@_push(const int16_t *hop, int8_t *@NUMBERS@) {
     for (int32_t n = 0; n < PAST; n++) put(n, past[n]);
     for (int32_t n = PAST; n < WINDOW; n++) put(n, hop[HOP - WINDOW + n]);
     for (int32_t n = WINDOW; n < 2 * HALF; n++) {
@@ -157,11 +158,24 @@ void @NAME@_push(const int16_t *hop, int8_t *bands) {
         if (band >= 0) {
             const int32_t level = log2_of(falling) + (shift << @LOG_BITS_1@) - (@FLOOR@ << @LOG_BITS@);
             const int32_t steps = ((level + (1 << @ROUND_BITS@)) >> @DOWN_BITS@) - 128;
-            bands[band] = (int8_t)(steps < -128 ? -128 : steps > 127 ? 127 : steps);
+            @SPECTRUM@[band] = (int8_t)(steps < -128 ? -128 : steps > 127 ? 127 : steps);
         }
         falling = rising;
     }
-}
+@TRANSFORM@}
+"""
+
+_SEEN = """
+/* The bands of the last window, of which the coefficients are made: a log-mel spectrogram, hop by hop. */
+extern int8_t @NAME@_spectrum[@BANDS@];
+"""
+
+_TRANSFORM = """    for (int32_t k = 0; k < @WIDTH@; k++) {
+        int32_t sum = 1 << @HALF_COSINE@;
+        for (int32_t band = 0; band < BANDS; band++) sum += (int32_t)@SPECTRUM@[band] * cosines[k][band];
+        sum >>= @COSINE_BITS@;
+        coefficients[k] = (int8_t)(sum < -128 ? -128 : sum > 127 ? 127 : sum);
+    }
 """
 
 
@@ -203,19 +217,29 @@ def sources(features: "LogMel", name: str) -> dict[str, str]:
         "DOWN_BITS": LOG_BITS - STEP_BITS,
         "ROUND_BITS": LOG_BITS - STEP_BITS - 1,
         "STEP_BITS": 16 - (LOG_STEPS.bit_length() - 1),
-        "TABLES": "\n\n".join(texts),
+        "WIDTH": features.width,
+        "HALF_COSINE": COSINE_BITS - 1,
+        "COSINE_BITS": COSINE_BITS,
     }
+    if features.cosines is None:
+        kind = {"ABOUT": "A log-mel spectrogram", "NUMBERS": "bands", "TRANSFORM": "", "SEEN": "", "SPECTRUM": "bands"}
+    else:
+        texts += [_table("int16_t", f"cosines[{features.width}][BANDS]", features.cosines.T)]
+        kind = {"ABOUT": "MFCCs", "NUMBERS": "coefficients", "TRANSFORM": _TRANSFORM, "SEEN": _SEEN}
+        kind["SPECTRUM"] = f"{name}_spectrum"
+        texts += [f"int8_t {name}_spectrum[BANDS];"]
+    values = kind | {"TABLES": "\n\n".join(texts)} | values
     return {f"{name}.h": _filled(_HEADER, values), f"{name}.c": _filled(_SOURCE, values)}
 
 
-def _filled(template: str, values: dict[str, object]) -> str:
+def _filled(template: str, values: Mapping[str, object]) -> str:
     for key, value in values.items():
         template = template.replace(f"@{key}@", str(value))
     return template
 
 
 def _table(kind: str, declared: str, values: np.ndarray) -> str:
-    pairs = values.ndim == 2
-    entries = [f"{{{a}, {b}}}" for a, b in values.tolist()] if pairs else [str(value) for value in values.tolist()]
+    rows = values.ndim == 2
+    entries = [f"{{{', '.join(map(str, row))}}}" if rows else str(row) for row in values.tolist()]
     body = textwrap.fill(", ".join(entries), 116, initial_indent="    ", subsequent_indent="    ")
     return f"static const {kind} {declared} = {{\n{body},\n}};"

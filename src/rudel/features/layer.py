@@ -7,11 +7,12 @@ import keras
 from rudel.errors import ModelError
 from rudel.features.arithmetic import spectrogram
 from rudel.features.log_mel import LogMel
+from rudel.features.mfcc import features_of
 
 
 @keras.saving.register_keras_serializable("rudel")
 class Features(keras.layers.Layer):
-    """A spectrogram of each recording of a batch, int16 (N, S) to floats (N, frames, bands), whole numbers of int8.
+    """Features of each recording of a batch, int16 (N, S) to floats (N, frames, width), whole numbers of int8.
 
     It learns nothing, and gives what `features` gives of the same samples, bit for bit, wherever Keras runs.
 
@@ -25,27 +26,27 @@ class Features(keras.layers.Layer):
 
     def __init__(self, features: LogMel | dict[str, Any], **arguments: Any) -> None:
         super().__init__(autocast=False, **arguments)
-        self.features = features if isinstance(features, LogMel) else LogMel(**features)
+        self.features = features if isinstance(features, LogMel) else features_of(features)
         self.built = True
 
     def call(self, inputs: Any) -> Any:
-        """The spectrograms."""
+        """The features."""
         from keras import ops
 
         made = spectrogram(ops, self.features, ops.cast(inputs, "int32"))
         return ops.cast(made, self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        """Frames and bands."""
+        """Frames and the numbers of each."""
         if len(input_shape) != 2 or not input_shape[1] or input_shape[1] < self.features.hop:
             raise ModelError(
                 f"The layer `{self.name}` takes recordings (N, S) of at least {self.features.hop} samples, not "
                 f"{tuple(input_shape)}."
             )
-        return (input_shape[0], self.features.frames(input_shape[1]), self.features.bands)
+        return (input_shape[0], self.features.frames(input_shape[1]), self.features.width)
 
     def compute_output_spec(self, inputs: Any) -> Any:
-        """Frames and bands."""
+        """Frames and the numbers of each."""
         return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:

@@ -100,6 +100,21 @@ class LogMel:
         """Its constants."""
         return _tables(self)
 
+    @property
+    def width(self) -> int:
+        """Numbers of a frame."""
+        return self.bands
+
+    @property
+    def cosines(self) -> np.ndarray | None:
+        """None: a frame is the bands themselves."""
+        return None
+
+    @property
+    def silence(self) -> np.ndarray:
+        """A frame of samples that are all 0, int8 (width,)."""
+        return self(np.zeros(self.hop, np.int16))[0]
+
     def frames(self, samples: int) -> int:
         """How many frames so many samples give: one for each whole hop."""
         return samples // self.hop
@@ -115,7 +130,7 @@ class LogMel:
             samples: int16 (..., S).
 
         Returns:
-            int8 (..., S // hop, bands).
+            int8 (..., S // hop, width).
 
         Raises:
             DataError: the samples are not int16, or fewer than a hop.
@@ -155,7 +170,7 @@ class Stream:
             hop: int16 (hop,).
 
         Returns:
-            int8 (bands,).
+            int8 (width,).
         """
         features = self._features
         if np.shape(hop) != (features.hop,):

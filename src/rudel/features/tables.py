@@ -39,13 +39,6 @@ class Tables:
     rises: np.ndarray
     logarithms: np.ndarray
 
-    @property
-    def bytes(self) -> int:
-        """What they take on a board, where those for up to 512 points are narrower."""
-        small = self.reversed.astype(np.uint8) if len(self.reversed) <= 256 else self.reversed
-        tables = (self.window, self.twiddles, small, self.edges, self.rises, self.logarithms)
-        return sum(table.nbytes for table in tables)
-
 
 def make_tables(rate: int, window: int, fft: int, bands: int, low: float, high: float) -> Tables:
     """Tables for a rate in Hz, a window of `window` samples in a transform of `fft`, and bands from low to high Hz."""

@@ -35,11 +35,6 @@ def calls_of(operation: Any) -> list[Any]:
     return operation._inbound_nodes
 
 
-def module_of(layer: Any) -> str:
-    """The module of Keras that defines a layer's class, such as "core.dense"; the whole name where it is not Keras'."""
-    return type(layer).__module__.removeprefix("keras.src.layers.")
-
-
 def frozen_or_trainable(layer: Any) -> list[Any]:
     """The variables of a layer itself that are trainable, or would be if the layer were not frozen."""
     return layer._trainable_variables
@@ -163,8 +158,6 @@ require(
         "Layer._flatten_layers": hasattr(_layer, "_flatten_layers") and _layer._flatten_layers() == [_layer],
         "Operation._inbound_nodes": len(getattr(_input, "_inbound_nodes", ())) == 1
         and all(hasattr(_input._inbound_nodes[0], name) for name in ("arguments", "input_tensors", "output_tensors")),
-        "keras.src.layers": type(_layer).__module__ == "keras.src.layers.layer"
-        and module_of(keras.layers.Identity(name="checked")) == "core.identity",
         "Layer._trainable_variables": getattr(_layer, "_trainable_variables", None) == [],
         "Model._symbolic_build": hasattr(_model, "_symbolic_build"),
         "Model._compile_config": mentions(_model.get_compile_config, "_compile_config"),

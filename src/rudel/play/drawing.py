@@ -1,7 +1,7 @@
 """How a drawing becomes an input of a model.
 
 The page makes a bitmap of the strokes (`rudel.data.strokes`). A model of 28x28 pixels that takes pictures of its size
-as they are, as `montagsmaler` does, gets the very bitmap of *Quick, Draw!*. For others, the bitmap is larger and its
+as they are, as `quickdraw` does, gets the very bitmap of *Quick, Draw!*. For others, the bitmap is larger and its
 pen thicker, and what the recipe's `read_image` makes of such a picture is the input, as in `rudel predict`. The page
 itself can do that where `read_image` does what `rudel.data.pictures.ink_on_a_square` does, as for `digits`.
 """
@@ -75,7 +75,7 @@ def drawing_for(run: str, shape: tuple[int, ...] | None, read_image: ReadImage |
     if side is None:
         told = "other things than one picture" if shape is None else f"inputs of shape {shape}"
         raise ServeError(
-            f"The run {run} takes {told}, which cannot be drawn: give a run of `digits` or `montagsmaler`, "
+            f"The run {run} takes {told}, which cannot be drawn: give a run of `digits` or `quickdraw`, "
             "or of another recipe with small square pictures in grey."
         )
     if read_image is None or (side >= 28 and _keeps(read_image, side)):

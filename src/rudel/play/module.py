@@ -12,6 +12,7 @@ from pathlib import Path
 
 import rudel
 from rudel.cache import cache_folder
+from rudel.errors import ServeError
 
 NEEDS = ("tensorflow", "ziglang")
 """Packages that are needed, by the names under which they are imported."""
@@ -63,6 +64,22 @@ class PageModule:
                 made.replace(self._kept)
             self.close()
         return self._kept if self._kept.is_dir() else None
+
+    def wait(self) -> Path:
+        """Waits until it is made, and returns its folder.
+
+        Raises:
+            ServeError: it cannot be made.
+        """
+        if missing := missing_packages():
+            raise ServeError(
+                f"The page needs {' and '.join(missing)} to run this model: pip install 'rudel[export,micro]'."
+            )
+        if self._process is not None:
+            self._process.wait()
+        if (made := self()) is None:
+            raise ServeError("The model cannot be compiled for the page: `rudel export RUN --to page` says why.")
+        return made
 
     def close(self) -> None:
         """Ends the process, if it is still at work, and removes what it has half made."""

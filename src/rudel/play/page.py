@@ -30,19 +30,34 @@ DESCRIPTION = "model.json"
 _WORKER = "worker.js"
 
 
-def page_files() -> dict[str, bytes]:
-    """The files that are the same for every model, by name."""
-    return {file.name: file.read_bytes() for file in (files("rudel.play") / "page").iterdir() if file.is_file()}
+_SHARED = ("base.css", "elements.js", "icon.svg", "opened-as-file.js", _WORKER)
+"""Files of the page to draw on that the page of a sensor has too."""
 
 
-def write_page(folder: Path, description: dict[str, Any]) -> None:
+def page_files(page: str = "page") -> dict[str, bytes]:
+    """The files that are the same for every model, by name.
+
+    Args:
+        page: `page`, to draw on, or `sensor_page`.
+    """
+    folders = {folder: (files("rudel.play") / folder).iterdir() for folder in {"page", page}}
+    return {
+        file.name: file.read_bytes()
+        for folder, found in folders.items()
+        for file in found
+        if file.is_file() and (folder == page or file.name in _SHARED)
+    }
+
+
+def write_page(folder: Path, description: dict[str, Any], page: str = "page") -> None:
     """Writes the page beside a model that is in the folder already, so that browsers can keep it all.
 
     Args:
         folder: where; whatever files are in it belong to the page.
         description: of the model.
+        page: see `page_files`.
     """
-    for name, content in page_files().items():
+    for name, content in page_files(page).items():
         (folder / name).write_bytes(content)
     (folder / DESCRIPTION).write_text(json.dumps(description, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != _WORKER)

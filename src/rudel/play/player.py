@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rudel.errors import RudelError, ServeError
+from rudel.errors import ServeError
+from rudel.loop import model_state
+from rudel.loop.classification import as_probabilities
+from rudel.loop.compiled_loop import Program, compile_prediction
 from rudel.play.drawing import Drawing, ReadImage, drawing_for
-from rudel.train import run_directory
-from rudel.train import state as model_state
-from rudel.train.classification import as_probabilities
-from rudel.train.load import load, recipe_of
-from rudel.train.loop import Program, compile_prediction
+from rudel.runs import run_directory
+from rudel.runs.loading import load, recipe_of
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Player:
     classes: tuple[str, ...]
     logits: bool
     attribution: str
+
+    page = "page"
 
     def guess(self, content: bytes) -> list[float]:
         """Probabilities of the classes for a bitmap.
@@ -118,14 +120,3 @@ def player_of(directory: run_directory.RunDirectory, model: Any) -> Player:
     classes = tuple(names) if len(names) == count else tuple(str(i) for i in range(count))
     attribution = config.get("attribution") or ""
     return Player(directory.path, model, drawing, read_image, classes, bool((told != probe).any()), attribution)
-
-
-def newest_player(parent: Path = Path("runs")) -> Player | None:
-    """The run below a folder that was finished last, of those that guess drawings; None if there is none."""
-    found = sorted(parent.glob("*/summary.json"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for summary in found:
-        try:
-            return open_player(summary.parent)
-        except RudelError:
-            continue
-    return None

@@ -20,6 +20,7 @@ from typing import Any
 
 from rudel.errors import RudelError, ServeError
 from rudel.own_names import is_loopback, is_own
+from rudel.play.listener import Listener
 from rudel.play.page import DESCRIPTION, POLICY, TYPES, page_files
 from rudel.play.player import Player
 
@@ -39,7 +40,7 @@ class PlayServer(ThreadingHTTPServer):
     """Listens from when it is made; `serve_forever` answers.
 
     Args:
-        player: the run that guesses.
+        player: the run that guesses, or recognises.
         host: address of this computer to listen at.
         port: 0 for one that is free.
         module: gives the folder of the model as WebAssembly once there is one, and None before.
@@ -52,9 +53,13 @@ class PlayServer(ThreadingHTTPServer):
     allow_reuse_address = True
 
     def __init__(
-        self, player: Player, host: str = "127.0.0.1", port: int = 0, module: Callable[[], Path | None] = lambda: None
+        self,
+        player: Player | Listener,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        module: Callable[[], Path | None] = lambda: None,
     ) -> None:
-        self.player, self.module, self.files = player, module, page_files()
+        self.player, self.module, self.files = player, module, page_files(player.page)
         self.guessing = threading.Lock()
         try:
             family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -95,17 +100,17 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815  # the name that the base class looks for
 
     def do_POST(self) -> None:
-        length = self.headers.get("Content-Length", "")
-        if not self._is_asked_by_name() or self.path != "/guess":
+        length, player = self.headers.get("Content-Length", ""), self.server.player
+        if not self._is_asked_by_name() or self.path != "/guess" or isinstance(player, Listener):
             self.close_connection = True
             return self._refuse(HTTPStatus.NOT_FOUND, "There is nothing to post to but /guess.")
-        if not length.isdecimal() or int(length) > self.server.player.drawing.side**2:
+        if not length.isdecimal() or int(length) > player.drawing.side**2:
             self.close_connection = True
             return self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "That is too long for a drawing.")
         content = self.rfile.read(int(length))
         try:
             with self.server.guessing:
-                told = self.server.player.guess(content)
+                told = player.guess(content)
         except RudelError as error:
             return self._refuse(HTTPStatus.BAD_REQUEST, str(error))
         return self._answer(HTTPStatus.OK, _json({"probabilities": told, "module": self.server.script()}), ".json")

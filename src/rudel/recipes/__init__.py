@@ -7,5 +7,17 @@ and a function `evaluation(source, split, class_names) -> ToEvaluate` what all t
 Where the model's classes are not defined when the file is imported, a function `register_classes()` defines them.
 """
 
-BUILT_IN = ("digits", "keywords", "montagsmaler", "motion", "recommend", "signs", "sine")
+BUILT_IN = ("digits", "images", "keywords", "motion", "quickdraw", "recommend", "sine")
 """Names of the modules in this package that are recipes."""
+
+_FORMER = {"montagsmaler": "quickdraw", "signs": "images"}
+"""Names that recipes had in version 0.1, which runs and commands may still have."""
+
+
+def current_name(name: str) -> str:
+    """The name of a recipe that may be given by a former one.
+
+    >>> current_name("signs")
+    'images'
+    """
+    return _FORMER.get(name, name)

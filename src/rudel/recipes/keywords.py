@@ -1,21 +1,23 @@
 """Spoken words, told apart by a small convolutional net that hears sound as it comes from a microphone.
 
 For a folder with a folder of recordings for each word (WAV or FLAC), such as the Free Spoken Digit Dataset or Speech
-Commands, or the records that `rudel data sound` makes of it. The model takes samples: its features, a log-mel
-spectrogram in whole numbers, are its first layer.
+Commands, or the records that `rudel data sound` makes of it. The model takes samples: its features, MFCCs in
+whole numbers, are its first layer.
 """
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import rudel
 from rudel.data.dataset import ToEvaluate
 from rudel.data.sound.folder import find_recordings
+from rudel.data.sound.noise import BACKGROUND, read_noise
 from rudel.data.sound.words import chosen
 from rudel.errors import DataError
 
-training = {"epochs": 40, "batch_size": 32}
+training = {"epochs": 40, "least_steps": 400, "batch_size": 32}
 
 _WHERE_TO_GET_THEM = (
     "The recipe `keywords` learns from recordings: give a folder that has a folder of them for each word with --data, "
@@ -34,6 +36,7 @@ def data(
     split: Literal["recording", "speaker"] = "recording",
     speakers: tuple = (),
     augmentation: Literal["keywords", "none"] = "keywords",
+    noise: str | None = None,
     seed: int = 0,
 ) -> rudel.Dataset:
     """Recordings as windows of samples.
@@ -50,6 +53,8 @@ def data(
         speakers: names of speakers to hold out, in the place of a share.
         augmentation: what is done at random to recordings that the net learns from: keywords moves them, changes their
             speed and loudness, and adds noise; or none.
+        noise: a folder of recordings of background noise to mix in as well; by default `_background_noise_` in the
+            folder of recordings, as Speech Commands has it, if it is there.
         seed: of silence that is made.
     """
     if source is None:
@@ -63,7 +68,7 @@ def data(
         held_out and held_out.examples(),
         class_names=train.classes,
         notes=found.notes,
-        augment=_changes() if augmentation == "keywords" else None,
+        augment=_changes(_background(source, noise, rate)) if augmentation == "keywords" else None,
     )
 
 
@@ -99,7 +104,9 @@ def model(
     rate: int = 8000,
     seconds: float = 1.0,
     net: Literal["large", "medium", "small", "tiny"] = "medium",
+    features: Literal["mfcc", "log_mel"] = "mfcc",
     bands: int = 20,
+    coefficients: int = 10,
     dropout: float = 0.2,
     learning_rate: float = 3e-3,
 ) -> Any:
@@ -111,23 +118,26 @@ def model(
         rate: samples a second.
         seconds: what the model hears at a time.
         net: medium is MLPerf Tiny's DS-CNN with 64 filters; small has 32, tiny 16, large 96.
+        features: log_mel is a log-mel spectrogram; mfcc is its cosine transform, which is better for new voices.
         bands: of the spectrogram.
+        coefficients: how many MFCCs a frame has, if those are the features.
         dropout: share of the features to drop in training.
         learning_rate: of AdamW, at its highest.
     """
     import keras
     from keras import layers
 
-    from rudel.features import Features, LogMel
+    from rudel.features import MFCC, Features, LogMel
     from rudel.features.masks import SpecAugment
     from rudel.recipes.nets.ds_cnn import SIZES, ds_cnn
 
     inputs = keras.Input((round(rate * seconds),), dtype="int16", name="sound")
-    heard = Features(LogMel(rate, bands=bands), name="log_mel")(inputs)
-    x = SpecAugment(bands // 8, 5, name="hidden_parts")(layers.Rescaling(1 / 64, name="scaled")(heard))
+    kind = MFCC(rate, bands=bands, coefficients=coefficients) if features == "mfcc" else LogMel(rate, bands=bands)
+    heard = Features(kind, name=features)(inputs)
+    x = SpecAugment(kind.width // 8, 5, name="hidden_parts")(layers.Rescaling(1 / 64, name="scaled")(heard))
     x = layers.Reshape((*x.shape[1:], 1), name="spectrogram")(x)
-    features = ds_cnn(x, SIZES[net], dropout)
-    outputs = layers.Dense(len(dataset.class_names), activation="softmax", dtype="float32", name="words")(features)
+    x = ds_cnn(x, SIZES[net], dropout)
+    outputs = layers.Dense(len(dataset.class_names), activation="softmax", dtype="float32", name="words")(x)
     made = keras.Model(inputs, outputs, name="keywords")
     warm_up = steps // 10
     schedule: Any = keras.optimizers.schedules.CosineDecay(
@@ -139,7 +149,22 @@ def model(
     return made
 
 
-def _changes() -> Any:
-    from rudel.data.augmentation import chain, random_gain, random_noise, random_sound_shift, random_speed
+def _background(source: str, noise: str | None, rate: int) -> Any:
+    """Samples of background noise; None where there is none."""
+    beside = Path(source).expanduser() / BACKGROUND
+    folder = noise or (beside if beside.is_dir() else None)
+    return None if folder is None else read_noise(folder, rate)
 
-    return chain(random_speed, partial(random_sound_shift, share=0.1), random_gain, random_noise)
+
+def _changes(background: Any = None) -> Any:
+    from rudel.data.augmentation import (
+        chain,
+        random_background,
+        random_gain,
+        random_noise,
+        random_sound_shift,
+        random_speed,
+    )
+
+    mixed = [] if background is None else [partial(random_background, noise=background)]
+    return chain(random_speed, partial(random_sound_shift, share=0.1), random_gain, *mixed, random_noise)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from rudel.errors import OptionError, RecipeError, RudelError
-from rudel.recipes import BUILT_IN
+from rudel.recipes import BUILT_IN, current_name
+from rudel.recipes.folder import instead_of
 from rudel.recipes.options import Option, options_of
 
 GIVEN = {"data": ("source", "progress"), "model": ("dataset", "steps")}
@@ -25,7 +26,7 @@ callback `progress(done, total)` for what takes long; the dataset, and the numbe
 _FOLDERS: set[Path] = set()
 """Folders of recipes that have been put on the path of imports here."""
 
-_TRAINING = {"epochs", "steps", "batch_size", "validation_batch_size"}
+_TRAINING = {"epochs", "least_steps", "steps", "batch_size", "validation_batch_size"}
 
 
 @dataclass(frozen=True)
@@ -151,15 +152,18 @@ def find_recipe(name: str) -> Recipe:
     """Reads a recipe.
 
     Args:
-        name: a built-in name, or the path of a Python file.
+        name: a built-in name, also a former one, or the path of a Python file.
 
     Raises:
         RecipeError: there is none, or the file cannot be used.
     """
+    name = current_name(name)
     if name in BUILT_IN:
         module = importlib.import_module(f"rudel.recipes.{name}")
         return _checked(name, Path(str(module.__file__)), module)
     path = Path(name).expanduser()
+    if path.is_dir():
+        raise RecipeError(instead_of(name))
     if path.suffix != ".py":
         if path.with_suffix(".py").is_file():
             raise RecipeError(f"There is no recipe `{name}`, but a file: give its path, {name}.py.")

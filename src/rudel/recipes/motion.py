@@ -13,7 +13,7 @@ from rudel.data.dataset import ToEvaluate
 from rudel.data.motion import find_motions
 from rudel.errors import DataError
 
-training = {"epochs": 60, "batch_size": 16}
+training = {"epochs": 60, "least_steps": 300, "batch_size": 16}
 
 _WHERE_TO_GET_THEM = (
     "The recipe `motion` learns from recordings of a sensor: give a folder of CSV files, one for each movement, with "

@@ -22,7 +22,8 @@ from rudel.data.dataset import ToEvaluate
 from rudel.data.images.convert import convert
 from rudel.data.images.plan import place
 from rudel.data.photographs import decode
-from rudel.data.records.sources import is_address, open_source
+from rudel.data.records.packages import is_remote
+from rudel.data.records.sources import open_source
 from rudel.errors import DataError, OptionError
 
 _IMAGE, _LABEL, _NAME = "image/encoded", "image/class/label", "image/filename"
@@ -113,7 +114,7 @@ class Photographs:
         return None if text is None else text.splitlines()
 
     def _has_validation(self) -> bool:
-        if not is_address(self.folder):
+        if not is_remote(self.folder):
             return any(_local(self.folder).glob("*validation*"))
         document = json.loads(_text(self.folder, "dataset.json") or "{}")
         return bool(document.get("splits", {}).get("validation", {}).get("records"))
@@ -141,7 +142,7 @@ def find_photographs(
     """
     if _has_records(source):
         return Photographs(source, source)
-    named = source if is_address(source) else str(_local(source).resolve())
+    named = source if is_remote(source) else str(_local(source).resolve())
     folder = cache_folder() / "photographs" / hashlib.sha256(named.encode()).hexdigest()[:16]
     none = progress or (lambda done, total: None)
     converted = convert(source, folder, validation=0, least_classes=least_classes, progress=none)
@@ -157,7 +158,7 @@ def find_photographs(
 
 
 def _has_records(source: str) -> bool:
-    if is_address(source):
+    if is_remote(source):
         return _text(source, "dataset.json") is not None
     return any("tfrecord" in path.name for path in _local(source).glob("*-of-*"))
 
@@ -174,7 +175,7 @@ def _label(record: dict[str, Any]) -> np.int64:
 def _text(folder: str, name: str) -> str | None:
     """The content of a file of the folder, if it is there."""
     try:
-        source = open_source(f"{folder.rstrip('/')}/{name}" if is_address(folder) else str(_local(folder) / name))
+        source = open_source(f"{folder.rstrip('/')}/{name}" if is_remote(folder) else str(_local(folder) / name))
         return source.read(0, source.size).decode()
     except (DataError, UnicodeDecodeError):
         return None

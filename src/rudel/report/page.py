@@ -65,20 +65,25 @@ def render(run: Run) -> str:
     """The whole page; equal runs give equal pages."""
     made = [(anchor, name, make(run)) for anchor, name, make in SECTIONS]
     shown = [(anchor, name, body) for anchor, name, body in made if body]
+    contents = element(
+        "nav", join((element("a", name, href=f"#{a}") for a, name, _ in shown), " "), aria_label="Contents"
+    )
+    sections = join(element("section", element("h2", name), body, id=anchor) for anchor, name, body in shown)
+    body = element("main", headline(run), contents if len(shown) > 1 else None, sections)
+    return document(f"{title(run)} – training report", body)
+
+
+def document(name: str, main: Html) -> str:
+    """A page with everything in it, from its title and its `<main>`."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", f"{title(run)} – training report"),
+        element("title", name),
         element("link", rel="icon", href="data:,"),
         element("style", Html((files("rudel.report") / "page.css").read_text(encoding="utf-8"))),
     )
-    contents = element(
-        "nav", join((element("a", name, href=f"#{a}") for a, name, _ in shown), " "), aria_label="Contents"
-    )
-    sections = join(element("section", element("h2", name), body, id=anchor) for anchor, name, body in shown)
     foot = element("footer", element("p", "Made by Rudel from the run directory alone."))
-    body = element("body", element("main", headline(run), contents if len(shown) > 1 else None, sections), foot)
-    return "<!DOCTYPE html>\n" + element("html", head, body, lang="en") + "\n"
+    return "<!DOCTYPE html>\n" + element("html", head, element("body", main, foot), lang="en") + "\n"

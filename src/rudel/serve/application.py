@@ -1,7 +1,7 @@
 """The ASGI application: which request asks for what, and what becomes of errors.
 
 The paths of predictions are answered here, without a framework between; what else there is (metrics, the OpenAPI
-document, pages of other commands) are Starlette's routes. Every request is answered once, counted once and logged once.
+document) are Starlette's routes. Every request is answered once, counted once and logged once.
 What goes wrong in the server itself is told on standard error, and the client gets 500 without the reason.
 """
 

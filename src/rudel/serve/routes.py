@@ -1,6 +1,6 @@
-"""Starlette's part of the server: metrics, the OpenAPI document, a front page, and pages of other commands."""
+"""Starlette's part of the server: metrics, the OpenAPI document and a front page."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -8,21 +8,20 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from rudel.serve.metrics import Metrics
 from rudel.serve.models import Models
 from rudel.serve.openapi import openapi
 
 
-def other_routes(models: Models, metrics: Metrics, protected: bool, pages: Sequence[BaseRoute]) -> Any:
+def other_routes(models: Models, metrics: Metrics, protected: bool) -> Any:
     """An application for what is not about a model.
 
     Args:
         models: that are served.
         metrics: to show.
         protected: whether a token is asked for.
-        pages: routes of other commands, which come first.
     """
 
     def show_metrics(request: Request) -> Response:
@@ -34,7 +33,6 @@ def other_routes(models: Models, metrics: Metrics, protected: bool, pages: Seque
         return _json({"models": served, "openapi": "/openapi.json", "metrics": "/metrics"})
 
     routes = [
-        *pages,
         _get("/", show_front),
         _get("/metrics", show_metrics),
         _get("/openapi.json", lambda request: _json(openapi(models, protected))),

@@ -37,7 +37,6 @@ class Settings:
         allowed: names other than this computer's by which a server on loopback may be asked.
         log: how requests are logged.
         limits: what clients may ask for.
-        pages: Starlette routes of other commands.
     """
 
     host: str = "127.0.0.1"
@@ -46,7 +45,6 @@ class Settings:
     allowed: tuple[str, ...] = ()
     log: Style = "text"
     limits: Limits = field(default_factory=Limits)
-    pages: Sequence[Any] = ()
 
 
 def check_packages() -> None:
@@ -117,7 +115,7 @@ async def _serve(
     await watching.load_all()
     if settings.token is None and not is_loopback(listening.getsockname()[0]):
         log.tell(f"Anybody who reaches {settings.host} can ask the models: --token-file asks for a token.")
-    other = other_routes(models, metrics, settings.token is not None, settings.pages)
+    other = other_routes(models, metrics, settings.token is not None)
     guard = Guard(settings.token, is_loopback(listening.getsockname()[0]), settings.allowed)
     web = Web(Application(models, settings.limits, metrics, log, guard, other), settings.limits)
     gc.collect()

@@ -145,7 +145,7 @@ def _found(path: Path, number: int | None) -> Found:
             )
         return Found(path, "litert", number, _mark(path))
     if (path / "config.json").is_file():
-        from rudel.train.run_directory import open_finished
+        from rudel.runs.run_directory import open_finished
 
         run = open_finished(path)
         return Found(path, "run", number, _mark(run.model, path / "summary.json"))

@@ -9,7 +9,7 @@ def is_locked(run: Path) -> bool:
     """Whether a process of this computer trains into the directory.
 
     It is found out by taking a shared lock and giving it back at once; a training that begins at that very moment asks
-    again (see `rudel.train.run_directory.create`). A directory on a network file system may know nothing of locks that
+    again (see `rudel.runs.run_directory.create`). A directory on a network file system may know nothing of locks that
     other computers hold.
     """
     try:

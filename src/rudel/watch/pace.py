@@ -42,7 +42,7 @@ def total_steps(config: Mapping[str, Any]) -> int | None:
     """How many steps a run is to take, by its `config.json`.
 
     >>> total_steps({"epochs": 3, "steps": None, "batch_size": 32, "data": {"train": 1000}})
-    93
+    96
     """
     steps = config.get("steps")
     if isinstance(steps, int):
@@ -52,9 +52,9 @@ def total_steps(config: Mapping[str, Any]) -> int | None:
 
 
 def steps_per_epoch(config: Mapping[str, Any]) -> int | None:
-    """Full batches in the training examples."""
+    """Batches in one pass over the training examples."""
     examples, batch = (config.get("data") or {}).get("train"), config.get("batch_size")
-    return examples // batch or None if isinstance(examples, int) and isinstance(batch, int) and batch else None
+    return -(-examples // batch) or None if isinstance(examples, int) and isinstance(batch, int) and batch else None
 
 
 def spans(marks: Sequence[Mark], most: int = _MOST_SPANS) -> list[tuple[float, float, float]]:
@@ -121,7 +121,7 @@ def _named(path: Path) -> re.Match[str] | None:
 
 
 def _mark_of(path: Path, step: int) -> Mark | None:
-    """Reads nothing of the checkpoint but its document; see `rudel.train.checkpoint`."""
+    """Reads nothing of the checkpoint but its document; see `rudel.runs.checkpoint`."""
     try:
         with zipfile.ZipFile(path) as stored:
             content = stored.read("document.npy")

@@ -25,10 +25,12 @@ void delay(unsigned long milliseconds);
 void setup(void);
 void loop(void);
 void interrupt(void);  // of a stand-in for a sensor: called before every turn of loop
+void pass(unsigned long microseconds);  // of a stand-in: lets time go by
 }
 
 class Print {
  public:
+  size_t write(const uint8_t *buffer, size_t size);
   size_t print(const char *text);
   size_t print(char letter);
   size_t print(unsigned char value, int base = 10);

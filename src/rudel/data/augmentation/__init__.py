@@ -29,7 +29,13 @@ from rudel.data.augmentation.geometry import (
 )
 from rudel.data.augmentation.motion import random_jitter, random_scale, random_turn
 from rudel.data.augmentation.rotation import random_rotation
-from rudel.data.augmentation.sound import random_gain, random_noise, random_sound_shift, random_speed
+from rudel.data.augmentation.sound import (
+    random_background,
+    random_gain,
+    random_noise,
+    random_sound_shift,
+    random_speed,
+)
 
 if TYPE_CHECKING:
     from rudel.data.augmentation.layer import Augmentation
@@ -38,6 +44,7 @@ __all__ = [
     "Augmentation",
     "chain",
     "cloud_tpu_guide",
+    "random_background",
     "random_brightness",
     "random_contrast",
     "random_enlarged_crop",

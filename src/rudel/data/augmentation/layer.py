@@ -1,9 +1,11 @@
 """A Keras layer that changes pictures at random while a model is trained, and passes them on when it is used."""
 
+import inspect
 from typing import Any
 
 import keras
 
+from rudel.data.augmentation.changes import CHANGES
 from rudel.errors import OptionError
 
 
@@ -63,14 +65,9 @@ class Augmentation(keras.layers.Layer):
 
 
 def _function(name: str, settings: dict[str, Any]) -> Any:
-    import inspect
-
-    from rudel.data import augmentation
-
-    known = [n for n in augmentation.__all__ if n not in ("Augmentation", "chain")]
-    if name not in known:
-        raise OptionError(f"There is no change {name!r} of pictures: there are {', '.join(known)}.")
-    function = getattr(augmentation, name)
+    if name not in CHANGES:
+        raise OptionError(f"There is no change {name!r} of pictures: there are {', '.join(sorted(CHANGES))}.")
+    function = CHANGES[name]
     unknown = set(settings) - set(inspect.signature(function).parameters) | set(settings) & {"key", "x"}
     if unknown:
         raise OptionError(f"`{name}` has no setting {', '.join(map(repr, sorted(unknown)))}.")

@@ -6,6 +6,7 @@ off.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rudel.errors import OptionError
 
@@ -92,6 +93,36 @@ def random_noise(key: jax.Array, x: jax.Array, decibels: tuple[float, float] = (
     # a mean of neighbours, over more of them, falls towards high frequencies
     noise = white * (1 - dark) + dark * sum(jnp.roll(white, n, axis=1) for n in range(4)) / 2
     return _as_samples(x + noise * (2.0**15 * 10 ** (level / 20)))
+
+
+def random_background(
+    key: jax.Array,
+    x: jax.Array,
+    noise: np.ndarray,
+    decibels: tuple[float, float] = (-20, 5),
+    share: float = 0.8,
+) -> jax.Array:
+    """Mixes a piece of recorded noise into some recordings, at a random place and of a random loudness.
+
+    Args:
+        key: JAX random key.
+        x: int16 (N, S).
+        noise: int16 (M,), at least one sample, of the same rate; what is shorter than a recording is repeated.
+        decibels: the least and the greatest change of the noise's own level.
+        share: of the recordings that get noise, 0 to 1.
+
+    Raises:
+        OptionError: the second level is below the first, or the share is not from 0 to 1.
+    """
+    if not 0 <= share <= 1:
+        raise OptionError(f"`share` says how many recordings get noise, from 0 to 1, not {share:g}.")
+    where, how_loud, which = jax.random.split(key, 3)
+    long_enough = jnp.asarray(noise if len(noise) >= x.shape[1] else np.resize(noise, x.shape[1]))
+    starts = jax.random.randint(where, (len(x),), 0, len(long_enough) - x.shape[1] + 1)
+    pieces = jax.vmap(lambda start: jax.lax.dynamic_slice(long_enough, (start,), x.shape[1:]))(starts)
+    gain = 10 ** (jax.random.uniform(how_loud, (len(x), 1), minval=_checked(decibels)[0], maxval=decibels[1]) / 20)
+    mixed = jax.random.uniform(which, (len(x), 1)) < share
+    return _as_samples(x + jnp.where(mixed, gain, 0) * pieces)
 
 
 def _as_samples(x: jax.Array) -> jax.Array:

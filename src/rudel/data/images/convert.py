@@ -21,7 +21,7 @@ from rudel.data.images.picture import Picture, Refused, examine_all
 from rudel.data.images.plan import TRAIN, VALIDATION, Options, Shard, plan_shards
 from rudel.data.images.shards import LeftOut, finished, make_shard
 from rudel.data.images.sources import Source, find_pictures
-from rudel.data.images.stores import is_remote
+from rudel.data.records.packages import is_remote
 from rudel.errors import DataError, OptionError
 
 LOCK = ".lock"

@@ -6,14 +6,13 @@ for, and a device read without end.
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
-from rudel.data.records.packages import filesystem
+from rudel.data.records.packages import filesystem, is_remote
 from rudel.errors import DataError
 
 MOST_BYTES = 1 << 28
@@ -83,15 +82,6 @@ def open_store(address: str) -> Store:
         return LocalStore(Path(address.removeprefix("file://")))
     system, root = filesystem(address)
     return RemoteStore(address.rstrip("/"), system, root.rstrip("/"))
-
-
-def is_remote(address: str) -> bool:
-    """Whether this is an address rather than a path.
-
-    >>> is_remote("gs://bucket/photographs"), is_remote("photographs"), is_remote("C:/photographs")
-    (True, False, False)
-    """
-    return re.match(r"[a-z][a-z0-9+.-]+(?:://|::)", address) is not None
 
 
 def parent_and_name(address: str) -> tuple[str, str]:

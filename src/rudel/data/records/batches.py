@@ -1,7 +1,7 @@
 """Batches of a stream, in an order that a seed decides, from a position that is two numbers.
 
 The order of an epoch is a function of the seed and the epoch's number alone, the one that trainings use
-(`rudel.train.schedule`). So whoever goes on from a saved position gets exactly the batches that would have come.
+(`rudel.loop.schedule`). So whoever goes on from a saved position gets exactly the batches that would have come.
 """
 
 import itertools

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rudel.data.records.by_value import modules_by_value
 from rudel.data.records.features import Features
 from rudel.data.records.pool import Errand
 from rudel.data.records.rows import Row
+from rudel.shipping.user_code import modules_by_value
 
 Function = Callable[[Any], Any]
 

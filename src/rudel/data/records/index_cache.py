@@ -8,7 +8,8 @@ import numpy as np
 
 from rudel.cache import cache_folder
 from rudel.data.records.index import FileIndex, walk
-from rudel.data.records.sources import Source, is_address
+from rudel.data.records.packages import is_remote
+from rudel.data.records.sources import Source
 from rudel.files import written_atomically
 
 _LARGE = 1 << 28
@@ -26,7 +27,7 @@ def indexed(source: Source, skip_corrupt: bool = False) -> FileIndex:
     Raises:
         DataError: see `walk`.
     """
-    if not is_address(source.name) and source.size < _LARGE:
+    if not is_remote(source.name) and source.size < _LARGE:
         return walk(source, skip_corrupt)
     described = f"{_FORMAT} {source.state} {skip_corrupt}"
     path = cache_folder() / "records" / f"{hashlib.sha256(described.encode()).hexdigest()[:32]}.npz"

@@ -1,6 +1,7 @@
 """fsspec, and the packages that it needs for an address."""
 
 import functools
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -35,3 +36,12 @@ def filesystem(address: str) -> tuple[Any, str]:
         raise DataError(f"{address} cannot be read, because a package is missing: {advice}") from error
     except ValueError as error:
         raise DataError(f"{address} cannot be read: there is nothing that reads {protocol}:// ({error}).") from error
+
+
+def is_remote(address: str) -> bool:
+    """Whether this is an address for fsspec rather than a path.
+
+    >>> is_remote("gs://bucket/photographs"), is_remote("photographs"), is_remote("C:/photographs")
+    (True, False, False)
+    """
+    return re.match(r"[a-z][a-z0-9+.-]+(?:://|::)", address) is not None

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from rudel.data.records.packages import filesystem
-from rudel.data.records.sources import is_address, open_source
+from rudel.data.records.packages import filesystem, is_remote
+from rudel.data.records.sources import open_source
 from rudel.errors import DataError
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -90,7 +90,7 @@ def _check_complete(files: Sequence[str], folder: str = "") -> None:
 
 
 def _matching(pattern: str) -> list[str]:
-    if not is_address(pattern):
+    if not is_remote(pattern):
         return glob.glob(pattern)  # noqa: PTH207 as a pattern may be absolute
     files, path = filesystem(pattern)
     found = _told(pattern, lambda: files.glob(path))
@@ -99,7 +99,7 @@ def _matching(pattern: str) -> list[str]:
 
 def _names_in(path: str) -> list[str] | None:
     """Names of the files in a folder; None for what is no folder."""
-    if not is_address(path):
+    if not is_remote(path):
         folder = Path(path)
         if folder.is_dir():
             return [child.name for child in folder.iterdir()]

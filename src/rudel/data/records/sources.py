@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from rudel.data.records.packages import filesystem
+from rudel.data.records.packages import filesystem, is_remote
 from rudel.errors import DataError
 
 Result = TypeVar("Result")
@@ -45,22 +45,13 @@ class Source(Protocol):
         ...
 
 
-def is_address(path: str) -> bool:
-    """Whether it is something for fsspec, and not a path.
-
-    >>> is_address("s3://bucket/train"), is_address("/data/train")
-    (True, False)
-    """
-    return "://" in path
-
-
 def open_source(path: str) -> Source:
     """Opens a file.
 
     Raises:
         DataError: it cannot be read, or a package is missing for it.
     """
-    return RemoteSource(path) if is_address(path) else LocalSource(path)
+    return RemoteSource(path) if is_remote(path) else LocalSource(path)
 
 
 class LocalSource:

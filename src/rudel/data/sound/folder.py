@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from rudel.cores import usable_cores
 from rudel.data.dataset import aligned_empty
 from rudel.data.images.shards import LeftOut
 from rudel.data.images.sources import Source, find_pictures
+from rudel.data.sound.noise import BACKGROUND
 from rudel.data.sound.recording import decode, packages
 from rudel.data.window_records import read_windows
 from rudel.data.windows import Windows, cut_or_padded
@@ -55,7 +57,7 @@ def settings_of(rate: int, seconds: float) -> dict[str, float]:
 def read_folder(
     source: str | Path, rate: int, seconds: float, progress: Progress = lambda done, total: None, least: int = 2
 ) -> Windows:
-    """Reads all recordings of a folder; those that cannot be read are left out.
+    """Reads all recordings of a folder; those that cannot be read are left out, and so is background noise.
 
     Args:
         source: a folder or an address, as for `rudel.data.images.sources.find_pictures`.
@@ -73,7 +75,7 @@ def read_folder(
     """
     length = window_length(rate, seconds)
     packages()
-    found = find_pictures(str(source), least_classes=least, what="recordings")
+    found = _without_noise(find_pictures(str(source), least_classes=least, what="recordings"))
     parts: list[np.ndarray | LeftOut] = []
     with ThreadPoolExecutor(usable_cores() + found.store.threads, "rudel-sound") as threads:
         for part in threads.map(lambda one: _windows(found, one.file.name, rate, length), found.pictures):
@@ -116,6 +118,19 @@ def window_length(rate: int, seconds: float) -> int:
     if not 0.1 <= seconds <= 60:
         raise OptionError(f"`seconds` is the length of a window, 0.1 to 60, not {seconds:g}.")
     return round(rate * seconds)
+
+
+def _without_noise(found: Source) -> Source:
+    """Leaves out a folder of background noise, which is beside those of the classes."""
+    if BACKGROUND not in found.classes:
+        return found
+    noise = found.classes.index(BACKGROUND)
+    words = (one for one in found.pictures if one.label != noise)
+    return replace(
+        found,
+        classes=tuple(name for name in found.classes if name != BACKGROUND),
+        pictures=tuple(replace(one, label=one.label - (one.label > noise)) for one in words),
+    )
 
 
 def _windows(found: Source, name: str, rate: int, length: int) -> np.ndarray | LeftOut:

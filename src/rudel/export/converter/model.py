@@ -9,7 +9,7 @@ import keras
 
 from rudel.errors import ExportError, RecipeError
 from rudel.internals.keras import layers_of
-from rudel.train.own_classes import imported
+from rudel.runs.own_classes import imported
 
 
 def load(job: dict[str, Any]) -> keras.Model:

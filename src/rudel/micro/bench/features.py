@@ -34,7 +34,7 @@ class FeaturesMeasurement:
     """What features need on a core.
 
     Args:
-        frames: int8 (recordings, frames, bands), what came out.
+        frames: int8 (recordings, frames, width), what came out.
         instructions: of a hop, the mean of the recording that took most.
         flash: bytes of code and tables.
         ram: bytes of variables; without stack.
@@ -80,7 +80,7 @@ def measure_features(
         taken = size(images[0]) - size(images[1])
         given = [recording[: count * features.hop].tobytes() for recording in recordings]
         outputs, records = run(images[0], place.board, given)
-    frames = np.frombuffer(b"".join(outputs), np.int8).reshape(len(recordings), count, features.bands)
+    frames = np.frombuffer(b"".join(outputs), np.int8).reshape(len(recordings), count, features.width)
     return FeaturesMeasurement(
         frames=frames,
         instructions=max(record.instructions for record in records) / count,

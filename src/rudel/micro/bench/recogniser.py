@@ -18,8 +18,8 @@ _TOP = """#include "board.h"
 #include "{name}_recogniser.h"
 
 static {type} given[{count}];
-static struct {{ int8_t found; uint8_t score; }} told[{steps}];
-const bench_port bench_inputs[] = {{{{given, sizeof given}}}}, bench_outputs[] = {{{{told, sizeof told}}}};
+static struct {{ int8_t found; uint8_t score; }} results[{steps}];
+const bench_port bench_inputs[] = {{{{given, sizeof given}}}}, bench_outputs[] = {{{{results, sizeof results}}}};
 const uint32_t bench_input_count = 1, bench_output_count = 1;
 """
 _SOUND = (
@@ -34,8 +34,8 @@ void bench_invoke(void) {{
         {name}_recogniser_put(given + i, {packet} < {count} - i ? {packet} : {count} - i);
         while ({name}_recogniser_take(hop)) {{
             uint8_t score = 0;
-            told[step].found = (int8_t){name}_recogniser_push(hop, &score);
-            told[step++].score = score;
+            results[step].found = (int8_t){name}_recogniser_push(hop, &score);
+            results[step++].score = score;
         }}
     }}
 }}
@@ -49,14 +49,14 @@ void bench_reset_model(void) {{ {name}_recogniser_reset(); }}
 void bench_invoke(void) {{
     for (uint32_t step = 0; step < {steps}; step++) {{
         uint8_t score = 0;
-        told[step].found = (int8_t){name}_recogniser_push(given + step * {upper}_RECOGNISER_COLUMNS, &score);
-        told[step].score = score;
+        results[step].found = (int8_t){name}_recogniser_push(given + step * {upper}_RECOGNISER_COLUMNS, &score);
+        results[step].score = score;
     }}
 }}
 """
 )
 _EMPTY = _TOP.replace('#include "{name}_recogniser.h"\n', "") + (
-    "\nvoid bench_reset_model(void) {{}}\n\nvoid bench_invoke(void) {{ told[0].score = (uint8_t)given[0]; }}\n"
+    "\nvoid bench_reset_model(void) {{}}\n\nvoid bench_invoke(void) {{ results[0].score = (uint8_t)given[0]; }}\n"
 )
 
 
@@ -122,10 +122,10 @@ def measure_recogniser(
             images.append(build(folder, place, linked, options=options))
         taken = size(images[0]) - size(images[1])
         outputs, records = run(images[0], place.board, [recording.tobytes() for recording in recordings])
-    told = np.frombuffer(b"".join(outputs), np.uint8).reshape(len(recordings), steps, 2)
+    results = np.frombuffer(b"".join(outputs), np.uint8).reshape(len(recordings), steps, 2)
     return Recognition(
-        found=told[..., 0].view(np.int8),
-        scores=told[..., 1],
+        found=results[..., 0].view(np.int8),
+        scores=results[..., 1],
         instructions=max(record.instructions for record in records) / steps,
         flash=taken.flash,
         ram=taken.ram,

@@ -180,9 +180,12 @@ typedef struct {
         "add",
         "int8_t",
         """\
-            int32_t value = ((*a * p->p + *b * p->q + p->offset) >> p->shift) + p->zero_point;
-            value = value < p->low ? p->low : value;
-            *out++ = (int8_t)(value > p->high ? p->high : value);
+            int32_t value = ((*a * p_a + *b * p_b + offset) >> shift) + zero_point;
+            value = value < low ? low : value;
+            *out++ = (int8_t)(value > high ? high : value);
+""",
+        """    const int32_t p_a = p->p, p_b = p->q, offset = p->offset, shift = p->shift, zero_point = p->zero_point;
+    const int32_t low = p->low, high = p->high;
 """,
     ),
     (BROADCAST,),

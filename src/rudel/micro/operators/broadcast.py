@@ -48,18 +48,19 @@ def broadcast_fields(operator: Operator, first: Tensor, second: Tensor, output: 
     return "{" + ", ".join("{" + ", ".join(map(str, row)) + "}" for row in (sizes, *strides)) + "}"
 
 
-def broadcast_loop(name: str, kind: str, body: str) -> str:
+def broadcast_loop(name: str, kind: str, body: str, before: str = "") -> str:
     """Returns a function over a layer that starts with a `rudel_broadcast`; `body` reads *a and *b and writes
-    *out++."""
+    *out++. `before` declares what it takes of the layer, which the compiler would read again after each write."""
     return f"""\
 static void rudel_{name}(const rudel_{name}_layer *p, const {kind} *first, const {kind} *second, {kind} *out)
 {{
     const rudel_broadcast *s = &p->shape;
-    for (int32_t i = 0; i < s->sizes[0] * s->sizes[1] * s->sizes[2]; i++) {{
+{before}    for (int32_t i = 0; i < s->sizes[0] * s->sizes[1] * s->sizes[2]; i++) {{
         const int32_t x = i / (s->sizes[1] * s->sizes[2]), y = i / s->sizes[2] % s->sizes[1], z = i % s->sizes[2];
         const {kind} *a = first + x * s->first[0] + y * s->first[1] + z * s->first[2];
         const {kind} *b = second + x * s->second[0] + y * s->second[1] + z * s->second[2];
-        for (int32_t n = s->sizes[3]; n > 0; n--, a += s->first[3], b += s->second[3]) {{
+        const int32_t step_a = s->first[3], step_b = s->second[3];
+        for (int32_t n = s->sizes[3]; n > 0; n--, a += step_a, b += step_b) {{
 {body}        }}
     }}
 }}

@@ -1,16 +1,19 @@
-"""An Arduino library: the model, and a sketch that uses it.
+"""A library for Arduino and PlatformIO: the model, and a sketch that uses it.
 
     NAME/library.properties
+    NAME/library.json
     NAME/src/NAME.h, NAME.c
     NAME/examples/NAME/NAME.ino
 
 The folder belongs into `libraries` of the sketchbook, or goes as a ZIP file through "Add .ZIP Library". The sketch then
 is found under File, Examples. Nothing in it is special to a board; the model is plain C99, so any Arduino does whose
-compiler has 32-bit integers and whose flash and RAM are large enough.
+compiler has 32-bit integers and whose flash and RAM are large enough. In PlatformIO, the folder belongs into `lib` of a
+project.
 
-Source of the layout: Arduino's library specification, revision 2.2.
+Sources of the layout: Arduino's library specification, revision 2.2, and PlatformIO's `library.json`.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -57,6 +60,7 @@ def write_arduino(
         folder,
         {
             "library.properties": _properties(compiled),
+            "library.json": _manifest(compiled),
             f"src/{name}.h": compiled.header,
             f"src/{name}.c": compiled.source,
             **{f"src/{file}": text for file, text in (more or {}).items()},
@@ -65,14 +69,42 @@ def write_arduino(
     )
 
 
+_VERSION = "1.0.0"
+
+
+def _sentence(compiled: "Compiled") -> str:
+    return f"The neural network {compiled.name} as plain C, without an interpreter."
+
+
+def _needs(compiled: "Compiled") -> str:
+    return f"Needs {compiled.weights_bytes:,} bytes of flash for its weights and {compiled.arena_bytes:,} bytes of RAM."
+
+
+def _manifest(compiled: "Compiled") -> str:
+    """Makes the `library.json` of PlatformIO."""
+    name = compiled.name
+    manifest = {
+        "name": name,
+        "version": _VERSION,
+        "description": f"{_sentence(compiled)} {_needs(compiled)}",
+        "keywords": ["neural network", "tinyml"],
+        "authors": [{"name": "Rudel"}],
+        "headers": f"{name}.h",
+        "frameworks": "*",
+        "platforms": "*",
+        "examples": [{"name": name, "base": f"examples/{name}", "files": [f"{name}.ino"]}],
+    }
+    return json.dumps(manifest, indent=2) + "\n"
+
+
 def _properties(compiled: "Compiled") -> str:
     name = compiled.name
     return f"""name={name}
-version=1.0.0
+version={_VERSION}
 author=Rudel
 maintainer=Rudel
-sentence=The neural network {name} as plain C, without an interpreter.
-paragraph=Needs {compiled.weights_bytes:,} bytes of flash for its weights and {compiled.arena_bytes:,} bytes of RAM.
+sentence={_sentence(compiled)}
+paragraph={_needs(compiled)}
 category=Data Processing
 url=
 architectures=*

@@ -96,19 +96,23 @@ def compile_to_wasm(compiled: "Compiled") -> bytes:
 def features_to_wasm(features: LogMel) -> bytes:
     """Compiles features of sound to a module.
 
-    It exports `memory`, `reset()`, and `push()`, which takes samples at the address `hop`, and puts a frame at `bands`.
+    It exports `memory`, `reset()`, and `push()`, which takes samples at the address `hop`, and puts a frame at `bands`
+    and the spectrogram of the same sound at `spectrum`: the frame itself, unless that is made of it.
 
     Raises:
         CompileError: `ziglang` is not installed, or it fails.
     """
+    seen = "bands" if features.cosines is None else "features_spectrum"
     wrapper = [
         '#include "features.h"',
+        "#include <string.h>",
         "int16_t hop[FEATURES_HOP];",
         "int8_t bands[FEATURES_BANDS];",
-        "void push(void) { features_push(hop, bands); }",
+        f"int8_t spectrum[{features.bands}];",
+        f"void push(void) {{ features_push(hop, bands); memcpy(spectrum, {seen}, sizeof spectrum); }}",
         "void reset(void) { features_reset(); }",
     ]
-    return _compile(sources(features, "features"), wrapper, ["push", "reset", "hop", "bands"], _INTEGERS)
+    return _compile(sources(features, "features"), wrapper, ["push", "reset", "hop", "bands", "spectrum"], _INTEGERS)
 
 
 def _compile(texts: Mapping[str, str], wrapper: Sequence[str], exported: Sequence[str], target: Sequence[str]) -> bytes:

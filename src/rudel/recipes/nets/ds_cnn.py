@@ -2,7 +2,7 @@
 
 from typing import Any
 
-_BLOCKS = 4
+_BLOCKS, _MANY = 4, 16
 SIZES = {"large": 96, "medium": 64, "small": 32, "tiny": 16}
 """Filters of every layer; medium is MLPerf Tiny's."""
 
@@ -10,11 +10,11 @@ SIZES = {"large": 96, "medium": 64, "small": 32, "tiny": 16}
 def ds_cnn(spectrogram: Any, filters: int, dropout: float) -> Any:
     """A convolution over a tenth of a second and a fifth of the pitch, and four separable ones.
 
-    Zhang et al., "Hello Edge: Keyword Spotting on Microcontrollers" (2017), with a stride of four along the pitch, as
+    Zhang et al., "Hello Edge: Keyword Spotting on Microcontrollers" (2017), with a stride of four along the pitch where
     there are more bands than its ten coefficients.
 
     Args:
-        spectrogram: a Keras tensor (N, frames, bands, 1).
+        spectrogram: a Keras tensor (N, frames, bands or coefficients, 1).
         filters: of every layer.
         dropout: share of features to drop in training.
 
@@ -27,7 +27,8 @@ def ds_cnn(spectrogram: Any, filters: int, dropout: float) -> Any:
         x = layers.BatchNormalization(momentum=0.95, name=f"{name}_normalised")(x)
         return layers.ReLU(name=f"{name}_relu")(x)
 
-    x = layers.Conv2D(filters, (10, 8), (2, 4), padding="same", use_bias=False, name="first")(spectrogram)
+    stride = 4 if spectrogram.shape[2] >= _MANY else 2
+    x = layers.Conv2D(filters, (10, 2 * stride), (2, stride), padding="same", use_bias=False, name="first")(spectrogram)
     x = normalised(x, "first")
     for number in range(1, _BLOCKS + 1):
         name = f"depthwise_{number}"

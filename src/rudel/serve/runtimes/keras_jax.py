@@ -36,9 +36,9 @@ def load_run(path: Path, most: int) -> Loaded:
     keras = keras_on_jax(light=True)
     from rudel.export.inputs import inputs_of, output_names
     from rudel.features.layer import rate_of
-    from rudel.train import run_directory
-    from rudel.train.classification import as_probabilities
-    from rudel.train.load import load, recipe_of
+    from rudel.loop.classification import as_probabilities
+    from rudel.runs import run_directory
+    from rudel.runs.loading import load, recipe_of
 
     directory = run_directory.open_finished(path)
     model = load(path)
@@ -85,8 +85,8 @@ class _Programs:
     """A model compiled for several sizes of batches."""
 
     def __init__(self, keras: Any, model: Any, structure: Any, sizes: Sequence[int]) -> None:
-        from rudel.train import state as model_state
-        from rudel.train.vocabulary import lookups_of
+        from rudel.loop import model_state
+        from rudel.loop.vocabulary import lookups_of
 
         self._keras = keras
         self._model = model
@@ -98,7 +98,7 @@ class _Programs:
 
     def warm_up(self, first: Sequence[np.ndarray]) -> tuple[list[np.ndarray], Any]:
         """Compiles all programs; returns the outputs of one example, flat and as the model gives them."""
-        from rudel.train.loop import compile_prediction
+        from rudel.loop.compiled_loop import compile_prediction
 
         raw: Any = None
         for size in self._sizes:
@@ -123,7 +123,7 @@ class _Programs:
         Raises:
             Refusal: names the first of them.
         """
-        from rudel.train.vocabulary import first_outside
+        from rudel.loop.vocabulary import first_outside
 
         if self._lookups:
             outside = first_outside(self._model, self._lookups, self._structured(columns))

@@ -1,0 +1,105 @@
+"""`rudel tune`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rudel.cli.output import interrupts_told, print_json
+from rudel.cli.train import key_and_value
+
+
+def tune(
+    recipe: Annotated[str, typer.Argument(help="A built-in recipe (see `rudel recipes`) or a Python file.")],
+    set_: Annotated[
+        list[str],
+        typer.Option(
+            "--set",
+            metavar="KEY=SPACE",
+            help="What to try: log:1e-4..1e-2, 16..64 or 64,128; one value is the same in all trials. Options of the "
+            "recipe, and lr, batch_size, epochs, steps, precision, seed; repeatable.",
+        ),
+    ],
+    trials: Annotated[int, typer.Option(help="How many trainings.")] = 20,
+    on: Annotated[
+        str | None,
+        typer.Option(metavar="HOST,...|FILE", help="Hosts, each with a trial of its own.  \\[default: here]"),
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers are to train.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="DIR|URL", help="Where the recipe shall take its data from.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training examples, of each trial.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps, in the place of epochs.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples a step.")] = None,
+    monitor: Annotated[
+        str | None,
+        typer.Option(metavar="METRIC", help="What tells good from bad.  \\[default: val_accuracy, or val_loss]"),
+    ] = None,
+    prune: Annotated[bool, typer.Option(help="End bad trials early, by successive halving.")] = True,
+    seed: Annotated[int, typer.Option(help="Seed of the choice of settings.")] = 0,
+    run: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Folder for the sweep.  \\[default: runs/RECIPE-tune]")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the sweep in that folder.")] = False,
+    final: Annotated[
+        bool, typer.Option("--final", help="Train again with the best settings, on all hosts together.")
+    ] = False,
+    checkpoint_every: Annotated[
+        int | None, typer.Option(metavar="STEPS", help="Steps between checkpoints.  \\[default: about 15 s]")
+    ] = None,
+    min_hosts: Annotated[int | None, typer.Option(help="Begin with so many hosts.  \\[default: all]")] = None,
+    ssh_config: Annotated[Path | None, typer.Option(metavar="FILE", help="In the place of ~/.ssh/config.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Search for the best settings of a recipe, by whole trainings side by side."""
+    space = dict(key_and_value(text) for text in set_)
+    from rudel.backend import keras_here
+
+    keras_here(light=True)
+    from rudel.tuning.tune import tune as search
+
+    with interrupts_told():
+        tuned = search(
+            recipe, space, trials=trials, on=on, client=scheduler, run=run, resume=resume, monitor=monitor, prune=prune,
+            seed=seed, data=data, epochs=epochs, steps=steps, batch_size=batch_size, checkpoint_every=checkpoint_every,
+            ssh_config=ssh_config, min_hosts=min_hosts, shown=None if json else _show,
+        )  # fmt: skip
+        again = None
+        if final and tuned.best:
+            from rudel.tuning.final import train_final
+
+            again = train_final(recipe, tuned, on=on, client=scheduler, ssh_config=ssh_config, min_hosts=min_hosts)
+    if json:
+        print_json(
+            vars(tuned)
+            | {"path": str(tuned.path), "best": str(tuned.best) if tuned.best else None}
+            | {"trials": [vars(trial) for trial in tuned.trials]}
+            | ({"final": str(again.path)} if again else {})
+        )
+        return
+    if tuned.best is None:
+        typer.echo("No trial finished.", err=True)
+        raise typer.Exit(1)
+    from rudel.tuning.report import told
+
+    typer.echo(f"best     {tuned.monitor} {told(tuned.value)}")
+    typer.echo("".join(f"  --set {name}={told(value)}" for name, value in tuned.settings.items()).strip())
+    typer.echo(f"run      {tuned.best}")
+    if again:
+        typer.echo(f"final    {again.path}")
+    typer.echo(f"report   {tuned.path / 'report.html'}")
+
+
+def _show(ended: Any) -> None:
+    """Prints a trial that has ended."""
+    from rudel.report.words import duration
+    from rudel.tuning.report import told
+
+    value = "–" if ended.value is None else told(ended.value)
+    settings = "  ".join(f"{name} {told(value)}" for name, value in ended.settings.items())
+    what = f"{ended.state}: {ended.error}" if ended.error else ended.state
+    moved = f", moved {ended.moved}x" if ended.moved else ""
+    typer.echo(f"{ended.number:5}  {value:>8}  {settings}  {duration(ended.seconds)} on {ended.host}{moved}  {what}")

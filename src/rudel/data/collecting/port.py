@@ -1,0 +1,71 @@
+"""A board's serial port, by pySerial."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from rudel.errors import DataError
+
+_BAUD = 115_200  # of boards without USB of their own; the others ignore it
+_WAIT = 0.1  # seconds that a read may take
+_AT_ONCE = 65_536
+
+
+class Port:
+    """An open port.
+
+    Args:
+        name: such as /dev/ttyACM0 or COM3.
+        serial: of pySerial.
+    """
+
+    def __init__(self, name: str, serial: Any) -> None:
+        self.name, self._serial = name, serial
+
+    def read(self) -> bytes:
+        """What has come; empty if nothing comes for a tenth of a second.
+
+        Raises:
+            DataError: the board is gone.
+        """
+        try:
+            first = self._serial.read(1)
+            return first + self._serial.read(min(self._serial.in_waiting, _AT_ONCE)) if first else b""
+        except (OSError, TypeError) as error:  # TypeError: pySerial, of a port that is closed meanwhile
+            raise DataError(f"The board at {self.name} is gone: plug it in again, and repeat the command.") from error
+
+
+@contextlib.contextmanager
+def opened(name: str | None) -> Iterator[Port]:
+    """Opens a port.
+
+    Args:
+        name: of the port; None for the only one that a board is at.
+
+    Raises:
+        DataError: it cannot be opened, or it is not clear which one is meant.
+    """
+    try:
+        import serial
+        from serial.tools.list_ports import comports
+    except ImportError as error:
+        raise DataError(f'A board is read by pySerial ({error}): pip install "rudel[board]".') from error
+    boards = sorted(port.device for port in comports() if port.vid is not None)
+    if name is None:
+        if len(boards) != 1:
+            raise DataError(f"Say with --port where the board is: {_listed(boards)}.")
+        (name,) = boards
+    try:
+        line = serial.Serial(name, _BAUD, timeout=_WAIT)
+    except (OSError, ValueError) as error:
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        raise DataError(f"The port {name} cannot be opened ({reason}): {_listed(boards)}.") from error
+    with line:
+        yield Port(name, line)
+
+
+def _listed(boards: list[str]) -> str:
+    if not boards:
+        return "no board is connected by USB that this computer can see"
+    return f"there {'are boards' if len(boards) > 1 else 'is a board'} at {', '.join(boards)}"

@@ -1,0 +1,264 @@
+"""The compiled loop: many training steps in one XLA program, over data that stays on the device.
+
+Both programs call the model's own `train_step` and `test_step`, so whatever a Keras model overrides keeps working. The
+number of steps is an argument of the program, not a part of it: one compilation serves blocks of any length, and how a
+training is cut into blocks changes no bit of its result.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from rudel.errors import ModelError
+from rudel.loop.convolution import fast_on_cpu
+from rudel.loop.model_state import ModelState, why_not_traced
+
+_BOUNDS = (np.int32(0), np.int32(1))
+
+Batch = tuple[Any, ...]
+"""`(x, y, sample_weight)`, each an array or a nest of arrays with the examples along axis 0."""
+
+
+class Progress(NamedTuple):
+    """What a block of steps hands to the next one, on the device.
+
+    Args:
+        state: the model's variables.
+        logs: what the last `train_step` returned: a name and a scalar each.
+        bad_step: number of the first step in this epoch whose loss was not finite, or -1.
+    """
+
+    state: ModelState
+    logs: Any
+    bad_step: Any
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled function and the seconds it took to trace and compile it."""
+
+    run: Callable[..., Any]
+    compile_seconds: float
+
+
+def compile_training(
+    model: Any,
+    state: ModelState,
+    data: Batch,
+    order: Any,
+    augment: Callable[[Any, Any], Any] | None = None,
+    jit: Callable[..., Any] = jax.jit,
+    size: int | None = None,
+    ahead: bool = False,
+) -> tuple[Program, Any]:
+    """Compiles `run(progress, data, order, key, first, last, offset) -> (progress, bad_step)` for a built model.
+
+    `order` is int32 (steps, batch_size), indices into `data`. The steps `first` (inclusive) to `last` (exclusive) of
+    the epoch are taken, of which step i sees the examples `order[i - offset]`. `key` is the epoch's random key for
+    `augment(key, x) -> x`; every step derives its own from it. The progress that goes in is consumed (its buffers are
+    donated); the second result is its `bad_step` once more, which can be waited for when the first is consumed, too.
+
+    Of `state`, `data` and `order`, only shapes and dtypes are looked at. `order` can be int32 (steps,), if `data` has
+    whole batches along axis 0. `jit` compiles, and may know more of where things are to be. Of every batch, the first
+    `size` examples count; None for all of them. With `ahead`, another thread compiles, and the first call waits for it.
+
+    Returns:
+        The program, and logs of the right form to start with.
+
+    Raises:
+        ModelError: the model's `train_step` cannot be traced.
+    """
+
+    run, start = training_loop(model, state, data, order, augment, size)
+
+    def block(progress: Progress, data: Batch, order: Any, key: Any, first: Any, last: Any, offset: Any) -> Any:
+        done = run(progress, data, order, key, first, last, offset=offset)
+        return done, done.bad_step + jnp.int32(0)  # an array of its own
+
+    def traced() -> tuple[Any, Any]:
+        begin = start()
+        arguments = begin, data, order, jax.random.key(0), *_BOUNDS, np.int32(0)
+        return jit(block, donate_argnums=0, keep_unused=True).trace(*arguments), begin.logs
+
+    return _compile(model, "train_step", traced, ahead)
+
+
+def training_loop(
+    model: Any,
+    state: ModelState,
+    data: Batch,
+    order: Any,
+    augment: Callable[[Any, Any], Any] | None,
+    size: int | None = None,
+) -> tuple[Callable[..., Progress], Callable[[], Progress]]:
+    """The loop of `compile_training` before it is compiled, and what makes the progress to begin with.
+
+    The loop is `run(progress, data, order, key, first, last, rates=None, offset=0) -> progress`. Where `rates` is
+    given, float32 (steps,), step i uses the learning rate `rates[i]` in the place of the optimizer's own.
+    """
+
+    @jax.jit  # so that the step is traced once, though it is asked for its shapes first
+    def step(state: ModelState, batch: Batch, rate: jax.Array | None) -> tuple[Any, ModelState]:
+        with _learning_rate(model, rate):
+            logs, new = model.train_step(tuple(state), _as_keras_data(batch))
+        return logs, ModelState(*(list(part) for part in new))
+
+    def batch_of(data: Batch, indices: jax.Array, key: jax.Array, i: jax.Array) -> Batch:
+        x, *targets = jax.tree.map(lambda array: array[:size], _gather(data, indices))
+        return (x if augment is None else augment(jax.random.fold_in(key, i), x), *targets)
+
+    def run(
+        progress: Progress,
+        data: Batch,
+        order: jax.Array,
+        key: jax.Array,
+        first: jax.Array,
+        last: jax.Array,
+        rates: jax.Array | None = None,
+        offset: jax.Array | int = 0,
+    ) -> Progress:
+        def body(i: jax.Array, progress: Progress) -> Progress:
+            rate = None if rates is None else rates[i]
+            logs, state = step(progress.state, batch_of(data, order[i - offset], key, i), rate)
+            loss = logs.get("loss") if isinstance(logs, Mapping) else None
+            failed = jnp.asarray(False) if loss is None else ~jnp.all(jnp.isfinite(loss))
+            bad_step = jnp.where((progress.bad_step < 0) & failed, i.astype(jnp.int32), progress.bad_step)
+            return Progress(state, logs, bad_step)
+
+        return lax.fori_loop(first, last, body, progress)
+
+    def start() -> Progress:
+        indices = jax.ShapeDtypeStruct(order.shape[1:], order.dtype)
+        batch = jax.eval_shape(batch_of, data, indices, jax.random.key(0), 0)
+        shapes, new_state = jax.eval_shape(step, state, batch, None)
+        _check_carried(model, state, new_state)
+        logs = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
+        return Progress(state, logs, np.asarray(-1, np.int32))
+
+    return run, start
+
+
+@contextlib.contextmanager
+def _learning_rate(model: Any, rate: jax.Array | None) -> Iterator[None]:
+    """While it is entered, the model's optimizer uses this learning rate, whatever it was made with."""
+    if rate is None:
+        yield
+        return
+    from rudel.internals.keras import learning_rate_given
+
+    with learning_rate_given(model.optimizer, rate):
+        yield
+
+
+def compile_evaluation(
+    model: Any, state: ModelState, data: Batch, batch_size: int | None, jit: Callable[..., Any] = jax.jit
+) -> Program:
+    """Compiles `run(trainable, non_trainable, metrics, data, first, last) -> metrics` for a built model.
+
+    Batch number i is examples i * batch_size to (i + 1) * batch_size of `data`, in order; there is no randomness and no
+    partial batch: compile a second program for the rest. With no `batch_size`, `data` has whole batches along axis 0.
+
+    Raises:
+        ModelError: the model's `test_step` cannot be traced.
+    """
+
+    def run(trainable: Any, non_trainable: Any, metrics: Any, data: Batch, first: jax.Array, last: jax.Array) -> Any:
+        def body(i: jax.Array, metrics: Any) -> Any:
+            batch = jax.tree.map(lambda a: batch_of(a, i), data)
+            _, new = model.test_step((trainable, non_trainable, metrics), _as_keras_data(batch))
+            return list(new[2])
+
+        return lax.fori_loop(first, last, body, metrics)
+
+    def batch_of(array: jax.Array, i: jax.Array) -> jax.Array:
+        if batch_size is None:
+            return lax.dynamic_index_in_dim(array, i, keepdims=False)
+        return lax.dynamic_slice_in_dim(array, i * batch_size, batch_size)
+
+    def traced() -> tuple[Any, None]:
+        return jit(run, keep_unused=True).trace(
+            state.trainable, state.non_trainable, state.metrics, data, *_BOUNDS
+        ), None
+
+    return _compile(model, "test_step", traced)[0]
+
+
+def compile_prediction(model: Any, state: ModelState, x: Any) -> Program:
+    """Compiles `run(trainable, non_trainable, x) -> outputs` for a batch of the shape of `x`.
+
+    Raises:
+        ModelError: the model's `predict_step` cannot be traced.
+    """
+
+    def run(trainable: Any, non_trainable: Any, x: Any) -> Any:
+        return model.predict_step((trainable, non_trainable), (x,))[0]
+
+    return _compile(
+        model,
+        "predict_step",
+        lambda: (jax.jit(run, keep_unused=True).trace(state.trainable, state.non_trainable, x), None),
+    )[0]
+
+
+def _compile(
+    model: Any, method: str, traced: Callable[[], tuple[Any, Any]], ahead: bool = False
+) -> tuple[Program, Any]:
+    began = time.perf_counter()
+    with tracing(model, method), fast_on_cpu():
+        trace, extra = traced()
+    program = _compiled_ahead(trace.lower()) if ahead else trace.lower().compile()
+    return Program(program, time.perf_counter() - began), extra
+
+
+def _compiled_ahead(lowered: Any) -> Callable[..., Any]:
+    threads = ThreadPoolExecutor(1, "rudel-compile")
+    program = threads.submit(lowered.compile)
+    threads.shutdown(wait=False)
+    return lambda *arguments: program.result()(*arguments)
+
+
+@contextlib.contextmanager
+def tracing(model: Any, method: str) -> Iterator[None]:
+    """Makes one sentence of whatever goes wrong while a model's method is traced.
+
+    Raises:
+        ModelError: it cannot be traced.
+    """
+    try:
+        yield
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"`{method}` of the model `{model.name}` cannot be compiled: {why_not_traced(error)}"
+        ) from error
+
+
+def _check_carried(model: Any, before: ModelState, after: ModelState) -> None:
+    """A loop can only carry variables whose shapes and dtypes a step leaves alone."""
+    for part in ModelState._fields:
+        old, new = getattr(before, part), getattr(after, part)
+        if [(a.shape, a.dtype) for a in old] != [(a.shape, a.dtype) for a in new]:
+            raise ModelError(
+                f"`train_step` of the model `{model.name}` returns {part} variables of other shapes or dtypes than it "
+                "got: return them in the same order and form, as keras.Model.train_step does."
+            )
+
+
+def _gather(data: Batch, indices: jax.Array) -> Batch:
+    return jax.tree.map(lambda array: jnp.take(array, indices, axis=0, mode="clip"), data)
+
+
+def _as_keras_data(batch: Batch) -> Batch:
+    """Keras tells `(x,)`, `(x, y)` and `(x, y, sample_weight)` apart by length."""
+    while len(batch) > 1 and batch[-1] is None:
+        batch = batch[:-1]
+    return batch

@@ -1,0 +1,212 @@
+"""Looks at examples before the first step, so that a mistake is one sentence and not a wrong model."""
+
+from typing import Any
+
+import numpy as np
+
+from rudel.data.dataset import Dataset, Examples
+from rudel.data.stream import Stream
+from rudel.errors import DataError
+from rudel.loop.vocabulary import first_outside, lookups_of
+
+_SPARSE_LOSSES = ("sparse_categorical_crossentropy", "SparseCategoricalCrossentropy")
+_ONE_HOT_LOSSES = ("categorical_crossentropy", "CategoricalCrossentropy")
+
+
+def as_examples(data: Any, what: str, text: bool = False) -> Examples:
+    """Examples from `Examples`, `x`, `(x,)`, `(x, y)` or `(x, y, sample_weight)`; with `text`, y may be strings.
+
+    Raises:
+        DataError: it is none of these, lengths differ, or there is no example.
+    """
+    if isinstance(data, Examples):
+        data = (data.x, data.y, data.sample_weight)
+    if isinstance(data, Dataset):
+        raise DataError(f"The {what} data is a Dataset: say which part of it is meant, such as `dataset.validation`.")
+    parts = data if isinstance(data, tuple) else (data,)
+    if len(parts) > 3:
+        raise DataError(f"The {what} data must be (x, y) or (x, y, sample_weight), not a tuple of {len(parts)}.")
+    x, y, weight = (*parts, None, None)[:3]
+    for part in (x, y, weight):
+        _refuse_streams(part, what)
+    labels = as_text(y) if text else None
+    y = _as_arrays(y, f"{what} y") if labels is None else labels
+    return Examples(_as_arrays(x, f"{what} x"), y, _as_arrays(weight, f"{what} sample_weight"))
+
+
+def as_part(data: Any, what: str, text: bool = False) -> Examples | Stream:
+    """A stream as it is, and examples of everything that `as_examples` takes; raises as that does."""
+    return data if isinstance(data, Stream) else as_examples(data, what, text)
+
+
+def as_text(labels: Any) -> np.ndarray | None:
+    """Labels that are strings, as an array (N,) of them; None for all others."""
+    if labels is None or isinstance(labels, dict | tuple):
+        return None
+    if isinstance(labels, list) and not all(isinstance(label, str) for label in labels):
+        return None
+    array = np.asarray(labels)
+    if array.dtype.kind == "O" and array.size and all(isinstance(label, str) for label in array.flat):
+        array = array.astype(str)
+    if array.dtype.kind != "U" or array.size != len(array):
+        return None
+    return array.reshape(-1)
+
+
+def check_indices(x: Any, model: Any, what: str, numbers: np.ndarray | None = None) -> None:
+    """Refuses indices that are in no table of the model; see `check_examples` for the arguments.
+
+    Raises:
+        DataError: names the first of them.
+    """
+    if (outside := first_outside(model, lookups_of(model), x)) is not None:
+        raise DataError(
+            f"{outside.described(_number(outside.row, numbers))}: make the table longer, or correct the {what} data."
+        )
+
+
+def check_examples(examples: Examples, model: Any, what: str, numbers: np.ndarray | None = None) -> None:
+    """Refuses NaN, pictures of another size than the model's, indices and labels that it has no place for.
+
+    Args:
+        examples: to look at.
+        model: a compiled Keras model.
+        what: what messages call them.
+        numbers: what messages number them by, (N,); None to count from 0.
+
+    Raises:
+        DataError: says which array, at which example.
+    """
+    for name, array in examples.named_arrays():
+        check_finite(array, f"{what} {name}", numbers)
+    _check_size(examples.x, model, what)
+    check_indices(examples.x, model, what, numbers)
+    _check_label_form(examples.y, model, what)
+    classes = _classes_of(model)
+    labels = examples.y
+    if classes is None or not isinstance(labels, np.ndarray):
+        return
+    if labels.dtype.kind not in "iub" and not np.array_equal(labels, np.round(labels)):
+        raise DataError(f"The labels in {what} y must be whole numbers for a sparse loss; give them as integers.")
+    ignored = getattr(model.loss, "ignore_class", None)
+    if ignored is not None:
+        labels = np.where(labels == ignored, 0, labels)
+    wrong = np.flatnonzero(
+        (labels.reshape(len(labels), -1) < 0).any(1) | (labels.reshape(len(labels), -1) >= classes).any(1)
+    )
+    if len(wrong):
+        value = labels[wrong[0]]
+        raise DataError(
+            f"The label {value} of example {_number(wrong[0], numbers):,} in {what} y is out of range: the model has "
+            f"{classes} outputs, "
+            f"so labels go from 0 to {classes - 1} ({len(wrong):,} of {len(labels):,} labels are wrong)."
+        )
+
+
+def _check_label_form(labels: Any, model: Any, what: str) -> None:
+    """Refuses one-hot labels where the loss takes integers, and integers where it takes one-hot labels."""
+    shape, loss = getattr(model, "output_shape", None), _loss_name(model)
+    if not isinstance(labels, np.ndarray) or not isinstance(shape, tuple) or not isinstance(shape[-1], int):
+        return
+    if (classes := shape[-1]) < 2:
+        return
+    wide = labels.ndim == len(shape) and labels.shape[-1] == classes
+    if loss in _SPARSE_LOSSES and wide:
+        raise DataError(
+            f"The labels in {what} y have the shape {labels.shape}, one-hot, and the loss {loss} takes integers: "
+            "compile with categorical_crossentropy, or give y.argmax(-1)."
+        )
+    narrow = labels.ndim == len(shape) - 1 or (labels.ndim == len(shape) and labels.shape[-1] == 1)
+    if loss in _ONE_HOT_LOSSES and narrow and labels.dtype.kind in "iub":
+        raise DataError(
+            f"The labels in {what} y are integers of the shape {labels.shape}, and the loss {loss} takes one-hot "
+            f"labels: compile with sparse_categorical_crossentropy, or give keras.utils.to_categorical(y, {classes})."
+        )
+
+
+def _check_size(x: Any, model: Any, what: str) -> None:
+    """Refuses pictures of another size than the model says it takes, as convolutions compute something of any size."""
+    taken = getattr(model, "input_shape", None) if getattr(model, "built", False) else None
+    if not isinstance(taken, tuple) or not isinstance(x, np.ndarray) or len(taken) != x.ndim or x.ndim < 3:
+        return
+    if any(isinstance(size, int) and size != given for size, given in zip(taken[1:], x.shape[1:], strict=True)):
+        raise DataError(
+            f"An input in {what} x has the shape {x.shape[1:]}, and the model `{model.name}` takes {taken[1:]}: bring "
+            "the inputs to that shape, or make the model for theirs."
+        )
+
+
+def check_finite(array: np.ndarray, what: str, numbers: np.ndarray | None = None) -> None:
+    """Refuses NaN and infinities.
+
+    Args:
+        array: (N, ...).
+        what: what messages call it.
+        numbers: what messages number its rows by, (N,); None to count from 0.
+
+    Raises:
+        DataError: names the first example that has one.
+    """
+    if array.dtype.kind not in "fcV":
+        return
+    per_block = max(1, 2**22 // max(1, array[0].size))
+    for start in range(0, len(array), per_block):
+        block = array[start : start + per_block]
+        bad = ~np.isfinite(block.astype(np.float32) if block.dtype.kind == "V" else block)
+        if bad.any():
+            example = start + int(np.flatnonzero(bad.reshape(len(block), -1).any(1))[0])
+            raise DataError(
+                f"There is a NaN or an infinity in {what} at example {_number(example, numbers):,}: clean the data and "
+                "train again."
+            )
+
+
+def _number(row: Any, numbers: np.ndarray | None) -> int:
+    return int(row if numbers is None else numbers[row])
+
+
+def _classes_of(model: Any) -> int | None:
+    """How many classes a classifier with integer labels has; None for every other model."""
+    shape = getattr(model, "output_shape", None)
+    if _loss_name(model) not in _SPARSE_LOSSES or not isinstance(shape, tuple) or not isinstance(shape[-1], int):
+        return None
+    return shape[-1]
+
+
+def _loss_name(model: Any) -> str:
+    """The name of the loss as it was given to `compile`: of a function, a class or a string; "" for several."""
+    loss = model.loss
+    name = loss if isinstance(loss, str) else type(loss).__name__ if loss is not None else ""
+    return getattr(loss, "__name__", name)
+
+
+def _refuse_streams(part: Any, what: str) -> None:
+    if part is None or isinstance(part, dict | list | tuple) or hasattr(part, "__array__"):
+        return
+    raise DataError(
+        f"The {what} data is a {type(part).__name__}; give NumPy arrays, a rudel.Dataset, or a stream such as "
+        "rudel.Records: generators and tf.data have to be read into arrays first."
+    )
+
+
+def _as_arrays(part: Any, what: str) -> Any:
+    """NumPy arrays without float64 and int64, which the devices do not compute with."""
+    if part is None:
+        return None
+    if isinstance(part, dict):
+        return {key: _as_arrays(value, f"{what}[{key!r}]") for key, value in part.items()}
+    if isinstance(part, tuple) or (isinstance(part, list) and part and hasattr(part[0], "__array__")):
+        return type(part)(_as_arrays(value, f"{what}[{i}]") for i, value in enumerate(part))
+    try:
+        array = np.asarray(part)
+    except ValueError as error:
+        raise DataError(f"The {what} data is a list of parts of different lengths: give one array.") from error
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype == np.longdouble:
+        array = array.astype(np.float64)
+    if array.dtype.kind not in "biufcV":
+        raise DataError(f"The {what} data holds {array.dtype} values; give numbers (labels as integers from 0).")
+    if array.ndim == 0:
+        raise DataError(f"The {what} data is a single number; give arrays with one entry per example.")
+    return array

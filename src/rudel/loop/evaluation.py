@@ -1,0 +1,227 @@
+"""Evaluation and prediction with compiled loops, in which every example counts exactly once."""
+
+import contextlib
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from rudel.backend import backend_name
+from rudel.data.dataset import Examples
+from rudel.data.stream import Stream
+from rudel.errors import DataError
+from rudel.loop import model_state
+from rudel.loop.blocks import Blocks, as_batch, is_small
+from rudel.loop.compiled_loop import Batch, Program, compile_evaluation, compile_prediction
+from rudel.loop.data_checks import as_examples, as_part, check_examples, check_indices
+from rudel.loop.metric_values import as_floats
+from rudel.loop.model_state import ModelState
+from rudel.loop.read_ahead import Ahead
+from rudel.loop.schedule import check_whole_number
+
+DEFAULT_BATCH_SIZE = 256
+
+
+class Evaluator:
+    """Evaluates a model again and again on the same examples.
+
+    Full batches run in one program; the examples that are left over are one batch of their own, in a second program, so
+    that nothing is padded and batch-wise metrics stay right. A stream is read block by block each time, unless it is
+    small: then it is read once.
+
+    Args:
+        model: a built, compiled Keras model.
+        state: its state; only shapes and dtypes are looked at.
+        examples: what to evaluate on; they are put on the device.
+        batch_size: examples a step.
+        what: what messages call them.
+
+    Raises:
+        ModelError: the model's `test_step` cannot be compiled.
+    """
+
+    def __init__(
+        self, model: Any, state: ModelState, examples: Examples | Stream, batch_size: int, what: str = "evaluation"
+    ) -> None:
+        self._model = model
+        self._count, self._batch_size = len(examples), batch_size
+        batches, rest = divmod(len(examples), batch_size)
+        self._blocks: Blocks | None = None
+        if isinstance(examples, Stream):
+            blocks = Blocks(examples, model, what)
+            if is_small(blocks):
+                examples = blocks.examples(np.arange(len(examples)))
+            else:
+                self._blocks = blocks
+        if self._blocks:
+            self._batches = self._blocks.batches(batch_size, max(1, batches))
+            data, last = self._blocks.form(self._batches * batch_size), self._blocks.form(rest) if rest else None
+        else:
+            self._batches = batches
+            data = self._data = as_batch(examples)  # type: ignore[arg-type]  # streams are in _blocks
+            last = self._rest = as_batch(examples.take(slice(-rest, None))) if rest else None
+        self._full = compile_evaluation(model, state, data, batch_size) if batches else None
+        self._last = compile_evaluation(model, state, last, rest) if last is not None else None
+
+    @property
+    def compile_seconds(self) -> float:
+        """Seconds spent on tracing and compiling."""
+        return sum(program.compile_seconds for program in (self._full, self._last) if program)
+
+    def run(self, state: ModelState) -> dict[str, float]:
+        """The metrics of a state, by Keras' names; the model's metric variables hold them afterwards.
+
+        Raises:
+            DataError: an example of a stream cannot be read, or is none that can be evaluated.
+        """
+        self._model.reset_metrics()
+        metrics = model_state.read(self._model).metrics
+        with contextlib.closing(self._parts()) as parts:
+            for program, data, batches in parts:
+                before = metrics
+                metrics = program.run(
+                    state.trainable, state.non_trainable, metrics, data, np.int32(0), np.int32(batches)
+                )
+                jax.block_until_ready(before)  # so that no more than two blocks are on the device
+        jax.tree.map(lambda variable, value: variable.assign(value), self._model.metrics_variables, metrics)
+        return as_floats(self._model.get_metrics_result())
+
+    def _parts(self) -> Generator[tuple[Program, Batch, int], None, None]:
+        """Programs, what they run on, and how many batches that is; all examples, once, in their order."""
+        if self._blocks:
+            with Ahead(self._read(self._blocks)) as parts:
+                yield from parts
+            return
+        if self._full:
+            yield self._full, self._data, self._batches
+        if self._last and self._rest is not None:
+            yield self._last, self._rest, 1
+
+    def _read(self, blocks: Blocks) -> Iterator[tuple[Program, Batch, int]]:
+        """The same of a stream; runs in the reader's thread."""
+        rows = self._batches * self._batch_size
+        full = self._count - self._count % self._batch_size
+        for first in range(0, full, rows):
+            indices = np.arange(first, min(first + rows, full))
+            assert self._full
+            yield self._full, blocks.read(indices, rows), len(indices) // self._batch_size
+        if self._last:
+            yield self._last, blocks.read(np.arange(full, self._count)), 1
+
+
+def make_evaluator(
+    model: Any, state: ModelState, examples: Examples | Stream, batch_size: int, what: str = "evaluation"
+) -> Any:
+    """An `Evaluator`, or what does its work by Keras' own steps where Keras is not on JAX."""
+    if backend_name() == "jax":
+        return Evaluator(model, state, examples, batch_size, what)
+    from rudel.loop.keras_evaluation import OwnEvaluator
+
+    return OwnEvaluator(model, examples, batch_size, what)
+
+
+def evaluate(
+    model: Any, x: Any, y: Any = None, *, sample_weight: Any = None, batch_size: int = DEFAULT_BATCH_SIZE
+) -> dict[str, float]:
+    """Evaluates a compiled Keras model, compiled into one loop.
+
+    Args:
+        model: a compiled Keras model.
+        x: inputs (N, ...) of any dtype, a `rudel.Examples`, a stream such as `rudel.Records`, or a tuple `(x, y)` or
+            `(x, y, sample_weight)`.
+        y: targets (N, ...), if `x` holds inputs alone.
+        sample_weight: weights (N,).
+        batch_size: examples a step.
+
+    Returns:
+        Loss and metrics by Keras' names, as Python floats.
+
+    Raises:
+        DataError: the examples do not fit each other or the model.
+        ModelError: the model is not compiled, or its `test_step` cannot be.
+    """
+    check_whole_number("batch_size", batch_size)
+    examples = as_part(x if y is None and sample_weight is None else (x, y, sample_weight), "evaluation")
+    if not len(examples):
+        raise DataError("There is nothing to evaluate on: the stream has no examples.")
+    first = examples.take(slice(0, batch_size))
+    model_state.build(model, (first.x, first.y, first.sample_weight))
+    if isinstance(examples, Examples):
+        check_examples(examples, model, "evaluation")
+    state = model_state.read(model)
+    return make_evaluator(model, state, examples, batch_size).run(state)
+
+
+def predict(model: Any, x: Any, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Any:
+    """Asks a Keras model about inputs, in one compiled program.
+
+    The last batch is padded with copies of its last example, so that one program serves all.
+
+    Args:
+        model: a built Keras model, compiled or not.
+        x: inputs (N, ...) of any dtype, or a dict, list or tuple of them; or a stream such as `rudel.Records`.
+        batch_size: examples a step.
+
+    Returns:
+        The outputs as NumPy arrays (N, ...), in the form and the dtype in which the model gives them: float32 for most.
+
+    Raises:
+        DataError: there are no inputs, those of a stream cannot be read, or an index is in no table of the model.
+        ModelError: the model's `predict_step` cannot be compiled.
+    """
+    check_whole_number("batch_size", batch_size)
+    if isinstance(x, Stream):
+        outputs = [out for _, out in predictions(model, x, batch_size)]
+    else:
+        count = len(jax.tree.leaves(x)[0])
+        check_indices(x, model, "prediction")
+        inputs = (
+            jax.tree.map(lambda array, rows=slice(start, start + batch_size): np.asarray(array)[rows], x)
+            for start in range(0, count, batch_size)
+        )
+        outputs = list(_predicted(model, inputs, min(batch_size, count)))
+    if not outputs:
+        raise DataError("There is nothing to predict: the arrays have length 0.")
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *outputs)
+
+
+def predictions(model: Any, stream: Stream, batch_size: int) -> Iterator[tuple[Examples, Any]]:
+    """Asks a model about a stream, batch by batch: the examples, and its outputs as NumPy arrays."""
+    count = len(stream)
+
+    def read() -> Iterator[Examples]:
+        for start in range(0, count, batch_size):
+            rows = np.arange(start, min(start + batch_size, count))
+            examples = as_examples(stream.take(rows), "prediction")
+            check_indices(examples.x, model, "prediction", rows)
+            yield examples
+
+    with Ahead(read()) as ahead:
+        asked: list[Examples] = []
+
+        def inputs() -> Iterator[Any]:
+            for examples in ahead:
+                asked.append(examples)
+                yield examples.x
+
+        for outputs in _predicted(model, inputs(), min(batch_size, count)):
+            yield asked.pop(), outputs
+
+
+def _predicted(model: Any, inputs: Iterator[Any], batch_size: int) -> Iterator[Any]:
+    """The outputs for each of some inputs, of which only the last may have fewer rows than the batch size."""
+    if backend_name() != "jax":
+        from rudel.loop.keras_evaluation import predicted
+
+        yield from predicted(model, inputs)
+        return
+    state = model_state.read(model)
+    program: Program | None = None
+    for x in inputs:
+        rows = len(jax.tree.leaves(x)[0])
+        indices = np.minimum(np.arange(batch_size), rows - 1)
+        batch = jax.device_put(x if rows == batch_size else jax.tree.map(lambda array, i=indices: array[i], x))
+        program = program or compile_prediction(model, state, batch)
+        outputs = jax.device_get(program.run(state.trainable, state.non_trainable, batch))
+        yield jax.tree.map(lambda array, n=rows: array[:n], outputs)

@@ -1,0 +1,77 @@
+"""Evaluation and prediction by Keras' own steps, where Keras is not on JAX; every example counts exactly once."""
+
+import contextlib
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from rudel.data.dataset import Examples
+from rudel.data.stream import Stream
+from rudel.errors import ModelError
+from rudel.loop import model_state
+from rudel.loop.blocks import Blocks
+from rudel.loop.metric_values import as_floats
+from rudel.loop.model_state import ModelState, first_line
+from rudel.loop.read_ahead import Ahead
+
+
+class OwnEvaluator:
+    """Does what `rudel.loop.evaluation.Evaluator` does, by the model's `test_step`, batch by batch.
+
+    Args:
+        model: a built, compiled Keras model.
+        examples: what to evaluate on.
+        batch_size: examples a step.
+        what: what messages call them.
+    """
+
+    compile_seconds = 0.0
+
+    def __init__(self, model: Any, examples: Examples | Stream, batch_size: int, what: str = "evaluation") -> None:
+        self._model, self._examples, self._batch_size = model, examples, batch_size
+        self._blocks = Blocks(examples, model, what) if isinstance(examples, Stream) else None
+
+    def run(self, state: ModelState) -> dict[str, float]:
+        """The metrics of a state, by Keras' names; model and metric variables hold what belongs to them afterwards.
+
+        Raises:
+            DataError: an example of a stream cannot be read, or is none that can be evaluated.
+            ModelError: the model's `test_step` fails.
+        """
+        model = self._model
+        model_state.write(model, state)
+        model.reset_metrics()
+        model.make_test_function()
+        with contextlib.closing(self._parts()) as parts:
+            for part in parts:
+                for first in range(0, len(part), self._batch_size):
+                    rows = part.take(slice(first, first + self._batch_size))
+                    try:
+                        model.test_function([(rows.x, rows.y, rows.sample_weight)])
+                    except Exception as error:
+                        told = f"`test_step` of the model `{model.name}` fails: {first_line(error)}"
+                        raise ModelError(told) from error
+        return as_floats(model.get_metrics_result())
+
+    def _parts(self) -> Generator[Examples, None, None]:
+        if self._blocks is None:
+            assert isinstance(self._examples, Examples)
+            yield self._examples
+            return
+        blocks, count = self._blocks, len(self._examples)
+        rows = self._batch_size * blocks.batches(self._batch_size, max(1, count // self._batch_size))
+        read = (blocks.examples(np.arange(first, min(first + rows, count))) for first in range(0, count, rows))
+        with Ahead(read) as ahead:
+            yield from ahead
+
+
+def predicted(model: Any, inputs: Iterator[Any]) -> Iterator[Any]:
+    """The outputs for each of some batches of inputs, as NumPy arrays."""
+    for x in inputs:
+        try:
+            outputs = model.predict_on_batch(x)
+        except Exception as error:
+            raise ModelError(f"`predict_step` of the model `{model.name}` fails: {first_line(error)}") from error
+        yield jax.tree.map(np.asarray, outputs)

@@ -1,0 +1,168 @@
+"""The variables of a Keras model as a pytree that a compiled loop can carry, and the way back."""
+
+import inspect
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from rudel.backend import backend_name
+from rudel.errors import ModelError
+
+_NO_VALUES_YET = "Use keras.ops or jax.numpy on the arrays, and no Python branches on their values."
+
+_TRAIN_STATE = "trainable_variables, non_trainable_variables, optimizer_variables, metrics_variables"
+_TEST_STATE = "trainable_variables, non_trainable_variables, metrics_variables"
+_TRACEBACK = "Traceback (most recent call last):"
+_PREAMBLES = ("Exception encountered", "Unable to automatically build the model")
+
+
+class ModelState(NamedTuple):
+    """Values of a model's variables, in the order of Keras' own `train_step(state, batch)`.
+
+    Args:
+        trainable: weights the optimizer changes.
+        non_trainable: other weights, moving statistics, and the states of seed generators.
+        optimizer: slots, iteration count, learning rate, loss scale.
+        metrics: running sums and counts of the metrics.
+    """
+
+    trainable: list[Any]
+    non_trainable: list[Any]
+    optimizer: list[Any]
+    metrics: list[Any]
+
+
+def build(model: Any, batch: tuple[Any, ...]) -> None:
+    """Makes every variable that training needs: the model's, the optimizer's and the metrics'.
+
+    Args:
+        model: a compiled Keras model, built or not.
+        batch: `(x, y, sample_weight)` of one batch; only shapes and dtypes are looked at.
+
+    Raises:
+        ModelError: the model is not compiled, is to run eagerly, or cannot take these shapes.
+    """
+    check_compiled(model)
+    from rudel.internals.keras import build_symbolically
+
+    try:
+        build_symbolically(model, batch)
+        model.optimizer.build(model.trainable_variables)
+    except Exception as error:
+        raise ModelError(f"The model `{model.name}` cannot take these examples: {why_not_traced(error)}") from error
+
+
+def check_compiled(model: Any) -> None:
+    """Refuses a model that is not compiled, or is compiled to run eagerly.
+
+    Raises:
+        ModelError: says which.
+    """
+    if not getattr(model, "compiled", False) or model.optimizer is None:
+        raise ModelError(
+            f"The model `{model.name}` is not compiled: call model.compile(optimizer=..., loss=...) first."
+        )
+    if model.run_eagerly and backend_name() == "jax":
+        raise ModelError(
+            f"The model `{model.name}` is compiled with run_eagerly=True, and Rudel compiles many steps into one "
+            "program: leave run_eagerly out, or train with model.fit."
+        )
+    check_steps(model)
+
+
+def check_steps(model: Any) -> None:
+    """Refuses steps of a model's own that are written for another backend than JAX, where Keras runs on that.
+
+    Raises:
+        ModelError: says how they are written for JAX.
+    """
+    if backend_name() != "jax":
+        return
+    for name, parts in (("train_step", _TRAIN_STATE), ("test_step", _TEST_STATE)):
+        taken = inspect.signature(getattr(model, name)).parameters.values()
+        needed = [each.name for each in taken if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+        if len(needed) == 1 and not any(each.kind is each.VAR_POSITIONAL for each in taken):
+            raise ModelError(
+                f"`{name}(self, {needed[0]})` of the model `{model.name}` is written for TensorFlow or PyTorch; on JAX "
+                f"it is `{name}(self, state, data)`, where `state` is ({parts}), and returns `logs, state` without "
+                "assigning to variables: see keras.io/guides/custom_train_step_in_jax."
+            )
+
+
+def variables(model: Any) -> ModelState:
+    """The model's Keras variables, in the form of its state."""
+    return ModelState(
+        model.trainable_variables, model.non_trainable_variables, model.optimizer.variables, model.metrics_variables
+    )
+
+
+def read(model: Any) -> ModelState:
+    """The current values of a built model, on the device; where Keras is not on JAX, in NumPy arrays.
+
+    The loop consumes them (donates their buffers): until `write`, the variables of the model then have no values.
+    Variables that share an array, as after `a.assign(b)`, get one each.
+    """
+    if backend_name() != "jax":
+        return values(model)
+    seen: set[int] = set()
+
+    def own(variable: Any) -> Any:
+        value = variable.value
+        if id(value) in seen:
+            return jax.numpy.copy(value)
+        seen.add(id(value))
+        return value
+
+    return jax.tree.map(own, variables(model))
+
+
+def values(model: Any) -> ModelState:
+    """Copies the current values of a built model into NumPy arrays."""
+    return ModelState(*(on_host(part) for part in variables(model)))
+
+
+def write(model: Any, state: ModelState) -> None:
+    """Puts values, on the device or the host, back into the model's variables."""
+    jax.tree.map(lambda variable, value: variable.assign(value), variables(model), state)
+
+
+def on_host(variables: Iterable[Any]) -> list[np.ndarray]:
+    """Copies the values of Keras variables into NumPy arrays."""
+    from keras import ops
+
+    return [np.array(ops.convert_to_numpy(variable.value)) for variable in variables]
+
+
+def to_host(state: ModelState) -> ModelState:
+    """Copies a state into NumPy arrays."""
+    return jax.tree.map(lambda value: np.array(value, copy=True), state)
+
+
+def as_arrays(state: ModelState) -> dict[str, Any]:
+    """A state as arrays by name, as checkpoints hold it."""
+    return {f"{part}/{i}": array for part in ModelState._fields for i, array in enumerate(getattr(state, part))}
+
+
+def why_not_traced(error: BaseException) -> str:
+    """Why a program could not be made; where a model wants values while it is made, with what to do about that."""
+    wants_values = isinstance(error, jax.errors.JAXTypeError) or "traced array" in str(error)
+    told = first_line(error).rstrip()
+    told = told if told.endswith((".", "!", "?", ":")) else f"{told}."
+    return f"{told} {_NO_VALUES_YET}" if wants_values else told
+
+
+def first_line(error: BaseException) -> str:
+    """The line of an exception's message that says what is wrong, for one-sentence messages.
+
+    Keras puts a line before it that says where it happened, and terminal colours around it; JAX, for an error in a
+    function that it has called back, a traceback.
+    """
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    if _TRACEBACK in text.partition("\n")[0]:
+        text = re.sub(r"^\s.*\n?", "", text.rpartition(_TRACEBACK)[2], flags=re.MULTILINE) or text
+    lines = [line.strip(" '") for line in text.splitlines() if line.strip(" '")]
+    told = [line for line in lines if not line.startswith(_PREAMBLES)]
+    return (told or lines or [type(error).__name__])[0]

@@ -1,0 +1,1 @@
+"""A mesh over the devices of several hosts."""

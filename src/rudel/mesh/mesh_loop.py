@@ -1,0 +1,104 @@
+"""The compiled loops over a mesh: the same ones, told where what goes in and comes out is to be.
+
+Inside, XLA's partitioner does the work (Y. Xu and others, *GSPMD*, 2105.04663): the program is written for the whole
+batch, so means over it, batch normalisation and random numbers are those of one device. What a step is given and what
+it returns is pinned to its place, so that a loop moves nothing that a step does not need.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from rudel.loop import compiled_loop as loop
+from rudel.loop.compiled_loop import Batch, Program, Progress
+from rudel.loop.convolution import in_parts
+from rudel.loop.model_state import ModelState
+from rudel.mesh.moments import moments_in_parts
+from rudel.mesh.placement import Placement
+
+
+class OnMesh:
+    """A Keras model whose steps keep their batch, and what they return, in its place.
+
+    Args:
+        model: the model.
+        placement: its place.
+        rows: examples in a batch.
+    """
+
+    def __init__(self, model: Any, placement: Placement, rows: int) -> None:
+        self._model, self._placement = model, placement
+        self._batch = placement.batch(rows)
+        self._parts = placement.parts if self._batch is not placement.whole else 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def train_step(self, state: tuple[Any, ...], batch: Batch) -> tuple[Any, tuple[Any, ...]]:
+        """Keras' own."""
+        placed = self._placed(batch)
+        with in_parts(self._parts), moments_in_parts(self._parts, self._placement.whole):
+            logs, new = self._model.train_step(state, placed)
+        return logs, tuple(lax.with_sharding_constraint(tuple(map(list, new)), tuple(self._placement.state)))
+
+    def test_step(self, state: tuple[Any, ...], batch: Batch) -> tuple[Any, tuple[Any, ...]]:
+        """Keras' own."""
+        with in_parts(self._parts):
+            return self._model.test_step(state, self._placed(batch))
+
+    def _placed(self, batch: Batch) -> Batch:
+        return jax.tree.map(lambda array: lax.with_sharding_constraint(array, self._batch), batch)
+
+
+def compile_training(
+    model: Any,
+    placement: Placement,
+    state: ModelState,
+    data: Batch,
+    order: Any,
+    size: int,
+    augment: Callable[[Any, Any], Any] | None,
+) -> tuple[Program, Any]:
+    """See `rudel.loop.compiled_loop.compile_training`; the shardings of `data` and `order` are looked at, too."""
+    whole = placement.whole
+    progress = Progress(placement.state, whole, whole)  # type: ignore[arg-type]  # shardings in the place of arrays
+    given = (progress, jax.tree.map(lambda a: a.sharding, data), order.sharding, *[whole] * 4)
+    jit = functools.partial(jax.jit, in_shardings=given, out_shardings=(progress, whole))
+    program, logs = loop.compile_training(OnMesh(model, placement, size), state, data, order, augment, jit, size)
+    key_of = functools.lru_cache(1)(lambda key: placement.put_key(key.key))
+
+    def run(progress: Any, data: Any, order: Any, key: jax.Array, *bounds: Any) -> Any:
+        return program.run(progress, data, order, key_of(_ById(key)), *bounds)
+
+    return replace(program, run=run), logs
+
+
+def compile_evaluation(model: Any, placement: Placement, state: ModelState, data: Batch, rows: int) -> Program:
+    """See `rudel.loop.compiled_loop.compile_evaluation`; `data` has batches along axis 0, metrics are in memory."""
+    whole, places = placement.whole, placement.state
+    given = (places.trainable, places.non_trainable, whole, jax.tree.map(lambda a: a.sharding, data), whole, whole)
+    jit = functools.partial(jax.jit, in_shardings=given, out_shardings=whole)
+    program = loop.compile_evaluation(OnMesh(model, placement, rows), state, data, None, jit)
+
+    def run(trainable: Any, non_trainable: Any, metrics: Any, *rest: Any) -> list[np.ndarray]:
+        return [np.asarray(m) for m in program.run(trainable, non_trainable, [np.asarray(m) for m in metrics], *rest)]
+
+    return replace(program, run=run)
+
+
+class _ById:
+    """A random key that is equal to itself alone, so that what was made of it can be remembered."""
+
+    def __init__(self, key: jax.Array) -> None:
+        self.key = key
+
+    def __hash__(self) -> int:
+        return id(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and other.key is self.key

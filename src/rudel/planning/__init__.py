@@ -1,0 +1,1 @@
+"""Forecasts of how long a training takes: measured, simulated, compared."""

@@ -1,0 +1,98 @@
+"""A run that recognises words or movements: what its page has to know."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rudel.errors import ServeError
+from rudel.features import LogMel
+from rudel.features.columns import Columns, columns_of
+from rudel.features.layer import Features
+from rudel.micro.packages.recogniser import PASSED_OVER, REST, SMOOTHING, STARTS_AT, THRESHOLD
+from rudel.runs import run_directory
+
+ROW_RATE = 119
+"""Rows a second of the Nano 33 BLE's sensor, which recordings of movements come from."""
+
+_EVERY = 0.1
+"""Seconds from one run of a network of words to the next: a browser has time for it."""
+
+
+@dataclass(frozen=True)
+class Listener:
+    """What is known of a run that recognises.
+
+    Args:
+        run: its directory.
+        features: of its sound, or of its rows.
+        length: frames, or rows, that the network takes.
+        classes: names, in the order of the outputs.
+        attribution: of the data that it learned from.
+    """
+
+    run: Path
+    features: LogMel | Columns
+    length: int
+    classes: tuple[str, ...]
+    attribution: str
+
+    page = "sensor_page"
+
+    def description(self, module: str | None = None, offline: bool = False) -> dict[str, Any]:
+        """What the page has to know, as JSON; see `sensor_page/recogniser.js`.
+
+        Args:
+            module: address of the model's JavaScript.
+            offline: whether the page shall be kept by the browser.
+        """
+        about = {
+            "run": self.run.resolve().name,
+            "classes": list(self.classes),
+            "module": module,
+            "offline": offline,
+            "attribution": self.attribution,
+        }
+        if isinstance(self.features, Columns):
+            return about | {"kind": "motion", "rows": self.length, "rowRate": ROW_RATE, "startsAt": STARTS_AT}
+        seconds = self.features.hop / self.features.rate
+        every = max(1, round(_EVERY / seconds))
+        return about | {
+            "kind": "sound",
+            "rate": self.features.rate,
+            "hop": self.features.hop,
+            "bands": self.features.width,
+            "spectrum": self.features.bands,
+            "silence": self.features.silence.tolist(),
+            "frames": self.length,
+            "every": every,
+            "smoothed": max(1, round(SMOOTHING / (every * seconds))),
+            "resting": max(1, round(REST / (every * seconds))),
+            "threshold": THRESHOLD,
+            "passedOver": [name in PASSED_OVER for name in self.classes],
+        }
+
+
+def listener_of(directory: run_directory.RunDirectory, model: Any) -> Listener | None:
+    """What is to be known of a run whose model has been read; None if it takes neither sound nor rows of a sensor.
+
+    Raises:
+        ServeError: it does, and a page cannot run it.
+    """
+    inputs = getattr(model, "inputs", None) or ()
+    if len(inputs) != 1:
+        return None
+    layer = next((layer for layer in model.layers if layer.name != inputs[0].name and layer.input is inputs[0]), None)
+    features = layer.features if isinstance(layer, Features) else columns_of(layer)
+    config = directory.read_config()
+    if features is None or layer is None:
+        return None
+    names = tuple(config.get("class_names") or ())
+    if not names or model.output_shape != (None, len(names)):
+        raise ServeError(f"The run {directory.path} does not tell classes apart: give one of `keywords` or `motion`.")
+    if isinstance(features, Columns) and len(features.mean) != 6:
+        raise ServeError(
+            f"The run {directory.path} takes {len(features.mean)} columns, and a phone's motion sensor gives 6: "
+            "acceleration and rotation."
+        )
+    length = tuple(layer.compute_output_shape(inputs[0].shape))[1]
+    return Listener(directory.path, features, length, names, config.get("attribution") or "")

@@ -1,0 +1,1 @@
+"""The strategy `async`: replicas that merge when they arrive."""

@@ -1,0 +1,1 @@
+"""Pseudo-gradients as bytes: quantised, with a residual that is sent later."""

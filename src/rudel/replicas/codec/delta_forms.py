@@ -1,0 +1,181 @@
+"""The forms in which a codec writes the arrays of a model: floats, integers with scales, or the largest elements.
+
+A form is a pair of pure JAX functions, so that a replica can compile them together with what it does to its weights.
+Every number that is read is a whole number or a table entry times a power of two, which rounds nothing: whoever reads a
+message, on whatever processor, gets the same bits.
+
+`top8` writes one element in eight, in a byte. The elements of an array are dealt to groups of eight, neighbours to
+different groups, as what changes much is often close together. Of each group, the largest element is written: its
+place in the group (3 bits), its sign (1 bit) and its size (4 bits). The size is the binary exponent in relation to that
+of the largest element of the array, and is read as 1.375 times that power of two, as there are more small elements than
+large ones: what is left of an element is at most 3/8 of it. (With 1.5, four replicas end 0.3 points lower; see
+`benchmarks/convergence.py`.) Elements 2**15 times smaller than the largest one are read as zero. Arrays of up to 1,024
+elements, such as biases, are written in full, as bfloat16.
+
+Selecting the k largest elements of a whole array with their places, as in Y. Lin and others, *Deep gradient
+compression*, 1712.01887, learns as much from a fifth fewer bytes, but takes several times as long: where the largest
+are is random, and processors mispredict every branch that depends on it. Here, there are none (groups as in B. Peng and
+others, *DeMo: Decoupled momentum optimization*, 2411.19870).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rudel.replicas.codec.weight_vector import Shape
+
+Arrays = list[jax.Array]
+
+_BLOCK = 256
+_CODES = 127
+"""int8 holds whole numbers from -127 to 127."""
+
+_GROUP, _SMALL = 8, 1024
+"""Elements of which `top8` writes one, and elements of an array of which it writes all."""
+
+_PLACE_BITS, _LEVEL_BITS = 3, 4
+_SIZE = np.int32(0x7FFFFFFF & -(1 << _PLACE_BITS + 1))
+_MANTISSA_BITS, _MIDDLE = 23, np.int32(3 << 20)  # of float32, and 0.375 as its mantissa
+_MOST_EXPONENT = 227
+"""Biased exponent of the largest number that is written; see `rudel.replicas.codec.delta_codec.MOST`."""
+
+
+class Form(NamedTuple):
+    """How float32 arrays travel.
+
+    Args:
+        write: arrays -> arrays that travel.
+        read: arrays that came, and shapes -> float32 arrays of these shapes.
+        sound: whether arrays that came, as NumPy's, can have been written.
+    """
+
+    write: Callable[[Sequence[jax.Array]], Arrays]
+    read: Callable[[Sequence[jax.Array], Sequence[Shape]], Arrays]
+    sound: Callable[[Sequence[np.ndarray]], bool]
+
+
+# -- floats and integers -----------------------------------------------------------------------------------------------
+
+
+def _floats(dtype: type[np.floating]) -> Form:
+    most = np.float32(np.finfo(dtype).max)
+
+    def write(arrays: Sequence[jax.Array]) -> Arrays:
+        return [jnp.clip(array, -most, most).astype(dtype) for array in arrays]
+
+    def read(came: Sequence[jax.Array], shapes: Sequence[Shape]) -> Arrays:
+        return [array.astype(jnp.float32) for array in came]
+
+    return Form(write, read, lambda came: all(map(_finite, came)))
+
+
+def _write_integers(arrays: Sequence[jax.Array]) -> Arrays:
+    vector = _joined([array.reshape(-1) for array in arrays], jnp.float32)
+    blocks = jnp.pad(vector, (0, -vector.size % _BLOCK)).reshape(-1, _BLOCK)
+    exponents = _bits(jnp.abs(blocks).max(axis=1, initial=0)) >> _MANTISSA_BITS
+    inverse = _power(2 * 127 + 6 - exponents)
+    codes = jnp.clip(jnp.round(blocks * inverse[:, None]), -_CODES, _CODES).astype(jnp.int8)
+    codes = jnp.where(exponents[:, None] > 6, codes, jnp.int8(0))
+    return [codes.reshape(-1)[: vector.size], exponents.astype(jnp.uint8)]
+
+
+def _read_integers(came: Sequence[jax.Array], shapes: Sequence[Shape]) -> Arrays:
+    codes, exponents = came
+    scales = _power(jnp.maximum(exponents.astype(jnp.int32) - 6, 0))
+    blocks = jnp.pad(codes, (0, -codes.size % _BLOCK)).reshape(-1, _BLOCK)
+    vector = (blocks.astype(jnp.float32) * scales[:, None]).reshape(-1)
+    sizes = list(map(math.prod, shapes))
+    ends = np.cumsum(sizes)
+    return [vector[end - size : end].reshape(shape) for end, size, shape in zip(ends, sizes, shapes, strict=True)]
+
+
+# -- the largest -------------------------------------------------------------------------------------------------------
+
+
+def _write_largest(arrays: Sequence[jax.Array]) -> Arrays:
+    large = [_largest(array.reshape(-1)) for array in arrays if array.size > _SMALL]
+    small = [array.reshape(-1).astype(jnp.bfloat16) for array in arrays if array.size <= _SMALL]
+    codes, tops = _joined([codes for codes, _ in large], jnp.uint8), _joined([top for _, top in large], jnp.uint8)
+    return [codes, tops, _joined(small, jnp.bfloat16)]
+
+
+def _largest(vector: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The largest element of each group as a byte, uint8 (groups,), and the largest exponent, uint8 (1,).
+
+    Bits of positive floats are in the order of the floats. So the lowest four bits of a size, 2e-6 of it, give room for
+    place and sign, and one maximum finds all three; places are counted from the last one, so that of equal elements the
+    first is chosen, and none of those that fill an array up.
+    """
+    bits = jnp.pad(_bits(vector), (0, -vector.size % _GROUP)).reshape(_GROUP, -1)
+    from_last = jnp.arange(_GROUP - 1, -1, -1, dtype=jnp.int32)[:, None]
+    keys = ((bits & _SIZE) | (from_last << 1) | jax.lax.shift_right_logical(bits, 31)).max(axis=0)
+    exponents = keys >> _MANTISSA_BITS
+    top = exponents.max()
+    most = 2**_LEVEL_BITS - 1
+    levels = jnp.where(exponents > 0, jnp.maximum(exponents - top + most, 0), 0)
+    places = (_GROUP - 1) - ((keys >> 1) & (_GROUP - 1))
+    codes = (places << _LEVEL_BITS + 1) | ((keys & 1) << _LEVEL_BITS) | levels
+    return codes.astype(jnp.uint8), top.astype(jnp.uint8)[None]
+
+
+def _read_largest(came: Sequence[jax.Array], shapes: Sequence[Shape]) -> Arrays:
+    codes, tops, small = came
+    arrays, number, group, place = [], 0, 0, 0
+    for shape in shapes:
+        size = math.prod(shape)
+        if size > _SMALL:
+            groups = -(-size // _GROUP)
+            arrays.append(_spread(codes[group : group + groups], tops[number])[:size].reshape(shape))
+            number, group = number + 1, group + groups
+        else:
+            arrays.append(small[place : place + size].astype(jnp.float32).reshape(shape))
+            place += size
+    return arrays
+
+
+def _spread(codes: jax.Array, top: jax.Array) -> jax.Array:
+    """The elements that `_largest` has written, and zeros between them: float32 (8 * groups,)."""
+    numbers, most = codes.astype(jnp.int32), 2**_LEVEL_BITS - 1
+    levels = numbers & most
+    exponents = top.astype(jnp.int32) + levels - most
+    sizes = jnp.where((levels > 0) & (exponents > 0), (exponents << _MANTISSA_BITS) | _MIDDLE, 0)
+    values = sizes | ((numbers >> _LEVEL_BITS) & 1) << 31
+    chosen = (numbers >> _LEVEL_BITS + 1) == jnp.arange(_GROUP, dtype=jnp.int32)[:, None]
+    return jax.lax.bitcast_convert_type(jnp.where(chosen, values, 0), jnp.float32).reshape(-1)
+
+
+# -- bits --------------------------------------------------------------------------------------------------------------
+
+
+def _bits(values: jax.Array) -> jax.Array:
+    return jax.lax.bitcast_convert_type(values, jnp.int32)
+
+
+def _power(exponents: jax.Array) -> jax.Array:
+    """Powers of two of biased exponents: 0.0 for an exponent of 0."""
+    return jax.lax.bitcast_convert_type(exponents << _MANTISSA_BITS, jnp.float32)
+
+
+def _joined(parts: Sequence[jax.Array], dtype: jax.typing.DTypeLike) -> jax.Array:
+    return jnp.concatenate(parts) if parts else jnp.zeros(0, dtype)
+
+
+def _finite(array: np.ndarray) -> bool:
+    return bool(np.isfinite(array.astype(np.float32, copy=False)).all())
+
+
+FORMS = {
+    "float32": _floats(np.float32),
+    "float16": _floats(np.float16),
+    "int8": Form(_write_integers, _read_integers, lambda came: int(came[1].max(initial=0)) <= _MOST_EXPONENT),
+    "top8": Form(
+        _write_largest,
+        _read_largest,
+        lambda came: int(came[1].max(initial=0)) <= _MOST_EXPONENT and _finite(came[2]),
+    ),
+}
+"""All forms, by name."""

@@ -1,0 +1,1 @@
+"""The strategy `diloco`: replicas that merge in rounds."""

@@ -1,0 +1,50 @@
+"""The `Merging` of the strategy `diloco`: one outer step for all replicas together, at the end of a round."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rudel.replicas.codec.delta_codec import make_codec
+from rudel.replicas.diloco.round_coordinator import Coordinator, outer_step
+from rudel.replicas.leader import Leader
+from rudel.replicas.outer_optimizer import make_outer
+from rudel.replicas.replica_spec import ReplicaSpec
+from rudel.replicas.rounds import Arrival, Task, World
+
+
+class InRounds:
+    """The `Merging` of the strategy `diloco`: one outer step for all replicas together."""
+
+    strategy, counted, length = "diloco", "rounds", "round_steps"
+
+    def first_memory(self, outer: str, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """See `Merging`."""
+        return make_outer(outer).init(size), np.zeros(size, np.float32)
+
+    def coordinator(
+        self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]
+    ) -> Leader:
+        """See `Merging`."""
+        return Coordinator(fleet, task, world, slots, tell)
+
+    def rounds_in(self, arrivals: Sequence[Arrival]) -> int:
+        """See `Merging`."""
+        return 1
+
+    def moved(
+        self,
+        world: World,
+        arrivals: Sequence[Arrival],
+        statistics: list[np.ndarray],
+        names: dict[str, Any],
+        spec: ReplicaSpec,
+    ) -> World:
+        """See `Merging`."""
+        codec, deltas = make_codec(names["delta_codec"]), np.zeros(spec.layout.size, np.float32)
+        for arrival in arrivals:
+            deltas += np.float32(arrival.steps) * codec.decode(arrival.delta, spec.layout)
+        steps, outer = sum(arrival.steps for arrival in arrivals), make_outer(names["outer"])
+        merge_codec = make_codec(names["merge_codec"])
+        after = outer_step(world, deltas, steps, statistics, outer, merge_codec, spec.layout)[1]
+        return after.averaged(world, spec.ema, steps / len(arrivals))

@@ -1,0 +1,354 @@
+"""The coordinator of rounds: closes them, and steps the outer optimizer, whatever happens to a replica.
+
+It has all that is needed to continue: the weights that all replicas have, the outer optimizer's state, the movement
+that they have not heard of yet (the residual), the count of steps done. A merge is the movement of a round, encoded;
+what that leaves out is added to the next one. So replicas only add what they receive, and momentum costs them nothing.
+
+A replica that is lost takes with it the steps of its current round, which others do instead; its examples are dealt to
+them; when it comes back, it begins from the standing of that moment.
+
+A round closes when all replicas that take part have answered, or when a quorum, half of them, has and a grace time is
+over. A delta that comes after that counts in the next round; a replica that is later than that begins anew from a
+standing. Deltas are weighted by the steps that they stand for, and faster replicas are given more steps, so that all
+end their rounds together. One call in each direction per replica and round carries everything: the request brings the
+last merge and the plan of the next round, the answer the delta.
+
+Guarantee: the steps that were merged are at least as many as were asked for, whoever did them. Limit: what was lost
+with this process itself is the round under way; the caller's checkpoints keep the rest.
+"""
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rudel.replicas.codec.delta_codec import Codec
+from rudel.replicas.codec.weight_vector import Layout
+from rudel.replicas.leader import HOST_ERRORS, Leader, not_finite
+from rudel.replicas.members import Member
+from rudel.replicas.outer_optimizer import Outer, make_outer
+from rudel.replicas.plans import Plans
+from rudel.replicas.replica_messages import Answer, Merge
+from rudel.replicas.rounds import Arrival, RoundClosed, Task, World
+from rudel.report.hosts_words import contributes_little
+from rudel.shipping import wire
+
+LEAST_GRACE, LONGEST_GRACE = 1.0, 4.0
+"""Seconds to wait for the others when half of the replicas have answered: half a round, but within these, and what an
+exchange takes all of them on the link.
+"""
+
+_PATIENCE_WITH_MANY = 3
+"""By how much longer fewer than half of the replicas wait for the others."""
+
+_HISTORY = 256
+"""Merges that are kept for replicas that join."""
+
+
+@dataclass
+class _Round:
+    """What has come in for a round that is not closed.
+
+    Args:
+        answers: by host, and by the round that they were planned for; their arrays may still have to be added.
+        deltas: the sum of deltas, weighted by steps: float32 (N,).
+        statistics: likewise of averaged variables.
+    """
+
+    deltas: np.ndarray
+    answers: dict[tuple[str, int], Answer] = field(default_factory=dict)
+    statistics: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, answer: Answer, codec: Codec, layout: Layout) -> None:
+        """Adds the arrays of an answer."""
+        self.deltas += np.float32(answer.steps) * codec.decode(answer.delta, layout)
+        self.statistics = _weighted_sum(self.statistics, wire.unpack(answer.statistics), answer.steps)
+
+    @property
+    def steps(self) -> int:
+        """Local steps that have been answered for."""
+        return sum(answer.steps for answer in self.answers.values())
+
+
+class Coordinator(Leader):
+    """Closes rounds; see the module, and `Leader` for the arguments."""
+
+    def __init__(self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]) -> None:
+        super().__init__(fleet, task, world, slots, tell)
+        self._merges: dict[int, Merge] = {}
+        self._open = self._new_round()
+        self._plans = Plans(self._members, 1, task.total_steps, task.rates)
+
+    def want_slots(self) -> None:
+        """See `Leader`."""
+        self._plans.slots_wanted = True
+
+    def _holds_up(self, member: Member, members: Sequence[Member]) -> bool:
+        return contributes_little(member.steady_speed, [other.steady_speed for other in members])
+
+    async def _agree(self, members: Sequence[Member]) -> None:
+        await super()._agree(members)
+        self._plans.length, self._outer = self.agreed.steps, make_outer(self.agreed.outer)
+
+    async def _lead(self) -> None:
+        while self.world.steps < self._task.total_steps and not self._stopping:
+            await self._close_round()
+
+    def _plan_first(self, number: int) -> None:
+        self._plan(number)
+        self._plan(number + 1)
+
+    # -- rounds ---------------------------------------------------------------------------------------------------
+
+    async def _close_round(self) -> None:
+        """Waits for the answers of the open round and closes it; the replicas are told before the rest is done."""
+        number = self.world.round
+        if not await self._enough_answers(number):
+            return
+        closing, self._open = self._open, self._new_round()
+        merge, self.world = await self._compute(self._merged, closing, self.world)
+        self._merges[number] = merge
+        self._merges.pop(number - _HISTORY, None)
+        self._measure_skew(closing.answers)
+        if self.world.steps < self._task.total_steps and not self._plans.planned(number + 1):
+            self._plan(number + 1)  # somebody was lost in what was to be the last round
+        self._plan(number + 2)
+        self.seconds = time.perf_counter() - self._began
+        async with self._changed:
+            self._changed.notify_all()
+        slots = next((answer.slots for answer in closing.answers.values() if answer.slots), None)
+        self._slots = slots or self._slots
+        self._tell(self._report(closing.answers, slots))
+
+    def _new_round(self) -> _Round:
+        return _Round(np.zeros(self._task.layout.size, np.float32))
+
+    def _merged(self, closing: _Round, world: World) -> tuple[Merge, World]:
+        """What replicas are told of a round, and the state after it."""
+        statistics = [value / np.float32(closing.steps) for value in closing.statistics]
+        moving = self._outer, self._merge_codec, self._task.layout
+        message, after = outer_step(world, closing.deltas, closing.steps, statistics, *moving)
+        after = after.averaged(world, self._task.ema, closing.steps / len(closing.answers))
+        return Merge(message, wire.pack(statistics)), after
+
+    @property
+    def _longest_grace(self) -> float:
+        return LONGEST_GRACE + self._link_seconds
+
+    def _longest_silence(self, waiting: Sequence[Member]) -> float:
+        """Seconds after which it is odd that not one of these has answered."""
+        return _PATIENCE_WITH_MANY * (self._plans.longest(self.world.round, waiting) + self._longest_grace)
+
+    def _plan(self, number: int) -> None:
+        if not self._stopping:
+            self._plans.plan(number, self.world.round, self.world.steps, self._open.answers)
+
+    def _plan_late(self, member: Member, number: int, share: float) -> None:
+        self._plans.plan_late(member, number, share, self.world.round, self.world.steps + self._open.steps)
+
+    def _measure_skew(self, answers: Iterable[tuple[str, int]]) -> None:
+        """Learns who ended the round earlier or later than the others."""
+        ended = [self._members[name] for name in {name for name, _ in answers}]
+        mean = sum(member.answered_at for member in ended) / len(ended)
+        for member in self._members.values():
+            member.early = mean - member.answered_at if member in ended else 0.0
+
+    async def _enough_answers(self, number: int) -> bool:
+        """Waits until the round can be closed, and sets those aside that did not answer in time.
+
+        Returns:
+            False if the training is to end without this round.
+        """
+        began, alone_since, asked = time.monotonic(), None, 0.0
+        deadline = stop_by = math.inf
+        async with self._changed:
+            while True:
+                if self._failure:
+                    raise self._failure
+                waiting = [m for m in self._members.values() if m.active and number in m.plans]
+                if self._open.answers and not waiting:
+                    return True
+                now = time.monotonic()
+                in_time = sum(planned_for == number for _, planned_for in self._open.answers)
+                if in_time:
+                    patience = 1 if in_time >= len(waiting) else _PATIENCE_WITH_MANY
+                    deadline = min(deadline, now + patience * self._grace(waiting))
+                    if now >= deadline:
+                        for member in waiting:
+                            member.active = False
+                            self._spawn(self._recover(member))
+                        return True
+                elif now - max(began, asked) > self._longest_silence(waiting):
+                    asked = now
+                    for member in waiting:
+                        self._spawn(self._ask(member))
+                if self._stopping:
+                    stop_by = min(stop_by, now + self._longest_grace)
+                    if now >= stop_by or not waiting:
+                        return False
+                if not waiting:
+                    if any(m.active for m in self._members.values()):
+                        self._plan(number)
+                    alone_since = alone_since or now
+                    self._check_patience(alone_since, now)
+                else:
+                    alone_since = None
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), max(0.001, min(1.0, deadline - now, stop_by - now)))
+
+    def _grace(self, waiting: Sequence[Member]) -> float:
+        return grace(self._plans.longest(self.world.round, waiting), self._link_seconds)
+
+    async def _follow(self, member: Member, number: int) -> None:
+        told_plan = told_merge = number - 1
+        try:
+            while not self._ended:
+                await self._until(lambda number=number: number in member.plans)
+                if self._ended:
+                    return
+                if self._forgotten(told_merge + 1):
+                    self._join_again(member)
+                    return
+                plans = [(n, plan) for n, plan in member.plans.items() if n > told_plan]
+                told_plan = max(n for n, _ in plans) if plans else told_plan
+                merges = [(n, self._merges[n]) for n in range(told_merge + 1, self.world.round)]
+                told_merge = max(told_merge, self.world.round - 1)
+                self._count_sent(member, sum(len(m.delta) + len(m.statistics) for _, m in merges))
+                self._count_sent(member, sum(len(plan.rates) for _, plan in plans))
+                answer = await self._exchange(member, number, plans, merges)
+                self._count_received(member, answer)
+                await self._deliver(member, number, answer)
+                if not member.active and number < self.world.round - 1:  # too late to go on from where it is
+                    self._join_again(member)
+                    return
+                await self._until(lambda number=number: self.world.round > number)
+                number += 1
+        except HOST_ERRORS as error:
+            await self._lose(member, error)
+
+    async def _deliver(self, member: Member, number: int, answer: Answer) -> None:
+        if answer.bad_step >= 0:
+            self._fail(not_finite(member, f"round {number + 1:,}", answer, self._task.why_not_finite()))
+        adding: asyncio.Future[None] | None = None
+        self._learn(member, answer)
+        async with self._changed:
+            member.plans.pop(number, None)
+            if number >= self.world.round - 1:
+                if answer.bad_step < 0:
+                    self._open.answers[member.name, number] = answer
+                    adding = self._compute(self._open.add, answer, self._delta_codec, self._task.layout)
+                if not member.active and not member.lost:
+                    member.active = True  # late, but still in step
+                    for missed in range(number + 1, self.world.round + 2):
+                        self._plan_late(member, missed, 1.0)
+            self._changed.notify_all()
+        if adding:
+            await adding
+
+    def _report(self, answers: dict[tuple[str, int], Answer], slots: bytes | None) -> RoundClosed:
+        metrics: list[np.ndarray] = []
+        for answer in answers.values():
+            values = wire.unpack(answer.metrics)
+            metrics = [a + b for a, b in zip(metrics, values, strict=True)] if metrics else values
+        logs = wire.unpack(next(iter(answers.values())).logs)
+        by_host = [(name, answer) for (name, _), answer in sorted(answers.items())]
+        told, arrivals = self._told(by_host), tuple(Arrival(a.delta, a.steps) for a in answers.values())
+        return RoundClosed(self.world, self.seconds, told, metrics, logs, self.sent, self.received, slots, arrivals)
+
+    # -- replicas that come and go --------------------------------------------------------------------------------
+
+    async def _ask(self, member: Member) -> None:
+        """Loses a replica that is silent, or whose worker is."""
+        try:
+            await self._call(member, "describe", timeout=self._longest_grace)
+        except HOST_ERRORS as error:
+            await self._lose(member, error)
+
+    async def _recover(self, member: Member) -> None:
+        """Gives a replica that did not answer in time some seconds more; then it counts as lost."""
+        async with self._changed:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(
+                    self._changed.wait_for(lambda: self._ended or member.active or member.joining or member.lost),
+                    self._longest_grace,
+                )
+        if not (self._ended or member.active or member.joining or member.lost):
+            await self._lose(member, TimeoutError())
+
+    def _join_again(self, member: Member) -> None:
+        member.joining, member.active = True, False
+        member.plans.clear()
+        self._spawn(self._join(member, member.address))
+
+    def _forgotten(self, number: int) -> bool:
+        """Whether so many rounds have closed after this one that its merge is no longer kept."""
+        return number < next(iter(self._merges), 0)
+
+    async def _bring_up_to_date(self, member: Member, with_slots: bool) -> int:
+        standing_of = self.world.round
+        await self._stand(member, with_slots)
+        if self._forgotten(standing_of):
+            raise TimeoutError(f"while the weights were sent to it, the others took more than {_HISTORY} rounds")
+        number = self.world.round
+        await self._call_to_join(member, number, [vars(self._merges[n]) for n in range(standing_of, number)])
+        return number
+
+    def _plan_for_joined(self, member: Member, number: int) -> None:
+        for missed in range(number, self.world.round + 2):  # rounds may have closed while it joined
+            self._plan_late(member, missed, (missed - self.world.round + 1) / 2)
+
+
+def outer_step(
+    world: World,
+    deltas: np.ndarray,
+    steps: int,
+    statistics: list[np.ndarray],
+    outer: Outer,
+    codec: Codec,
+    layout: Layout,
+) -> tuple[bytes, World]:
+    """Closes a round.
+
+    Args:
+        world: before it; unchanged.
+        deltas: the sum of the deltas, weighted by steps: float32 (N,).
+        steps: of all replicas.
+        statistics: means of the averaged variables.
+        outer, codec, layout: how the weights move, and how replicas hear of it.
+
+    Returns:
+        What the replicas are told, and the world after the round.
+    """
+    momentum = world.momentum.copy()
+    movement = outer.step(deltas / np.float32(steps), momentum)
+    movement += world.residual
+    message, sent = codec.encode(movement, layout)
+    movement -= sent
+    return message, World(world.round + 1, world.steps + steps, world.weights + sent, momentum, movement, statistics)
+
+
+def _weighted_sum(sums: list[np.ndarray], values: list[np.ndarray], weight: int) -> list[np.ndarray]:
+    weighted = [np.multiply(value, np.float32(weight), dtype=np.float32) for value in values]
+    if not sums:
+        return weighted
+    for into, value in zip(sums, weighted, strict=True):
+        into += value
+    return sums
+
+
+def grace(longest: float, link: float) -> float:
+    """Seconds to wait for the others when half of the replicas have answered.
+
+    Args:
+        longest: seconds that the longest of the others' rounds takes.
+        link: seconds in which all replicas exchange what a round has to, all at once.
+
+    >>> grace(0.5, link=0.02), grace(5.0, link=0.02), grace(60.0, link=3.0)
+    (1.02, 2.52, 7.0)
+    """
+    return min(max(LEAST_GRACE, longest / 2), LONGEST_GRACE) + link

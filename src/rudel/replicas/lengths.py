@@ -1,0 +1,132 @@
+"""How long rounds are, and what replicas agree upon once it is known how fast they and their links are."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_LEAST_STEPS = 4
+"""Of a round or a visit, where the user says nothing. With 4 instead of 8, four replicas took 7 to 18 % fewer steps to
+a target on digits, photographs, movements and, with a convolutional net, drawings (`benchmarks/convergence.py`).
+"""
+
+_DRIFT_STEPS = 400
+"""In rounds of so many steps, replicas would drift so far apart that they took twice as many steps to learn as much;
+with shorter ones, it is less in proportion. Chosen by the time that four nodes of a lab took to 80 % of the drawings of
+`benchmarks/evaluate.py`, with rounds of 32 to 128 steps.
+"""
+
+_LEAST_OF_SLOWEST = 2
+"""Steps of a round of the slowest replica."""
+
+_MORE_FOR_ALL = 2.0
+"""How many times as long messages with all weights may be under way as the usual ones."""
+
+_MOST_BY_LINK = 2
+"""How many times as long as otherwise rounds may be for a slow link: with fewer rounds, little is learned."""
+
+_OVERLAP = 0.6
+"""Share of a round that may be over before the merge of the last one is there."""
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """What was measured before the first round, as means over the replicas.
+
+    Args:
+        step_seconds: of a local step.
+        exchange_seconds: that a replica needs to encode a delta and to merge one.
+        exchange_bytes: of a delta and a merge together.
+        bytes_per_second: to all replicas at the same time.
+        round_trip: seconds of a message without content, there and back.
+        slowest_seconds: of a local step of the slowest replica.
+        weights: elements of the model.
+        worth: how many hosts of equal speed these are worth, see `rudel.replicas.dealing.worth_of`.
+    """
+
+    step_seconds: float
+    exchange_seconds: float
+    exchange_bytes: float
+    bytes_per_second: float
+    round_trip: float = 0.0
+    slowest_seconds: float = 0.0
+    weights: float = math.inf
+    worth: int = 1
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What holds for all rounds.
+
+    Args:
+        steps: of a replica between two exchanges, on average over the replicas.
+        rate_factor: by which the learning rate of local steps is multiplied.
+        outer: name of the outer optimizer.
+        delta_codec, merge_codec: names of the codecs of deltas and merges.
+    """
+
+    steps: int
+    rate_factor: float
+    outer: str
+    delta_codec: str
+    merge_codec: str
+
+
+def best_steps(step: Any, exchange: Any) -> Any:
+    """Steps between two exchanges with which replicas learn most in a second, however fast the links are.
+
+    Args:
+        step: seconds of one; a number or an array.
+        exchange: likewise, in which no steps are taken.
+    """
+    return np.maximum(_LEAST_STEPS, np.sqrt(_DRIFT_STEPS * exchange / step))
+
+
+def best_length(replicas: int, most: int, speeds: Speeds) -> int:
+    """Steps of a round with which replicas learn most in a second.
+
+    The shorter rounds are, the less replicas drift apart, and the more of their time exchanges take: with a cost of c
+    steps for each, rounds of the root of 400 c steps are best; but the slowest replica is to take some steps, too. A
+    merge is to come before most of the next round is over, or it comes too late to be of use: on slow links, rounds are
+    as long as that takes, up to twice as long as they are otherwise at most.
+
+    Args:
+        replicas: how many train together.
+        most: steps of a round otherwise.
+        speeds: what was measured.
+
+    >>> best_length(4, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=10e6))
+    34
+    >>> best_length(4, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=1e6))
+    191
+    >>> best_length(4, 320, Speeds(0.03, 0.002, 20e3, bytes_per_second=10e6))
+    5
+    """
+    by_cost = round(float(best_steps(speeds.step_seconds, speeds.exchange_seconds)))
+    by_slowest = math.ceil(_LEAST_OF_SLOWEST * speeds.slowest_seconds / speeds.step_seconds)
+    by_link = math.ceil(_network_seconds(replicas, speeds.exchange_bytes, speeds) / (_OVERLAP * speeds.step_seconds))
+    return max(min(most, max(by_cost, by_slowest)), min(_MOST_BY_LINK * most, by_link))
+
+
+def goes_in_full(replicas: int, speeds: Speeds) -> bool:
+    """Whether a byte for every weight, there and back, takes hardly longer on its way than what is sent otherwise.
+
+    Then nothing needs to be left for later, as of small models, which learn fast and have few rounds.
+
+    Args:
+        replicas: how many train together.
+        speeds: what was measured.
+
+    >>> goes_in_full(4, Speeds(0.0007, 0.002, 400, bytes_per_second=10e6, round_trip=0.003, weights=4096))
+    True
+    >>> goes_in_full(4, Speeds(0.0007, 0.002, 30e3, bytes_per_second=10e6, round_trip=0.003, weights=200e3))
+    False
+    """
+    usual = _network_seconds(replicas, speeds.exchange_bytes, speeds)
+    return _network_seconds(replicas, 2 * speeds.weights, speeds) <= _MORE_FOR_ALL * usual
+
+
+def _network_seconds(replicas: int, size: float, speeds: Speeds) -> float:
+    """In which all replicas exchange messages of this size, there and back together, at the same time."""
+    return speeds.round_trip + replicas * size / speeds.bytes_per_second

@@ -1,0 +1,50 @@
+"""The learning rates of local steps."""
+
+from typing import Any
+
+import numpy as np
+
+from rudel.replicas.keras_rates import rate_table
+
+
+class Rates:
+    """What the model's optimizer says, times a factor.
+
+    Args:
+        optimizer: of Keras.
+        steps: of the whole training.
+
+    Attributes:
+        scheduled: whether they follow a schedule; otherwise callbacks may change the rate.
+        plain: the rate where there is no schedule, as it was last read; 0.0 where there is one.
+    """
+
+    def __init__(self, optimizer: Any, steps: int) -> None:
+        from rudel.internals.keras import schedule_of
+
+        schedule = schedule_of(optimizer)
+        self._optimizer = optimizer
+        self._table = None if schedule is None else rate_table(schedule, steps)
+        self.scheduled, self.plain = self._table is not None, 0.0
+
+    def read(self) -> None:
+        """Learns what callbacks have made of the rate."""
+        self.plain = 0.0 if self.scheduled else float(self._optimizer.learning_rate)
+
+    def set(self, rate: float) -> None:
+        """Goes back to a rate that was kept, where there is no schedule."""
+        if not self.scheduled:
+            self._optimizer.learning_rate = rate
+
+    def of(self, first: int, last: int, count: int, factor: float) -> np.ndarray:
+        """Rates of local steps, float32 (count,).
+
+        Args:
+            first, last: of the training's steps, over which the local ones are spread.
+            count: of local steps.
+            factor: what they are multiplied with.
+        """
+        if self._table is None:
+            return np.full(count, factor * self.plain, np.float32)
+        places = first + (last - first) * np.arange(count) // count
+        return (factor * self._table[np.minimum(places, len(self._table) - 1)]).astype(np.float32)

@@ -1,0 +1,57 @@
+"""`Merging`: when the work of replicas comes together, and what it does to the global state."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from rudel.replicas.leader import Leader
+from rudel.replicas.replica_spec import ReplicaSpec
+from rudel.replicas.rounds import Arrival, Task, World
+
+
+class Merging(Protocol):
+    """A way of merging.
+
+    Attributes:
+        strategy: its name.
+        counted: what is counted as it merges, as the summary calls it.
+        length: the option that says how many local steps there are between two exchanges.
+    """
+
+    strategy: str
+    counted: str
+    length: str
+
+    def first_memory(self, outer: str, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """The outer optimizer's state and the residual before anything was merged, for so many weights."""
+        ...
+
+    def coordinator(
+        self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]
+    ) -> Leader:
+        """What leads the replicas; see `Leader` for the arguments."""
+        ...
+
+    def rounds_in(self, arrivals: Sequence[Arrival]) -> int:
+        """How many rounds are closed by what has arrived."""
+        ...
+
+    def moved(
+        self,
+        world: World,
+        arrivals: Sequence[Arrival],
+        statistics: list[np.ndarray],
+        names: dict[str, Any],
+        spec: ReplicaSpec,
+    ) -> World:
+        """The global state after a record of the journal.
+
+        Args:
+            world: before it; unchanged.
+            arrivals: pseudo-gradients, encoded, in the order in which they came.
+            statistics: averaged variables after it.
+            names: `outer`, `delta_codec` and `merge_codec`.
+            spec: of the replicas.
+        """
+        ...

@@ -1,0 +1,168 @@
+"""What a coordinator and its replicas tell each other."""
+
+import traceback
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgpack
+
+from rudel.errors import RudelError
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a replica is made of, the same for a whole training.
+
+    Args:
+        code: exported program, from `export_rounds`, or from `pack_steps` for another backend than JAX.
+        examples, leaves: the whole data set's length, and (shape of an example, dtype) of its arrays.
+        batch_size: examples a step.
+        seed, shuffle: of the order of examples.
+        number: of this replica.
+        delta_codec, merge_codec: names, as `make_codec` takes them; a standing may name other codecs.
+        seeds: which non-trainable variables are states of random generators.
+        statistics: which non-trainable variables are averaged over the replicas.
+        state: packed non-trainable, optimizer and metrics variables and logs to begin with.
+        counts: how many there are of each of these four.
+        on_disk: whether examples are to be in files; see `rudel.shipping.host_examples`.
+        backend: of Keras, by which steps are taken.
+    """
+
+    code: bytes
+    examples: int
+    leaves: Sequence[tuple[Sequence[int], str]]
+    batch_size: int
+    seed: int
+    shuffle: bool
+    number: int
+    delta_codec: str
+    merge_codec: str
+    seeds: Sequence[int]
+    statistics: Sequence[int]
+    state: bytes
+    counts: Sequence[int]
+    on_disk: bool = False
+    backend: str = "jax"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A point of the training at which a replica can begin.
+
+    Args:
+        weights: the packed vector G.
+        statistics: packed averaged statistics.
+        slots: packed optimizer variables of another replica; None to keep those that the replica has.
+        codecs: names of the codecs of deltas and merges; None for those of the setup.
+    """
+
+    weights: bytes
+    statistics: bytes
+    slots: bytes | None = None
+    codecs: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done in a round.
+
+    Args:
+        steps: local steps.
+        rates: packed float32 learning rates, one for each step or one for all.
+        pieces: ranges of examples to take from now on; None for no change.
+        slots: whether the answer shall hold the optimizer's slots, for a replica that joins or for a checkpoint.
+    """
+
+    steps: int
+    rates: bytes
+    pieces: Sequence[tuple[int, int]] | None = None
+    slots: bool = False
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What became of everybody's deltas of a round.
+
+    Args:
+        delta: how G moves, encoded with the merge codec.
+        statistics: packed means of the averaged variables.
+    """
+
+    delta: bytes
+    statistics: bytes
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a replica has to say of a round.
+
+    Args:
+        delta: encoded with the delta codec.
+        statistics, metrics: packed averaged variables, and metrics variables.
+        logs: packed values of the last step's logs.
+        steps: local steps taken.
+        seconds: from the round's beginning to its end.
+        waited: seconds of these in which the replica waited for a merge.
+        merged_at: steps taken before the last round's merge was applied.
+        bad_step: number of the first step with a loss that is not finite, or -1.
+        memory: bytes that the process has held at most.
+        cpu: seconds of processor time that the process took.
+        slots: packed optimizer variables, floats as bfloat16, if the plan asked for them.
+        computed: seconds in which steps were taken; what is left of `seconds` is for encoding and merging.
+        network: seconds of processor time that the thread which talks to the coordinator took, part of `cpu`.
+    """
+
+    delta: bytes
+    statistics: bytes
+    metrics: bytes
+    logs: bytes
+    steps: int
+    seconds: float
+    waited: float
+    merged_at: int
+    bad_step: int
+    memory: int
+    cpu: float
+    slots: bytes | None = None
+    computed: float = 0.0
+    network: float = 0.0
+
+    @property
+    def exchange_seconds(self) -> float:
+        """What the round took beside its steps and waiting: encoding, merging, and talking to the coordinator, which
+        takes the processor from the steps as far as the process has no more of it than it uses.
+        """
+        talking = self.network * (self.seconds - self.waited) / self.cpu if self.cpu > 0 else 0.0
+        return max(0.0, self.seconds - self.waited - self.computed) + talking
+
+
+def packed_request(number: int, plans: Iterable[tuple[int, Plan]], merges: Iterable[tuple[int, Merge]]) -> bytes:
+    """Plans and merges by the number of their round, for a replica that is to answer for one round, as bytes."""
+    return _packed((number, [(n, vars(plan)) for n, plan in plans], [(n, vars(merge)) for n, merge in merges]))
+
+
+def unpacked_request(message: bytes) -> tuple[int, dict[int, Plan], dict[int, Merge]]:
+    """What `packed_request` packed."""
+    number, plans, merges = msgpack.unpackb(message)
+    return number, {n: Plan(**plan) for n, plan in plans}, {n: Merge(**merge) for n, merge in merges}
+
+
+def packed_answer(number: int, answer: Answer | Exception) -> bytes:
+    """The answer of a round, or why there is none, as bytes."""
+    if not isinstance(answer, Exception):
+        return _packed((number, vars(answer)))
+    error = {"error": type(answer).__name__, "text": str(answer)}
+    if not isinstance(answer, RudelError):
+        error["traceback"] = "".join(traceback.format_exception(answer))
+    return _packed((number, error))
+
+
+def unpacked_answer(message: bytes) -> tuple[int, dict[str, Any]]:
+    """The round, and fields of an `Answer` or, of an error, what `rudel.cluster.fleet.error_of` takes."""
+    number, fields = msgpack.unpackb(message)
+    return number, fields
+
+
+def _packed(value: Any) -> bytes:
+    return cast(bytes, msgpack.packb(value))

@@ -1,0 +1,81 @@
+"""`ReplicaSpec`: what the replicas of a training are made of. Trainings and forecasts begin with one."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rudel.backend import backend_name
+from rudel.errors import ModelError
+from rudel.internals.keras import inner_optimizer, weight_average
+from rudel.loop import model_state
+from rudel.loop.model_state import ModelState
+from rudel.replicas.codec.weight_vector import Layout
+from rudel.replicas.example_source import Source
+from rudel.replicas.rounds import World
+from rudel.replicas.setups import Setups
+from rudel.session.job import Job
+
+
+@dataclass(frozen=True)
+class ReplicaSpec:
+    """The model of a job as replicas have it.
+
+    Args:
+        job: the training.
+        state: of the model at the beginning, in NumPy arrays.
+        metrics: its metrics variables at the beginning of a span.
+        source: of the examples.
+        setups: makes the setup of each replica.
+        layout: of the trainable variables, as one vector.
+        ema: how much of the exponential average of the weights is kept in a local step; None where there is none.
+        packing_seconds: what packing the model took, where Keras is not on JAX.
+    """
+
+    job: Job
+    state: ModelState
+    metrics: list[np.ndarray]
+    source: Source
+    setups: Setups
+    layout: Layout
+    ema: float | None
+    packing_seconds: float
+
+    @property
+    def statistics(self) -> list[int]:
+        """Places of the non-trainable variables that are averaged over the replicas."""
+        return self.setups.statistics
+
+    def world(self, momentum: np.ndarray, residual: np.ndarray) -> World:
+        """The global state before the first round; see `World` for the arguments."""
+        statistics = [np.asarray(self.state.non_trainable[i], np.float32) for i in self.statistics]
+        return World(0, 0, self.layout.vector(self.state.trainable), momentum, residual, statistics)
+
+    def setup(
+        self, number: int, description: dict[str, Any], hosts: int, delta_codec: str, merge_codec: str
+    ) -> tuple[dict[str, Any], float]:
+        """What `Setups.setup` returns and raises, for a replica that begins as the model does."""
+        names = {"delta_codec": delta_codec, "merge_codec": merge_codec}
+        return self.setups.setup(number, description, hosts, self.state, self.metrics, names)
+
+
+def spec_of(job: Job, metrics: list[np.ndarray]) -> ReplicaSpec:
+    """Makes the specification of a job whose model has all variables.
+
+    Args:
+        job: the training.
+        metrics: its metrics variables at the beginning of a span; see `rudel.session.session.built`.
+
+    Raises:
+        ModelError: hosts cannot train with this optimizer, or the model cannot be sent to them.
+    """
+    ema, _ = weight_average(job.model.optimizer) or (None, [])
+    if ema is not None and inner_optimizer(job.model.optimizer).ema_overwrite_frequency:
+        raise ModelError(
+            "The optimizer of the model puts averages in the place of weights as it goes on "
+            "(ema_overwrite_frequency), which hosts cannot: leave that out, or train on one computer."
+        )
+    state, source = model_state.values(job.model), Source(job.train, job.schedule.shuffle, job.model)
+    setups = Setups(job, state, source)
+    packing = 0.0 if backend_name() == "jax" else setups.pack_model()
+    return ReplicaSpec(job, state, metrics, source, setups, Layout.of(state.trainable), ema, packing)

@@ -1,0 +1,420 @@
+"""The engine of the strategies `diloco` and `async`: replicas on the workers of a cluster take the steps.
+
+A coordinator, in a thread of its own, merges the work of the replicas and does not wait for anything here. This engine
+puts the merged weights into the model where the session needs them, and evaluates them. An evaluation that takes long
+compared with the epochs is put off to the end, if nothing waits for it. A checkpoint is written every quarter of a
+minute, and a journal in between; see `books.py`.
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import queue
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from rudel.backend import backend_name
+from rudel.cluster.fleet import installed
+from rudel.errors import NonFiniteError
+from rudel.internals.keras import inner_optimizer, weight_average
+from rudel.loop import model_state
+from rudel.loop.evaluation import make_evaluator
+from rudel.loop.metric_values import as_floats
+from rudel.loop.vocabulary import why_not_finite
+from rudel.replicas.books import Books
+from rudel.replicas.leader import Leader
+from rudel.replicas.lengths import Agreed, Speeds
+from rudel.replicas.local_rates import Rates
+from rudel.replicas.merging import Merging
+from rudel.replicas.replica_service import replica_guest
+from rudel.replicas.replica_spec import spec_of
+from rudel.replicas.rounds import HostChanged, RoundClosed, Task, World
+from rudel.runs.checkpoint import Checkpoint
+from rudel.session.job import Job
+from rudel.session.on_hosts import purpose_of, unforeseen
+from rudel.session.session import Session
+
+_SLOTS_SECONDS = 15.0
+"""Time between two requests for a replica's optimizer slots."""
+
+_CHECKPOINT_SECONDS = 15.0
+_CHECKPOINT_SHARE, _CHECKPOINT_SHARE_WITHOUT_JOURNAL = 0.05, 0.2
+"""The most that checkpoints take of the time."""
+
+_SHOW_SECONDS = 0.2
+"""Time between two readings of the metrics, which cost milliseconds."""
+
+_EVALUATION_SHARE = 0.05
+_LATE_EVALUATIONS = 64
+_LATE_BYTES = 256e6
+
+
+@dataclass(frozen=True)
+class _Late:
+    """A span that has ended and is not evaluated yet.
+
+    Args:
+        span: its number, from 0.
+        logs: its training metrics.
+        world: the global state at its end.
+        sums: of its metrics variables.
+        seconds: of training until its end.
+    """
+
+    span: int
+    logs: dict[str, float]
+    world: World
+    sums: list[np.ndarray]
+    seconds: float
+
+
+class ReplicasEngine:
+    """An `Engine`; see the module.
+
+    Args:
+        job: the training.
+        cluster: a running `rudel.Cluster`, or a client taken over by `rudel.cluster.engine.Borrowed`.
+        options: of the strategy.
+        merging: how the work of the replicas comes together.
+    """
+
+    def __init__(self, job: Job, cluster: Any, options: Any, merging: Merging) -> None:
+        self._job, self._cluster, self._given, self._merging = job, cluster, options, merging
+        self._options: Any = options.chosen_for(max(1, cluster.count), job.schedule.total_steps)
+        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._late: deque[_Late] = deque()
+        self._coordinator: Leader | None = None
+        self._evaluator: Any = None
+        self._average = np.empty(0, np.float32)
+        self._last_shown = 0.0
+
+    def prepare(self, session: Session) -> None:
+        """See `Engine`."""
+        job, self._session, self._position = self._job, session, session.position
+        self._model, clock = session.model, session.position.clock
+        self._state = state = model_state.read(session.model)
+        if job.validation is not None:
+            self._evaluator = make_evaluator(job.model, state, job.validation, job.validation_batch_size, "validation")
+            clock.compile += self._evaluator.compile_seconds
+            began = time.perf_counter()
+            self._evaluator.run(state)
+            self._evaluation_seconds = time.perf_counter() - began
+        self._spec = spec = spec_of(job, session.initial_metrics)
+        self._optimizer, self._averages = inner_optimizer(job.model.optimizer), []
+        if average := weight_average(job.model.optimizer):
+            self._averages = average[1]
+        self._rates = Rates(self._optimizer, job.schedule.total_steps)
+        if (backend := backend_name()) != "jax":
+            from rudel.replicas.keras_steps import SLOWER
+
+            clock.compile += spec.packing_seconds
+            session.display.note(SLOWER.format(backend))
+        world = spec.world(*self._merging.first_memory(self._options.outer, spec.layout.size))
+        self._books = Books(self._merging, spec, world, self._rates, session.position, session.run)
+        self._rates.read()
+
+    def restore(self, saved: Checkpoint) -> None:
+        """See `Engine`; continues from the last round that was kept."""
+        self._books.restore(saved)
+        self._take_over(self._books.world)
+
+    def run(self) -> None:
+        """See `Engine`."""
+        if self._session.done:
+            return
+        try:
+            self._train_on_hosts()
+        finally:
+            self._books.end_journal()
+
+    def write(self) -> None:
+        """See `Engine`: weights, their average and metrics; the optimizer's slots are with the replicas."""
+        own = model_state.variables(self._model)._replace(optimizer=[])
+        jax.tree.map(lambda variable, value: variable.assign(value), own, self._state._replace(optimizer=[]))
+        if self._average.size:
+            for variable, value in zip(self._averages, self._spec.layout.arrays(self._average), strict=True):
+                variable.assign(value)
+
+    def describe(self) -> dict[str, Any]:
+        """See `Engine`."""
+        steps, books = self._position.step, self._books
+        return {
+            "strategy": self._merging.strategy,
+            "strategy_options": vars(self._options),
+            "hosts": books.hosts,
+            "steps": steps // max(1, len(books.hosts)),
+            "samples": steps * self._job.schedule.batch_size,
+            self._merging.counted: books.world.round,
+            "bytes_sent": books.sent,
+            "bytes_received": books.received,
+            "workers_lost": books.lost,
+            "workers_joined": books.joined,
+        }
+
+    def close(self) -> None:
+        """See `Engine`."""
+
+    # -- the training -----------------------------------------------------------------------------------------------
+
+    def _train_on_hosts(self) -> None:
+        session, position, books, began = self._session, self._position, self._books, time.perf_counter()
+        if session.run:
+            session.run.keep_rounds(books.world.round)
+            if position.step:
+                self._log_event({"event": "resumed", "seconds": round(position.clock.train, 4)})
+        background = self._cluster.background
+        with installed(self._cluster, replica_guest(backend_name(), purpose_of(session.run))) as fleet:
+            self._wait_for(background.start(self._prepare_replicas(fleet)))
+            coordinator = self._coordinator
+            assert coordinator
+            position.clock.setup += time.perf_counter() - began - coordinator.compile_seconds
+            position.clock.compile += coordinator.compile_seconds
+            self._train_before = position.clock.train
+            self._last_slots = self._last_save = self._last_evaluation = time.perf_counter()
+            self._save_seconds = 0.0
+            self._save()
+            session.callbacks.on_epoch_begin(session.spans.number(position.step))
+            self._rates.read()
+            session.display.hosts(books.hosts)
+            done = background.start(coordinator.run())
+            try:
+                while not (done.done() and self._events.empty()):
+                    self._take_events()
+                    if session.interrupts.received or session.ended:
+                        coordinator.stop()
+            except BaseException:
+                done.cancel()
+                raise
+        self._evaluate_late()
+        self._take_over(books.world)
+        if not isinstance(done.exception(), NonFiniteError):
+            self._save()
+        with unforeseen(session.run):
+            done.result()
+        session.act_on_interrupt()
+
+    def _wait_for(self, future: "concurrent.futures.Future[None]") -> None:
+        while not future.done():
+            concurrent.futures.wait([future], timeout=0.2)
+            self._show_delivered()
+            if self._session.interrupts.received:
+                future.cancel()
+                self._session.act_on_interrupt()
+        with unforeseen(self._session.run):
+            future.result()
+
+    def _show_delivered(self) -> None:
+        """Shows how much of the program, the examples and the weights has arrived at the hosts."""
+        display, coordinator = self._session.display, self._coordinator
+        if display.live and coordinator and (delivered := coordinator.delivered):
+            display.sending(*delivered)
+
+    def _agree(self, replicas: int, speeds: Speeds) -> Agreed:
+        """What holds for all rounds; called in the thread of the coordinator."""
+        agreed = self._given.agree(replicas, self._job.schedule.total_steps, speeds)
+        named = {self._merging.length if name == "steps" else name: value for name, value in vars(agreed).items()}
+        self._options = replace(self._options, **named)
+        return agreed
+
+    async def _prepare_replicas(self, fleet: Any) -> None:
+        job, spec = self._job, self._spec
+        self._books.hosts = sorted(await fleet.members())
+        task = Task(
+            total_steps=job.schedule.total_steps,
+            agree=self._agree,
+            batch_size=job.schedule.batch_size,
+            layout=spec.layout,
+            pieces=await asyncio.to_thread(spec.source.pieces, len(self._books.hosts)),
+            setup=self._setup,
+            rates=lambda first, last, count: self._rates.of(first, last, count, self._options.rate_factor),
+            why_not_finite=lambda: why_not_finite(job.model, job.train),
+            patience=self._options.patience,
+            ema=spec.ema,
+        )
+        books = self._books
+        self._coordinator = self._merging.coordinator(fleet, task, books.world, books.slots, self._events.put)
+        await self._coordinator.prepare()
+
+    def _setup(self, number: int, description: dict[str, Any]) -> tuple[dict[str, Any], float]:
+        """What `ReplicaSpec.setup` returns and raises; called in other threads."""
+        codecs = self._options.delta_codec, self._options.merge_codec
+        return self._spec.setup(number, description, len(self._books.hosts), *codecs)
+
+    # -- what the coordinator reports -------------------------------------------------------------------------------
+
+    def _take_events(self) -> None:
+        try:
+            event = self._events.get(timeout=0.1)
+        except queue.Empty:
+            return
+        if isinstance(event, HostChanged):
+            self._books.take_change(event)
+            self._log_event(
+                {
+                    "event": event.event,
+                    "host": event.name,
+                    "seconds": round(self._train_before + event.seconds, 4),
+                    "reason": event.reason,
+                }
+            )
+            self._session.display.host(event)
+            return
+        if self._session.ended:
+            return  # a round that was closed before the others heard of the end
+        self._take_round(event)
+        if self._save_is_due():
+            self._take_over(self._books.world)
+            self._save()
+        elif self._books.has_journal:
+            self._books.journal_round(event, self._options, self._records_of_late())
+
+    def _take_round(self, closed: RoundClosed) -> None:
+        session, position, books = self._session, self._position, self._books
+        books.take_round(closed)
+        before, position.step = position.step, min(closed.world.steps, self._job.schedule.total_steps)
+        position.clock.train = self._train_before + closed.seconds
+        self._log_round(closed)
+        now = time.perf_counter()
+        span = session.spans.number(before)
+        ends = position.step >= session.spans.last(span)
+        logs: dict[str, float] = {}
+        if ends or (session.display.live and now - self._last_shown > _SHOW_SECONDS):
+            self._last_shown = now
+            logs = self._metrics_of(books.sums, closed.logs)
+            session.display.advance(position.step, logs, position.clock.train)
+        session.display.round(closed)
+        if session.run and now - self._last_slots > _SLOTS_SECONDS:
+            self._last_slots = now
+            assert self._coordinator
+            self._coordinator.want_slots()
+        if ends:
+            self._end_spans(span, logs)
+
+    def _metrics_of(self, sums: list[np.ndarray], last: list[np.ndarray]) -> dict[str, float]:
+        """The metrics that these variables stand for; of a model that logs something else, what it logged last."""
+        for variable, value in zip(self._model.metrics_variables, sums, strict=True):
+            variable.assign(value)
+        return self._session.logs_of_span(as_floats(dict(zip(self._spec.setups.log_names, last, strict=True))))
+
+    def _log_round(self, closed: RoundClosed) -> None:
+        counted = self._merging.counted
+        hosts = {
+            told.name: {
+                "steps": told.steps, "seconds": round(told.seconds, 4), "computed": round(told.computed, 4),
+                "waited": round(told.waited, 4), "merged_at": told.merged_at, "memory": told.memory,
+                "cpu": round(told.cpu, 4), "sent": told.sent, "received": told.received,
+            } | ({counted: told.answers} if counted != "rounds" else {})
+            for told in closed.replicas
+        }  # fmt: skip
+        seconds, books = round(self._position.clock.train, 4), self._books
+        self._log_event(
+            {
+                "round": closed.world.round, "step": closed.world.steps, "seconds": seconds,
+                "sent": books.sent, "received": books.received, "hosts": hosts,
+            }
+        )  # fmt: skip
+
+    def _log_event(self, event: dict[str, Any]) -> None:
+        if self._session.run:
+            self._session.run.append_round(event)
+
+    # -- spans ------------------------------------------------------------------------------------------------------
+
+    def _end_spans(self, span: int, logs: dict[str, float]) -> None:
+        """A round has gone beyond the end of a span, or of several."""
+        position, spans, books = self._position, self._session.spans, self._books
+        span = max(span, spans.number(max(position.step - 1, 0)))
+        span -= position.step < spans.last(span)
+        sums, books.sums = books.sums, []
+        self._late.append(_Late(span, logs, books.world, sums, position.clock.train))
+        if self._job.callbacks:  # what these remember is in checkpoints alone
+            books.end_journal()
+        if not self._evaluation_can_wait():
+            self._evaluate_late()
+        if position.step < self._job.schedule.total_steps:
+            self._session.callbacks.on_epoch_begin(span + 1)
+            self._rates.read()
+
+    def _evaluation_can_wait(self) -> bool:
+        job = self._job
+        if self._evaluator is None or job.callbacks or job.options.watched or len(self._late) > _LATE_EVALUATIONS:
+            return False
+        if self._books.world.weights.nbytes * len(self._late) > _LATE_BYTES:
+            return False
+        since = time.perf_counter() - self._last_evaluation
+        return self._evaluation_seconds > _EVALUATION_SHARE * since
+
+    def _evaluate_late(self) -> None:
+        session = self._session
+        while self._late:
+            late = self._late.popleft()
+            self._take_over(late.world, late.sums)
+            began = time.perf_counter()
+            self.write()
+            logs = session.logs_of_span(late.logs)
+            if self._evaluator:
+                logs |= session.evaluate(lambda: self._evaluator.run(model_state.read(self._model)))
+            session.end_span(late.span, logs)
+            self._last_evaluation = time.perf_counter()
+            self._evaluation_seconds = self._last_evaluation - began
+            with self._back_at(late):
+                session.add_record(session.record_of(late.span, logs))
+            self._position.stopped = bool(self._model.stop_training)
+
+    @contextlib.contextmanager
+    def _back_at(self, late: _Late) -> Iterator[None]:
+        """While it is entered, the position is where it was when a span ended."""
+        position, clock = self._position, self._position.clock
+        here, now = position.step, clock.train
+        position.step, clock.train = min(self._session.spans.last(late.span), here), late.seconds
+        yield
+        position.step, clock.train = here, now
+
+    def _records_of_late(self) -> list[dict[str, Any]]:
+        """Records of spans whose evaluation was put off, as they are kept in case it is never made."""
+        records = []
+        for late in self._late:
+            with self._back_at(late):
+                records.append(self._session.record_of(late.span, late.logs))
+        return records
+
+    def _take_over(self, world: World, metrics: list[np.ndarray] | None = None) -> None:
+        """Makes the state of the model of a global state, and of sums of metrics variables."""
+        spec, old = self._spec, self._spec.state
+        weights = zip(spec.layout.arrays(world.weights), old.trainable, strict=True)
+        trainable = [value.astype(before.dtype) for value, before in weights]
+        non_trainable = list(old.non_trainable)
+        for index, value in zip(spec.statistics, world.statistics, strict=True):
+            non_trainable[index] = value.astype(non_trainable[index].dtype)
+        self._optimizer.iterations.assign(world.steps)
+        self._average = world.average
+        metrics = metrics or [value.copy() for value in spec.metrics]
+        self._state = model_state.ModelState(trainable, non_trainable, [], metrics)
+
+    # -- checkpoints ------------------------------------------------------------------------------------------------
+
+    def _save_is_due(self) -> bool:
+        if not self._session.run:
+            return False
+        since = time.perf_counter() - self._last_save
+        if not self._books.has_journal:
+            return self._save_seconds <= _CHECKPOINT_SHARE_WITHOUT_JOURNAL * since
+        if self._books.journal_is_full:
+            return True
+        return since > _CHECKPOINT_SECONDS and self._save_seconds <= _CHECKPOINT_SHARE * since
+
+    def _save(self) -> None:
+        if not self._session.run:
+            return
+        began = time.perf_counter()
+        records = self._position.records + self._records_of_late()
+        self._session.save(self._books.arrays(), **self._books.document(), records=records)
+        self._books.begin_journal()
+        self._last_save = time.perf_counter()
+        self._save_seconds = self._last_save - began

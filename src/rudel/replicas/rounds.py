@@ -1,0 +1,169 @@
+"""What a training in rounds is: its task, its state, and what is told of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from rudel.replicas.codec.weight_vector import Layout
+from rudel.replicas.lengths import Agreed, Speeds
+from rudel.replicas.members import Piece
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything that a round changes, on the coordinator's side.
+
+    Args:
+        round: rounds closed.
+        steps: local steps that were merged.
+        weights, momentum: float32 vectors: the weights, and the outer optimizer's state.
+        residual: by how much the weights are to move that replicas have not heard of: float32, as long as the weights,
+            or empty where that is known by replica.
+        statistics: averaged non-trainable variables.
+        average: the exponential average of the weights, where the model's optimizer has one; empty before the first
+            round, and where it has none.
+    """
+
+    round: int
+    steps: int
+    weights: np.ndarray
+    momentum: np.ndarray
+    residual: np.ndarray
+    statistics: list[np.ndarray]
+    average: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32))
+
+    def averaged(self, before: "World", momentum: float | None, steps: float) -> "World":
+        """The same with the exponential average of the weights.
+
+        Args:
+            before: the world that it came from.
+            momentum: how much of the average is kept in a step; None for no average.
+            steps: local steps of a replica between the two.
+        """
+        if momentum is None:
+            return self
+        if not before.average.size:
+            return replace(self, average=self.weights)
+        kept = np.float32(momentum**steps)
+        return replace(self, average=kept * before.average + (1 - kept) * self.weights)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a replica did in a round, for people.
+
+    Args:
+        name: of the host.
+        steps: local steps.
+        seconds, waited: the round's length and the part of it that the replica waited.
+        merged_at: local steps taken before the last merge came.
+        memory: bytes that the worker has held at most.
+        cpu: seconds of processor time, of all threads of the worker.
+        sent, received: payload bytes to and from it since the training began.
+        answers: how many this adds up.
+        computed: seconds of these in which steps were taken; what is neither that nor waited is encoding and merging.
+    """
+
+    name: str
+    steps: int
+    seconds: float
+    waited: float
+    merged_at: int
+    memory: int
+    cpu: float
+    sent: int
+    received: int
+    answers: int = 1
+    computed: float = 0.0
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What one replica brought.
+
+    Args:
+        delta: as it came.
+        steps: that it stands for.
+        weight, fresh: how much it counted, where nobody waits for others: for its share of a cycle, and for its age.
+    """
+
+    delta: bytes
+    steps: int
+    weight: float = 1.0
+    fresh: float = 1.0
+
+
+@dataclass(frozen=True)
+class RoundClosed:
+    """A round is over, or some replicas have come.
+
+    Args:
+        world: the state after it.
+        seconds: since the training began.
+        replicas: who took part.
+        metrics: sums over the replicas of the metrics variables of this round.
+        logs: of a replica's last step.
+        sent, received: payload bytes since the training began.
+        slots: packed optimizer variables of a replica, if some were asked for.
+        arrivals: in the order in which they came.
+    """
+
+    world: World
+    seconds: float
+    replicas: list[Told]
+    metrics: list[np.ndarray]
+    logs: list[np.ndarray]
+    sent: int
+    received: int
+    slots: bytes | None
+    arrivals: tuple[Arrival, ...]
+
+
+@dataclass(frozen=True)
+class HostChanged:
+    """A replica was lost, is being brought to where the others are, joined, or is set on standby.
+
+    Args:
+        name: of the host.
+        event: one of `rudel.report.hosts_words.EVENTS`.
+        seconds: since the training began.
+        reason: one sentence.
+    """
+
+    name: str
+    event: str
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be done.
+
+    Args:
+        total_steps: local steps of all replicas together.
+        agree: what holds for all rounds, by the number of replicas, and how fast they and their links are.
+        batch_size: examples a step.
+        layout: of the trainable variables.
+        pieces: of the data set.
+        setup: (number, description of the worker) -> fields of a `Setup`, and how much of the data set the host can
+            hold, as a share.
+        patience: seconds to wait for a replica to come back when all are lost.
+        rates: (first, last, count) -> float32 (count,) learning rates for that many local steps, spread over the steps
+            first to last of the training.
+        why_not_finite: what to say of a loss that became NaN: what may have made it so, or what to do.
+        ema: how much of the exponential average of the weights is kept in a local step; None where there is none.
+    """
+
+    total_steps: int
+    agree: Callable[[int, Speeds], Agreed]
+    batch_size: int
+    layout: Layout
+    pieces: Sequence[Piece]
+    setup: Callable[[int, dict[str, Any]], tuple[dict[str, Any], float]]
+    rates: Callable[[int, int, int], np.ndarray]
+    why_not_finite: Callable[[], str]
+    patience: float = 120.0
+    ema: float | None = None

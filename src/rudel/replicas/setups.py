@@ -1,0 +1,133 @@
+"""What replicas are made of: the program of their steps, the form of their examples, the state that they begin with."""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rudel.backend import backend_name
+from rudel.loop.model_state import ModelState
+from rudel.replicas.example_source import Source
+from rudel.replicas.host_checks import belongs_on_disk, check_disk, check_memory, check_versions, room_for_data
+from rudel.replicas.replica_program import RoundProgram, export_rounds
+from rudel.session.job import Job
+from rudel.shipping import wire
+
+
+class Setups:
+    """Makes the setups of a training's replicas.
+
+    Args:
+        job: the training.
+        state: of the model; only shapes and dtypes are looked at.
+        source: of the examples.
+
+    Attributes:
+        statistics: which non-trainable variables are averaged over the replicas.
+    """
+
+    def __init__(self, job: Job, state: ModelState, source: Source) -> None:
+        self._job, self._state, self._source = job, state, source
+        moving = set(range(len(state.non_trainable))) - _frozen(job.model)
+        self.statistics = [i for i in sorted(moving) if np.asarray(state.non_trainable[i]).dtype.kind in "fV"]
+        self._seeds = [i for i, v in enumerate(job.model.non_trainable_variables) if _is_seed(v)]
+        self._programs: dict[str, RoundProgram] = {}
+        self._tracing = threading.Lock()
+
+    @property
+    def log_names(self) -> Sequence[str]:
+        """What a step logs; known as soon as there is a setup."""
+        return next(iter(self._programs.values())).log_names
+
+    def pack_model(self) -> float:
+        """Packs the model for replicas on which another backend of Keras than JAX takes its own steps.
+
+        Returns:
+            Seconds that it took.
+        """
+        from rudel.replicas.keras_steps import pack_steps
+
+        job, began = self._job, time.perf_counter()
+        first = job.train.take(slice(0, job.schedule.batch_size))
+        batch = (first.x, first.y, first.sample_weight)
+        self._programs[backend_name()] = pack_steps(job.model, self._source.form, batch, job.augment)
+        return time.perf_counter() - began
+
+    def setup(
+        self,
+        number: int,
+        description: dict[str, Any],
+        hosts: int,
+        state: ModelState,
+        metrics: Sequence[np.ndarray],
+        names: dict[str, str],
+    ) -> tuple[dict[str, Any], float]:
+        """Fields of a replica's `Setup`, and how much of the data set its host can hold, as a share.
+
+        May be called in several threads.
+
+        Args:
+            number: of the replica.
+            description: what its host says of itself.
+            hosts: how many there are.
+            state: on the host, that the replica begins with, but for the weights.
+            metrics: variables at the beginning of an epoch.
+            names: of the codecs, by field.
+
+        Raises:
+            ModelError: the model is too large for the host, or cannot be traced or exported.
+            ClusterError: the host's versions are others than those here.
+        """
+        check_versions(description)
+        share = self._source.nbytes / max(1, hosts)
+        on_disk = belongs_on_disk(description, state, share, self._source.nbytes)
+        if on_disk:
+            check_disk(description, share)
+        check_memory(description, state, 0 if on_disk else share)
+        program, schedule = self._program(description["platform"]), self._job.schedule
+        logs = [np.zeros(shape, dtype) for shape, dtype in program.logs]
+        parts = (state.non_trainable, state.optimizer, metrics, logs)
+        room = room_for_data(description, state, on_disk) / max(1, self._source.nbytes)
+        fields = {
+            "code": program.code,
+            "backend": backend_name(),
+            "examples": len(self._job.train),
+            "leaves": self._source.leaves,
+            "on_disk": on_disk,
+            "batch_size": schedule.batch_size,
+            "seed": schedule.seed,
+            "shuffle": schedule.shuffle,
+            "number": number,
+            "seeds": self._seeds,
+            "statistics": self.statistics,
+            "state": wire.pack([value for part in parts for value in part]),
+            "counts": [len(part) for part in parts],
+        }
+        return fields | names, room
+
+    def _program(self, platform: str) -> RoundProgram:
+        with self._tracing:
+            if platform not in self._programs:
+                job = self._job
+                self._programs[platform] = export_rounds(
+                    job.model, self._state, self._source.form, job.schedule.batch_size, job.augment, platform
+                )
+            return self._programs[platform]
+
+
+def _is_seed(variable: Any) -> bool:
+    """Whether a variable is the state of a random generator."""
+    named = variable.dtype == "uint32" or variable.name == "seed_generator_state"
+    return named and tuple(variable.shape) == (2,)
+
+
+def _frozen(model: Any) -> set[int]:
+    """Places, among a model's non-trainable variables, of weights that would be trainable were their layer not
+    frozen.
+    """
+    from rudel.internals.keras import frozen_or_trainable, layers_of
+
+    made_trainable = {id(v) for layer in layers_of(model) for v in frozen_or_trainable(layer)}
+    return {i for i, variable in enumerate(model.non_trainable_variables) if id(variable) in made_trainable}

@@ -1,0 +1,1 @@
+"""The run directory: its documents, checkpoints, logs and model files, and reading them back."""

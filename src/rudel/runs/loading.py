@@ -1,0 +1,113 @@
+"""Runs read back: their models, recipes and data."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rudel.backend import keras_here, set_seed
+from rudel.data.dataset import Dataset, ToEvaluate
+from rudel.errors import OptionError, RecipeError, RunError
+from rudel.recipes.load import Recipe, find_recipe
+from rudel.runs import run_directory
+from rudel.runs.model_file import load_model
+from rudel.runs.own_classes import imported
+from rudel.runs.run_directory import RunDirectory
+
+
+def load(run: str | Path, best: bool = False, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """Reads the trained model of a finished run.
+
+    Args:
+        run: the run directory.
+        best: whether to read the weights that were the best by the metric that `monitor` named, in the place of the
+            last.
+        custom_objects: layers, losses and other classes and functions of your own that cannot be imported, by name;
+            those that can be are found without.
+
+    Returns:
+        The Keras model, compiled as it was.
+
+    Raises:
+        RunError: there is no such run, it is unfinished, or the model cannot be read.
+    """
+    keras_here()
+    directory = run_directory.open_finished(Path(run))
+    if best and not directory.best.is_file():
+        raise RunError(
+            f"The run {directory.path} kept no best weights: train with `--monitor METRIC`, such as val_loss, to have "
+            "them."
+        )
+    recipe = recipe_of(directory)  # registers the classes that a recipe of the user's defines
+    if recipe:
+        recipe.register_classes()
+    given = dict(custom_objects or {})
+    places = directory.read_config().get("own_classes", {})
+    with imported({key: place for key, place in places.items() if place["name"] not in given}) as found:
+        return load_model(directory.best if best else directory.model, found | given)
+
+
+def recipe_of(run: RunDirectory) -> Recipe | None:
+    """The recipe that a run was made of; None if it was made by `rudel.fit`, or the recipe is gone or unusable."""
+    try:
+        return find_recipe(str(run.read_config().get("recipe", "")))
+    except RecipeError:
+        return None
+
+
+def dataset_of(run: RunDirectory, source: str | None = None) -> Dataset:
+    """The data of a run, made anew by its recipe.
+
+    Args:
+        run: the run.
+        source: an address or a folder to take the data from, in the place of the one used in training.
+
+    Raises:
+        RunError: the run has no recipe that can be read.
+        RecipeError: the recipe cannot make its data.
+    """
+    recipe, settings = _recipe_and_settings(run, source)
+    return recipe.data(settings, source=source or run.read_config().get("source"))
+
+
+def to_evaluate(
+    run: RunDirectory, source: str, split: str | None = None, progress: Callable[[int, int], None] | None = None
+) -> ToEvaluate:
+    """All that a run can be evaluated on at a source; or what its recipe validates on there, if it says no more.
+
+    Args:
+        run: the run.
+        source: an address or a folder.
+        split: which of several parts to take; None for all.
+        progress: called with (done, in all) while the data is fetched or converted.
+
+    Raises:
+        RunError: the run has no recipe that can be read.
+        OptionError: the recipe does not know of splits.
+        RecipeError: the recipe cannot make its data.
+    """
+    recipe, settings = _recipe_and_settings(run, source)
+    if recipe.has_evaluation:
+        names = run.read_config().get("class_names") or []
+        return recipe.evaluation(settings, source=source, split=split, class_names=names, progress=progress)
+    if split is not None:
+        raise OptionError(f"The data of the recipe `{recipe.name}` has no splits to choose from: leave out --split.")
+    dataset = recipe.data(settings, source=source, progress=progress)
+    if dataset.validation is None:
+        raise RunError(f"The recipe `{recipe.name}` holds nothing out of {source}: give a FILE.npz with --data.")
+    return ToEvaluate(dataset.validation, {}, dataset.notes)
+
+
+def _recipe_and_settings(run: RunDirectory, source: str | None) -> tuple[Recipe, dict[str, Any]]:
+    config = run.read_config()
+    recipe = recipe_of(run)
+    if "source" not in config:
+        raise RunError(f"The run {run.path} was made by rudel.fit and has no recipe: give data with --data FILE.npz.")
+    if recipe is None:
+        raise RunError(
+            f"The recipe `{config.get('recipe')}` of the run {run.path} cannot be read: give data with --data FILE.npz."
+        )
+    if source is not None and not recipe.takes_source:
+        raise OptionError(f"The recipe `{recipe.name}` takes no data from elsewhere: give a FILE.npz with --data.")
+    known = {name: value for name, value in config.get("options", {}).items() if name in recipe.options}
+    set_seed(config.get("seed", 0))
+    return recipe, recipe.settings({k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})

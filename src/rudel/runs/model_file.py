@@ -1,0 +1,76 @@
+"""Model files: written whole or not at all, and read back with their recipe's own classes."""
+
+import importlib
+import os
+import tempfile
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rudel.backend import keras_here, without_tensorflow
+from rudel.errors import ModelError, RunError
+from rudel.loop.model_state import first_line
+
+
+def save_model(model: Any, path: Path) -> None:
+    """Writes a `.keras` file atomically.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written; `path` is then as it was.
+    """
+    with tempfile.TemporaryDirectory(prefix=".model.", dir=path.parent) as folder:
+        beside = Path(folder) / path.name
+        with without_tensorflow():
+            model.save(beside)
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+        beside.replace(path)
+
+
+def check_can_be_saved(model: Any) -> Any:
+    """Refuses a model that Keras cannot write to a file, before it is trained.
+
+    Returns:
+        What Keras would write, without the weights.
+
+    Raises:
+        ModelError: names what is in the way.
+    """
+    keras = keras_here()
+    try:
+        with without_tensorflow(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Keras warns of lambdas
+            return keras.saving.serialize_keras_object(model)
+    except Exception as error:
+        raise ModelError(
+            f"The model `{model.name}` cannot be saved into a run: {first_line(error)} Layers of your own need "
+            "`get_config`; or leave out `run`."
+        ) from error
+
+
+_OWN_LAYERS = ("rudel.features.layer", "rudel.features.masks")
+"""Modules that register layers of Rudel's with Keras, so that a run also loads where Rudel is in another folder."""
+
+
+def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """Reads a `.keras` file, compiled as it was.
+
+    Args:
+        path: of the file.
+        custom_objects: classes and functions of the user's, by name.
+
+    Raises:
+        RunError: the file is damaged, or needs classes that are not known.
+    """
+    keras = keras_here()
+    for name in _OWN_LAYERS:
+        importlib.import_module(name)
+    try:
+        with without_tensorflow():
+            return keras.models.load_model(path, custom_objects=dict(custom_objects or {}))
+    except Exception as error:
+        raise RunError(
+            f"The model {path} cannot be loaded: {first_line(error)} If it has classes of your own, give them: "
+            '`rudel.load(run, custom_objects={"MyLayer": MyLayer})`.'
+        ) from error

@@ -1,0 +1,123 @@
+"""Classes and functions of the user's that a model is made of, so that its file can be read again.
+
+A `.keras` file names them, and does not hold them. A run keeps beside it where they can be imported from: module, name,
+and the folder in which the module lies. A warning before the first step names what cannot be imported, because it is
+defined in a script, a notebook or a function.
+"""
+
+import importlib
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rudel.errors import ModelError, RunError
+
+_log = logging.getLogger(__name__)
+
+Places = Mapping[str, Mapping[str, str]]
+"""By the name that Keras knows a class or a function by: its `module`, its `name` there, and the `folder` of that."""
+
+
+def check_can_be_loaded(model: Any) -> Places:
+    """Refuses a model that Keras cannot write to a file or read again, before it is trained.
+
+    Returns:
+        Where its own classes and functions can be imported from. A warning names those that cannot be.
+
+    Raises:
+        ModelError: names what is in the way.
+    """
+    from rudel.runs.model_file import check_can_be_saved
+    from rudel.shipping.user_code import own_objects
+
+    config = check_can_be_saved(model)
+    if (name := next(_lambdas(config), None)) is not None:
+        raise ModelError(
+            f"The model `{model.name}` could not be read again, because Keras does not load the lambda in its layer "
+            f"`{name}`: make it a function of a module, keras.ops or a layer of your own; or leave out `run`."
+        )
+    places: dict[str, dict[str, str]] = {}
+    missing: dict[str, str] = {}
+    for name, value in own_objects(model, json.dumps(config, default=str)).items():
+        place = _place_of(value)
+        if place is None:
+            missing[value.__name__] = "a script or notebook" if value.__module__ == "__main__" else "a function"
+        else:
+            places[name] = place
+    if missing:
+        named = " and ".join(f"`{name}` (defined in {where})" for name, where in sorted(missing.items()))
+        given = ", ".join(f'"{name}": {name}' for name in sorted(missing))
+        warnings.warn(
+            f"The run can be opened only by `rudel.load(run, custom_objects={{{given}}})`, and by no command, because "
+            f"{named} cannot be imported: move what is defined there to the top of a module, such as layers.py.",
+            stacklevel=2,
+        )
+    return places
+
+
+@contextmanager
+def imported(places: Places) -> Iterator[dict[str, Any]]:
+    """The classes and functions that are still there; while it is entered, their folders can be imported from.
+
+    Raises:
+        RunError: another module of the same name is imported, which Keras would take them from.
+    """
+    folders = [folder for folder in {place["folder"] for place in places.values()} if folder not in sys.path]
+    sys.path += folders
+    try:
+        found = {}
+        for key, place in places.items():
+            try:
+                value = getattr(importlib.import_module(place["module"]), place["name"])
+            except Exception as error:  # a module of the user's may raise anything
+                _log.warning(
+                    "`%s` of the module `%s` cannot be imported: %s: %s",
+                    *(place["name"], place["module"], type(error).__name__, error),
+                )
+                continue  # Keras says what it lacks
+            if _place_of(value) != place and _is_there(place):
+                raise RunError(
+                    f"The run needs `{place['name']}` of the module `{place['module']}` in {place['folder']}, and "
+                    "another module of that name is imported: rename one, or use rudel.load(run, custom_objects=...)."
+                )
+            found[key] = value
+        yield found
+    finally:
+        for folder in folders:
+            sys.path.remove(folder)
+
+
+def _is_there(place: Mapping[str, str]) -> bool:
+    path = Path(place["folder"], *place["module"].split("."))
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def _place_of(value: Any) -> dict[str, str] | None:
+    """Where a class or a function can be imported from; None where it cannot be."""
+    module = sys.modules.get(value.__module__)
+    file = getattr(module, "__file__", None)
+    if value.__module__ == "__main__" or file is None or getattr(module, value.__qualname__, None) is not value:
+        return None
+    path = Path(file).resolve()
+    up = value.__module__.count(".") + (path.name == "__init__.py")
+    return {"module": value.__module__, "name": value.__qualname__, "folder": str(path.parents[up])}
+
+
+def _lambdas(config: Any, name: str = "") -> Iterator[str]:
+    """The names of the layers with lambdas."""
+    if isinstance(config, dict):
+        if config.get("class_name") == "__lambda__":
+            yield name
+            return
+        inner = config.get("config")
+        name = str(inner.get("name", name)) if isinstance(inner, dict) else name
+        for value in config.values():
+            yield from _lambdas(value, name)
+    elif isinstance(config, list | tuple):
+        for value in config:
+            yield from _lambdas(value, name)

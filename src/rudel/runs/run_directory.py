@@ -1,0 +1,354 @@
+"""The directory of one training: what was asked, what happened, what came out.
+
+    config.json        what was asked for, versions, seed
+    plan.json          what was forecast, where the strategy was chosen by that
+    metrics.jsonl      a line per epoch, or per evaluation
+    tensorboard/       the same for TensorBoard
+    checkpoints/       see `rudel.runs.checkpoint`
+    model.keras        the trained model
+    best.keras         the same with the best weights, if a metric was named to tell
+    predictions.npz    what the model says of its examples
+    augmentation.npz   what is done at random to training pictures, if anything is
+    report.html        the same for a person
+    failure.json       why it ended by an error
+    log.txt            what happened inside, for those who look for the cause of trouble
+    summary.json       written last: a run that has it is finished
+
+One training at a time may use a directory: it holds a lock (flock) that the system releases however the process ends.
+"""
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rudel.errors import DataError, ModelError, OptionError, RudelError, RunError
+from rudel.files import write_json, written_atomically
+
+_LOCK = ".lock"
+_ATTEMPTS, _PAUSE = 10, 0.01
+_log = logging.getLogger(__name__)
+
+
+class _Onward(logging.Handler):
+    """Passes records on to the root logger, without those that it would not get if no run kept a log."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__(logger.getEffectiveLevel())
+        self._is_last_resort = not logger.hasHandlers()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        root = logging.getLogger()
+        if root.handlers or self._is_last_resort:
+            root.handle(record)
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Paths and documents of a run; see the module for what they hold.
+
+    Args:
+        path: the directory.
+        lock: file descriptor of the held lock, or -1 when the run is only read.
+    """
+
+    path: Path
+    lock: int = -1
+
+    @property
+    def model(self) -> Path:
+        """Where the trained model is."""
+        return self.path / "model.keras"
+
+    @property
+    def best(self) -> Path:
+        """Where the model with the best weights is, if a metric was named to tell."""
+        return self.path / "best.keras"
+
+    @property
+    def predictions(self) -> Path:
+        """Where the predictions are."""
+        return self.path / "predictions.npz"
+
+    @property
+    def log(self) -> Path:
+        """What happened inside."""
+        return self.path / "log.txt"
+
+    def read_config(self) -> dict[str, Any]:
+        """What was asked for; empty before it is written."""
+        return _read_json(self.path / "config.json") or {}
+
+    def read_summary(self) -> dict[str, Any] | None:
+        """What came out; None while the run is unfinished."""
+        return _read_json(self.path / "summary.json")
+
+    def write_config(self, config: dict[str, Any]) -> None:
+        """Writes what was asked for."""
+        with writing(self.path):
+            write_json(self.path / "config.json", config)
+
+    def write_plan(self, plan: dict[str, Any]) -> None:
+        """Writes plan.json."""
+        write_json(self.path / "plan.json", finite(plan))
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Marks the run as finished."""
+        with writing(self.path):
+            write_json(self.path / "summary.json", finite(summary))
+
+    def mark_unfinished(self) -> None:
+        """Takes the summary and the predictions away: the run is trained further."""
+        with writing(self.path):
+            for name in ("summary.json", self.predictions.name):
+                (self.path / name).unlink(missing_ok=True)
+
+    def write_metrics(self, records: Sequence[dict[str, Any]]) -> None:
+        """Replaces the metrics by these records: those of before the checkpoint that a training resumes from."""
+        with writing(self.path), written_atomically(self.path / "metrics.jsonl") as file:
+            file.write("".join(json.dumps(finite(record)) + "\n" for record in records).encode())
+
+    def append_metrics(self, record: dict[str, Any]) -> None:
+        """Adds the record of an epoch, or of an evaluation."""
+        with writing(self.path), (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(finite(record)) + "\n")
+
+    def keep_rounds(self, count: int) -> None:
+        """Removes from rounds.jsonl what came after the first `count` rounds, or all of it."""
+        path = self.path / "rounds.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+        done = [number for number, line in enumerate(lines, 1) if f'"round": {count},' in line]
+        with writing(self.path), written_atomically(path) as file:
+            file.write("".join(lines[: done[0] if done and count else 0]).encode())
+
+    def append_round(self, record: dict[str, Any]) -> None:
+        """Adds a round, or what happened to a host."""
+        with writing(self.path), (self.path / "rounds.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(finite(record)) + "\n")
+
+    @contextlib.contextmanager
+    def keeping_log(self) -> Iterator[None]:
+        """Adds to log.txt what Rudel's modules log while the block lasts; other handlers get no more than before."""
+        logger, file = logging.getLogger("rudel"), logging.FileHandler(self.log, encoding="utf-8", delay=True)
+        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+        level, propagates = logger.level, logger.propagate
+        added = [file, _Onward(logger)] if propagates else [file]
+        for handler in added:
+            logger.addHandler(handler)
+        logger.setLevel(min(logging.INFO, level or logging.INFO))
+        logger.propagate = False
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+            logger.propagate = propagates
+            for handler in added:
+                logger.removeHandler(handler)
+            file.close()
+
+    @contextlib.contextmanager
+    def keeping_failure(self) -> Iterator[None]:
+        """Keeps why the block ended by an error, for those who watch; what an earlier training kept is removed.
+
+        What was refused before anything was learned leaves nothing, so that it can be asked for again, mended.
+        """
+        path = self.path / "failure.json"
+        path.unlink(missing_ok=True)
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, DataError | ModelError | OptionError) and not self._has_learned():
+                self._empty()
+                raise
+            _log.info("the training ended by an error", exc_info=error)
+            told = str(error) if isinstance(error, RudelError) else f"{type(error).__name__}: {error}"
+            with contextlib.suppress(OSError):
+                write_json(path, {"error": told})
+            raise
+
+    def _has_learned(self) -> bool:
+        logs = [self.path / name for name in ("metrics.jsonl", "rounds.jsonl")]
+        kept = any((self.path / "checkpoints").glob("*")) or self.model.exists()
+        return kept or any(path.is_file() and path.stat().st_size for path in logs)
+
+    def _empty(self) -> None:
+        with contextlib.suppress(OSError):
+            for name in ("config.json", "metrics.jsonl", "rounds.jsonl", self.log.name):
+                (self.path / name).unlink(missing_ok=True)
+            for name in ("checkpoints", "tensorboard"):
+                shutil.rmtree(self.path / name, ignore_errors=True)
+
+    def release(self) -> None:
+        """Lets another training use the directory; removes it if nothing was kept in it."""
+        if self.lock < 0:
+            return
+        if [path.name for path in self.path.iterdir()] == [_LOCK]:
+            (self.path / _LOCK).unlink()
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
+                self.path.parent.rmdir()  # `runs`, if this was to be the first in it
+        os.close(self.lock)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Makes one sentence of a full disk, or of a folder that cannot be written.
+
+    Raises:
+        RunError: something below `path` could not be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        told = error.strerror or str(error)
+        raise RunError(f"The run {path} could not be written ({told}): make room, then go on with --resume.") from error
+
+
+def path_of(run: str | Path | None) -> Path | None:
+    """The directory that a user has named; `~` is their home.
+
+    Raises:
+        OptionError: the name is empty.
+    """
+    if run is None:
+        return None
+    if not str(run).strip():
+        raise OptionError("The run directory has no name: give one, such as --run runs/first, or leave it out.")
+    return Path(run).expanduser()
+
+
+def create(path: Path, resume: bool) -> RunDirectory:
+    """Makes or opens the directory of a run to train in, and locks it.
+
+    Raises:
+        RunError: it cannot be written, is in use, or already holds a run that is not to be resumed.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise RunError(
+            f"The run directory {path} cannot be written ({error.strerror}): give another with --run."
+        ) from error
+    try:
+        _take(lock)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise RunError(
+            f"Another training is using the run directory {path}: wait for it, or give another with --run."
+        ) from error
+    try:
+        check_free(path, resume)
+        _remove_leftovers(path)
+    except RunError:
+        os.close(lock)
+        raise
+    return RunDirectory(path, lock)
+
+
+def _take(lock: int) -> None:
+    """Takes the lock, also when someone is just looking whether it is taken, which lasts some microseconds.
+
+    Raises:
+        BlockingIOError: another training holds it.
+    """
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(BlockingIOError):
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(_PAUSE)
+    return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def check_free(path: Path, resume: bool) -> None:
+    """Refuses a directory that holds a run which is not to be resumed.
+
+    Raises:
+        RunError: there is such a run.
+    """
+    if (path / "config.json").exists() and not resume:
+        raise RunError(
+            f"{path} already holds a run: add --resume to go on with it, or give another directory with --run."
+        )
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Removes what a killed training had half written, beside its final place."""
+    with writing(path):
+        for leftover in (*path.glob(".*.tmp"), *path.glob("checkpoints/.*.tmp")):
+            leftover.unlink()
+        for leftover in path.glob(".model.*"):
+            shutil.rmtree(leftover)
+
+
+def open_run(path: Path) -> RunDirectory:
+    """Opens a run to read.
+
+    Raises:
+        RunError: there is no run.
+    """
+    path = path.expanduser()
+    if not (path / "config.json").is_file():
+        raise RunError(f"There is no run at {path}: give a directory that `rudel train` has made.")
+    return RunDirectory(path)
+
+
+def open_finished(path: Path) -> RunDirectory:
+    """Opens a run that has a trained model.
+
+    Raises:
+        RunError: there is no run, or it is unfinished.
+    """
+    run = open_run(path)
+    if not run.model.is_file() or run.read_summary() is None:
+        raise RunError(f"The run at {path} is not finished: go on with it by `rudel train ... --run {path} --resume`.")
+    return run
+
+
+def create_next(name: str, parent: Path = Path("runs")) -> RunDirectory:
+    """Makes the first of `runs/name`, `runs/name-2`, `runs/name-3`, ... that is not there yet, and locks it.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    number = 1
+    while True:
+        path = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise RunError(f"{path} cannot be written ({error.strerror}): give a directory with --run.") from error
+        else:
+            return create(path, resume=False)
+
+
+def finite(value: Any) -> Any:
+    """Replaces what JSON has no word for (NaN, infinities) by None, and NumPy numbers by Python's."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if hasattr(value, "tolist"):
+        return finite(value.tolist())
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"{path} cannot be read ({error}): the run is damaged; train it anew into another directory."
+        ) from error

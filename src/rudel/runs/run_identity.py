@@ -1,0 +1,98 @@
+"""What has to be alike for a run to be resumed: the recipe, its options, the model, the data and their order."""
+
+import hashlib
+import re
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rudel.backend import backend_name
+from rudel.data.dataset import Examples
+from rudel.data.stream import Stream
+from rudel.errors import RunError
+from rudel.recipes import current_name
+from rudel.runs import run_directory
+from rudel.runs.run_directory import RunDirectory
+
+
+def identity_of(
+    model: Any, train: Examples | Stream, batch_size: int, seed: int, shuffle: bool, about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The identity of a training, by name, as config.json holds it."""
+    identity = {
+        "recipe": name_of(model, about),
+        **{f"option {name}": value for name, value in about.get("options", {}).items()},
+        "learning rate": about.get("learning_rate"),
+        "batch size": batch_size,
+        "seed": seed,
+        "shuffle": shuffle,
+        "precision": model.dtype_policy.name,
+        "backend": backend_name(),
+        "optimizer": type(model.optimizer).__name__,
+        "model (fingerprint)": _fingerprint_of_model(model),
+        "training data (fingerprint)": fingerprint_of(train),
+    }
+    return run_directory.finite(identity)
+
+
+def name_of(model: Any, about: Mapping[str, Any]) -> str:
+    """The recipe, or the model's name without the number that Keras counts its models by."""
+    return about.get("recipe") or re.sub(r"_\d+$", "", model.name)
+
+
+def check_same(run: RunDirectory, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuses to resume another training than the one that was begun.
+
+    Raises:
+        RunError: names what differs.
+    """
+    if "recipe" in before:
+        before = {**before, "recipe": current_name(before["recipe"])}
+    for name, value in now.items():
+        if name in before and before[name] != value:
+            raise RunError(
+                f"The run {run.path} was begun with {name} {before[name]!r}, and this is {value!r}: "
+                "resume it as it was begun, or give another directory with --run."
+            )
+
+
+def _fingerprint_of_model(model: Any) -> str:
+    """What the model and its compilation are made of.
+
+    Names that Keras numbers (`dense_1`) do not count, nor does a learning-rate schedule, which may depend on how long
+    the training is to be.
+    """
+    from rudel.internals.keras import layers_of
+
+    lines = [type(model).__name__]
+    for layer in layers_of(model):
+        settings = {name: value for name, value in _config_of(layer).items() if not isinstance(value, dict | list)}
+        lines += [f"{type(layer).__name__} {settings} {[tuple(w.shape) for w in getattr(layer, 'weights', [])]}"]
+    compiled = model.get_compile_config() or {}
+    optimizer = (compiled.get("optimizer") or {}).get("config", {})
+    if isinstance(optimizer, dict) and isinstance(optimizer.get("learning_rate"), dict):
+        optimizer.pop("learning_rate")
+    text = "\n".join(lines) + repr(compiled)
+    return hashlib.sha256(re.sub(r"(_\d+(?=['\"])| at 0x[0-9a-f]+)", "", text).encode()).hexdigest()[:16]
+
+
+def _config_of(layer: Any) -> dict[str, Any]:
+    try:
+        return layer.get_config()
+    except NotImplementedError:  # a layer that does not describe itself counts by its weights
+        return {}
+
+
+def fingerprint_of(examples: Examples | Stream) -> str:
+    """Shapes, dtypes, and a CRC-32 over the bytes; a stream's own fingerprint."""
+    if isinstance(examples, Stream):
+        return examples.fingerprint()
+    lines = []
+    for name, array in examples.named_arrays():
+        array = np.asarray(array)
+        lines.append(
+            f"{name} {array.dtype} {array.shape} {zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data)}"
+        )
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

@@ -1,0 +1,134 @@
+"""Keras callbacks around a compiled loop: at epoch ends, with their memory kept in checkpoints.
+
+The steps of a block run as one program, so there is no moment between two of them. A callback that asks for one is
+refused by name; those of Keras that only would under some settings are accepted under the others.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rudel.errors import ModelError
+from rudel.runs import checkpoint
+
+_BATCH_HOOKS = tuple(f"on_{kind}batch_{moment}" for kind in ("", "train_", "test_") for moment in ("begin", "end"))
+_SETTING_FOR_EPOCHS = {"ModelCheckpoint": "save_freq", "TensorBoard": "update_freq"}
+_HARMLESS_WITHOUT_BATCHES = ("TerminateOnNaN", "ProgbarLogger")
+
+
+def check_callbacks(keras: Any, callbacks: Sequence[Any]) -> None:
+    """Refuses callbacks that need a moment between steps.
+
+    Raises:
+        ModelError: names the callback and the hook, and what to use instead.
+    """
+    for callback in callbacks:
+        if not isinstance(callback, keras.callbacks.Callback):
+            raise ModelError(f"{callback!r} is no Keras callback: give instances of keras.callbacks.Callback.")
+        kind = type(callback)
+        if isinstance(callback, keras.callbacks.BackupAndRestore):
+            raise ModelError(
+                "BackupAndRestore works with model.fit alone: give run=... and resume=True, which restore every bit."
+            )
+        ours = next((base for base in kind.__mro__ if base.__module__.startswith("keras.")), None)
+        if ours is kind:
+            setting = _SETTING_FOR_EPOCHS.get(kind.__name__)
+            if setting and getattr(callback, setting) != "epoch":
+                raise ModelError(
+                    f"{kind.__name__}({setting}={getattr(callback, setting)!r}) acts between steps, and Rudel compiles "
+                    f'many steps into one program: use {setting}="epoch".'
+                )
+            if setting or kind.__name__ in _HARMLESS_WITHOUT_BATCHES:
+                continue
+        usual = ours if ours and ours.__name__ in _SETTING_FOR_EPOCHS else keras.callbacks.Callback
+        for hook in _BATCH_HOOKS:
+            if getattr(kind, hook) is not getattr(usual, hook) or hook in vars(callback):
+                raise ModelError(
+                    f"The callback {kind.__name__} has `{hook}`, and Rudel compiles many steps into one program: "
+                    "do its work in `on_epoch_end` or `on_test_end`, or train with model.fit."
+                )
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a callback remembers.
+
+    Args:
+        kind: its class' name.
+        plain: by attribute, its packed value with the arrays in it, if it is plain data or arrays.
+        names: of all attributes.
+    """
+
+    kind: str
+    plain: dict[str, tuple[Any, dict[str, np.ndarray]]]
+    names: frozenset[str]
+
+
+def remembered(callbacks: Sequence[Any]) -> list[Memory]:
+    """What the callbacks remember now."""
+    return [
+        Memory(type(callback).__name__, _attributes(callback, f"callback/{i}"), frozenset(vars(callback)))
+        for i, callback in enumerate(callbacks)
+    ]
+
+
+def forget(callbacks: Sequence[Any], at_begin: Sequence[Memory]) -> None:
+    """Puts the callbacks back to what they remembered then; what is neither plain data nor arrays stays."""
+    for callback, now, before in zip(callbacks, remembered(callbacks), at_begin, strict=True):
+        for name in now.plain.keys() - before.names:
+            delattr(callback, name)
+        for name, (packed, arrays) in before.plain.items():
+            if not _same((packed, arrays), now.plain.get(name)):
+                setattr(callback, name, checkpoint.unpack(packed, _copied(arrays)))
+
+
+def snapshot(callbacks: Sequence[Any], at_begin: Sequence[Memory], arrays: dict[str, np.ndarray]) -> list[Any]:
+    """What the callbacks have learned since `at_begin` (best value, patience used, best weights), for a checkpoint.
+
+    What has not changed since is configuration, and a resumed training may be given another.
+    """
+    changed = []
+    for now, before in zip(remembered(callbacks), at_begin, strict=True):
+        attributes = {name: entry for name, entry in now.plain.items() if not _same(entry, before.plain.get(name))}
+        for _, inner in attributes.values():
+            arrays.update(inner)
+        changed.append([now.kind, [[name, packed] for name, (packed, _) in attributes.items()]])
+    return changed
+
+
+def restore(callbacks: Sequence[Any], packed: Sequence[Any], arrays: dict[str, np.ndarray]) -> None:
+    """Gives callbacks of the same classes, in the same order, their memory back."""
+    from rudel.internals.keras import restore_direction
+
+    arrays = _copied({name: array for name, array in arrays.items() if name.startswith("callback/")})
+    for callback, (kind, attributes) in zip(callbacks, packed, strict=False):
+        if kind == type(callback).__name__:
+            if "min_delta" in dict(attributes):
+                restore_direction(callback)
+            for name, value in attributes:
+                setattr(callback, name, checkpoint.unpack(value, arrays))
+
+
+def _attributes(callback: Any, prefix: str) -> dict[str, tuple[Any, dict[str, np.ndarray]]]:
+    attributes = {}
+    for name, value in vars(callback).items():
+        arrays: dict[str, np.ndarray] = {}
+        try:
+            packed = checkpoint.pack(value, f"{prefix}/{name}", arrays)
+        except TypeError:
+            continue
+        attributes[name] = (packed, {key: array.copy() for key, array in arrays.items()})
+    return attributes
+
+
+def _copied(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays that callbacks may change."""
+    return {name: array.copy() for name, array in arrays.items()}
+
+
+def _same(a: tuple[Any, dict[str, np.ndarray]], b: tuple[Any, dict[str, np.ndarray]] | None) -> bool:
+    if b is None or a[0] != b[0] or a[1].keys() != b[1].keys():
+        return False
+    return all(np.array_equal(array, b[1][name]) for name, array in a[1].items())

@@ -1,0 +1,298 @@
+"""`CompiledEngine`: steps that are taken in this process by one compiled loop, on one device or on many.
+
+Guarantee: the same model, data, schedule and machine give the same bits, however the training is cut into blocks,
+whether its examples are in memory or read from a stream, and however often it is killed and resumed from its
+checkpoints.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from rudel.loop import model_state
+from rudel.loop.compiled_loop import Program, Progress
+from rudel.loop.evaluation import Evaluator
+from rudel.loop.feed import Resident, Streamed
+from rudel.loop.metric_values import as_floats
+from rudel.loop.model_state import ModelState
+from rudel.runs.checkpoint import Checkpoint
+from rudel.session.job import Job
+from rudel.session.session import Session
+
+
+class Devices(Protocol):
+    """Where the loop has its state and its examples."""
+
+    def prepare(self, session: Session) -> None:
+        """Decides where the state of a session's model is to be."""
+        ...
+
+    def read(self, model: Any) -> ModelState:
+        """The values of the model's variables, where the loop wants them."""
+        ...
+
+    def write(self, model: Any, state: ModelState) -> None:
+        """Puts a state into the model's variables."""
+        ...
+
+    def put(self, values: list[np.ndarray]) -> list[Any]:
+        """Metrics variables, where the loop wants them."""
+        ...
+
+    def release(self, model: Any) -> None:
+        """Frees what the model holds besides the state that was read: the loop has it now."""
+        ...
+
+    def to_host(self, state: ModelState) -> ModelState:
+        """Copies a state into NumPy arrays."""
+        ...
+
+    def feed(self, job: Job) -> Resident | Streamed:
+        """The examples' way into the loop."""
+        ...
+
+    def compile(self, job: Job, state: ModelState, feed: Resident | Streamed, size: int) -> tuple[Program, Any]:
+        """The program that takes steps with batches of this size, and logs to begin with.
+
+        One for a smaller batch than the schedule's first is compiled while the others take theirs.
+        """
+        ...
+
+    def evaluator(self, job: Job, state: ModelState) -> Evaluator:
+        """What evaluates the model on the job's validation examples."""
+        ...
+
+    def note(self) -> str:
+        """What a person should know of the devices, a sentence; empty for nothing."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """See `Engine`, without what follows from the position."""
+        ...
+
+
+class Decisions(Protocol):
+    """What is decided between blocks; several processes that train together have to agree on all of it.
+
+    Attributes:
+        block_seconds: aim for the length of a block.
+        keeps: whether checkpoints are saved, by this process or another one.
+    """
+
+    block_seconds: float
+    keeps: bool
+
+    def prepare(self, session: Session) -> None:
+        """Takes part in a session, before its model is placed."""
+        ...
+
+    def wait(self) -> None:
+        """Waits until everybody has compiled."""
+        ...
+
+    def steps(self, wanted: int) -> int:
+        """Steps of the next block, of which this process wants so many."""
+        ...
+
+    def save_is_due(self, due: bool, wanted: int) -> bool:
+        """Whether to save a checkpoint now.
+
+        Args:
+            due: what this process says.
+            wanted: steps that it wants to take next.
+        """
+        ...
+
+    def logs(self, logs: dict[str, float]) -> dict[str, float]:
+        """The logs of a span."""
+        ...
+
+    def stop(self, wanted: bool) -> bool:
+        """Whether to end the training, which a callback of this process may want."""
+        ...
+
+    def can_write(self, error: BaseException) -> bool:
+        """Whether the state can still be put into the model after an error."""
+        ...
+
+    def traffic(self) -> dict[str, int]:
+        """Bytes that were sent and received, by their names in the summary, as far as they are known."""
+        ...
+
+
+class CompiledEngine:
+    """An `Engine`; see the module.
+
+    Args:
+        devices: where the state and the examples are.
+        decisions: what is decided between blocks.
+        on_begin: called before the first step, with what `describe` returns and the seconds that compiling took.
+    """
+
+    def __init__(
+        self,
+        devices: Devices,
+        decisions: Decisions,
+        on_begin: Callable[[dict[str, Any], float], None] = lambda about, seconds: None,
+    ) -> None:
+        self._devices, self._decisions, self._on_begin = devices, decisions, on_begin
+        self._steps_a_block = 1
+        self._programs: dict[int, Program] = {}
+        """By the size of a batch."""
+        self._can_write = True
+        self._feed: Resident | Streamed | None = None
+        self._evaluator: Evaluator | None = None
+        self._keyed = -1
+
+    def prepare(self, session: Session) -> None:
+        """See `Engine`."""
+        self._session, self._job, clock = session, session.job, session.position.clock
+        self._decisions.prepare(session)
+        self._devices.prepare(session)
+        self._state = self._devices.read(session.model)
+        self._feed = feed = self._devices.feed(self._job)
+        feed.start(session.saved.step if session.saved else 0, lambda: session.interrupts.received)
+        clock.setup = session.seconds
+        for size in self._job.schedule.sizes:
+            self._programs[size], self._logs = self._devices.compile(self._job, self._state, feed, size)
+            clock.compile += self._programs[size].compile_seconds
+        if self._job.validation is not None:
+            self._evaluator = self._devices.evaluator(self._job, self._state)
+            clock.compile += self._evaluator.compile_seconds
+        with clock.counting("compile"):  # who has compiled waits for the others, so that nobody counts that as training
+            self._decisions.wait()
+        if note := self._devices.note():
+            session.display.note(note)
+
+    def restore(self, saved: Checkpoint) -> None:
+        """See `Engine`."""
+        model = self._session.model
+        model_state.write(model, jax.device_put(self._session.state_in(saved)))
+        self._state = self._devices.read(model)
+
+    def run(self) -> None:
+        """See `Engine`."""
+        session = self._session
+        self._on_begin(self.describe(), session.position.clock.compile)
+        try:
+            while not session.done:
+                self._span(session.spans.number(session.position.step))
+        except BaseException as error:
+            self._can_write = self._decisions.can_write(error)
+            raise
+
+    def write(self) -> None:
+        """See `Engine`."""
+        if self._can_write:
+            self._devices.write(self._session.model, self._state)
+
+    def describe(self) -> dict[str, Any]:
+        """See `Engine`."""
+        samples = self._job.schedule.samples(self._session.position.step)
+        return {**self._devices.describe(), "samples": samples, **self._decisions.traffic()}
+
+    def close(self) -> None:
+        """See `Engine`."""
+        if self._feed:
+            self._feed.close()
+
+    def _span(self, number: int) -> None:
+        """Trains from the position to the end of a span, and ends it."""
+        session, model, position = self._session, self._session.model, self._session.position
+        if position.step == (position.records[-1]["step"] if position.records else 0):
+            session.callbacks.on_epoch_begin(number)
+            metrics = self._devices.put(session.initial_metrics)
+            self._state = self._devices.read(model)._replace(metrics=metrics)
+        logs = self._train_until(session.spans.last(number))
+        self.write()
+        logs = session.logs_of_span(logs)
+        if evaluator := self._evaluator:
+            logs |= session.evaluate(lambda: evaluator.run(self._devices.read(model)))
+        logs = self._decisions.logs(logs)
+        session.end_span(number, logs)
+        model.stop_training = self._decisions.stop(bool(model.stop_training))
+        self._state = self._devices.read(model)
+        session.add_record(session.record_of(number, logs))
+        position.stopped = bool(model.stop_training)
+        if session.done or self._save_is_due():
+            self._save()
+        session.act_on_interrupt()
+
+    def _train_until(self, end: int) -> dict[str, float]:
+        """Takes the steps up to this one; returns the logs of the last."""
+        self._devices.release(self._session.model)
+        session, schedule, position = self._session, self._job.schedule, self._session.position
+        feed, clock = self._feed, position.clock
+        assert feed
+        began = time.perf_counter()
+        progress = Progress(self._state, self._logs, np.asarray(-1, np.int32))
+        while position.step < end:
+            epoch = position.step // schedule.steps_per_epoch
+            steps = self._decisions.steps(self._wanted_steps())
+            stop = min(position.step + steps, schedule.same_size_until(position.step), end)
+            block_began, waited = time.perf_counter(), feed.wait_seconds
+            progress, done, bad_step = self._take_steps(feed, progress, epoch, stop)
+            if bad_step >= 0:
+                raise session.not_finite("loss", schedule.first_step(epoch) + bad_step + 1)
+            took = time.perf_counter() - block_began
+            if schedule.size(position.step) == schedule.sizes[0]:
+                self._steps_a_block = _next_block(max(1, done - position.step), took, self._decisions.block_seconds)
+            position.step = done
+            clock.train += time.perf_counter() - began
+            clock.wait += feed.wait_seconds - waited
+            session.display.advance(done, as_floats(progress.logs), clock.train)
+            if done < end:
+                if self._save_is_due():
+                    self._save()
+                session.act_on_interrupt()
+            began = time.perf_counter()
+        return as_floats(progress.logs)
+
+    def _take_steps(
+        self, feed: Resident | Streamed, progress: Progress, epoch: int, stop: int
+    ) -> tuple[Progress, int, int]:
+        """Takes steps of an epoch up to this one, or fewer if it is interrupted while it waits for their examples.
+
+        Part after part of the examples is given to the device without waiting for it to be done with the last but one.
+
+        Returns:
+            The progress, steps done since the beginning of the training, and the number in the epoch of the first with
+            a loss that is not finite, or -1.
+        """
+        if epoch != self._keyed:
+            key = jax.random.key(self._job.schedule.seed)
+            self._keyed, self._key = epoch, jax.random.fold_in(key, epoch)
+        done = self._session.position.step
+        program = self._programs[self._job.schedule.size(done)]
+        under_way: list[jax.Array] = []
+        for part in feed.parts(epoch, done, stop, lambda: jax.block_until_ready(under_way)):
+            progress, bad_step = program.run(
+                progress, part.data, part.order, self._key, part.first, part.last, part.offset
+            )
+            self._state = progress.state  # what went in is gone
+            jax.block_until_ready(under_way)
+            under_way[:] = [bad_step]
+            done = self._job.schedule.first_step(epoch) + int(part.last)
+        return progress, done, int(under_way[0]) if under_way else -1
+
+    def _wanted_steps(self) -> int:
+        """Steps until the block should end: by time, and where a checkpoint is due."""
+        left = self._session.steps_to_checkpoint()
+        return self._steps_a_block if left is None else min(self._steps_a_block, left)
+
+    def _save_is_due(self) -> bool:
+        return self._decisions.save_is_due(self._session.checkpoint_is_due(), self._wanted_steps())
+
+    def _save(self) -> None:
+        if self._decisions.keeps:
+            with self._session.position.clock.counting("checkpoint"):
+                arrays = model_state.as_arrays(self._devices.to_host(self._state))
+            self._session.save(arrays)
+
+
+def _next_block(steps: int, seconds: float, aim: float) -> int:
+    """How many steps to take next, so that a block takes about `aim` seconds; it grows by at most 8 times."""
+    return max(1, min(steps * 8, int(steps * aim / max(seconds, 1e-6))))

@@ -1,0 +1,83 @@
+"""What a training is asked to do, and how far it has come."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rudel.data.dataset import Examples
+from rudel.data.stream import Stream
+from rudel.loop.evaluation import DEFAULT_BATCH_SIZE
+from rudel.loop.schedule import Schedule
+from rudel.session.training_options import TrainingOptions
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training to be done.
+
+    Args:
+        model: compiled Keras model.
+        train: examples to learn from.
+        validation: examples to evaluate on, or None.
+        schedule: which examples every step sees.
+        options: how it is to go.
+        callbacks: Keras callbacks.
+        identity: what must be alike for a training to be resumed, by name.
+        settings: what the user asked for, by name, for people to read.
+        augment: changes the inputs of a training batch at random: `(key, x) -> x`.
+    """
+
+    model: Any
+    train: Examples | Stream
+    validation: Examples | Stream | None
+    schedule: Schedule
+    options: TrainingOptions = field(default_factory=TrainingOptions)
+    callbacks: Sequence[Any] = ()
+    identity: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    augment: Callable[[Any, Any], Any] | None = None
+
+    @property
+    def validation_batch_size(self) -> int:
+        """Examples a step of the evaluation."""
+        size = self.options.validation_batch_size or max(self.schedule.batch_size, DEFAULT_BATCH_SIZE)
+        return min(size, len(self.validation) if self.validation else 1)
+
+
+@dataclass
+class Clock:
+    """Seconds spent, by kind and in total; a resumed training goes on counting. `wait` is a part of `train`."""
+
+    setup: float = 0.0
+    compile: float = 0.0
+    train: float = 0.0
+    wait: float = 0.0
+    evaluate: float = 0.0
+    checkpoint: float = 0.0
+    total: float = 0.0
+
+    @contextlib.contextmanager
+    def counting(self, kind: str) -> Iterator[None]:
+        """Adds the seconds that the block takes, if it ends well."""
+        began = time.perf_counter()
+        yield
+        setattr(self, kind, getattr(self, kind) + time.perf_counter() - began)
+
+
+@dataclass
+class Position:
+    """How far a training has come; saved in every checkpoint.
+
+    Args:
+        step: optimizer steps done.
+        records: what was measured; see `rudel.runs.run_log`.
+        stopped: whether a callback has ended the training.
+        clock: how long it took.
+    """
+
+    step: int = 0
+    records: list[dict[str, Any]] = field(default_factory=list)
+    stopped: bool = False
+    clock: Clock = field(default_factory=Clock)

@@ -1,0 +1,53 @@
+"""Spans of steps, at whose ends a training is measured: epochs, or so and so many steps.
+
+What Keras calls an epoch for its callbacks is a span, as with `steps_per_epoch` in Keras' own `fit`. Which examples a
+step sees does not depend on spans, so neither do the weights.
+"""
+
+from dataclasses import dataclass
+
+from rudel.loop.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Spans of a training.
+
+    Args:
+        schedule: of its examples.
+        every: steps of a span; None for epochs.
+
+    >>> spans = Spans(Schedule(examples=64, batch_size=8, total_steps=20), every=6)
+    >>> spans.count, spans.number(6), spans.last(1), spans.last(3), spans.epoch(12)
+    (4, 1, 12, 20, 1.5)
+    """
+
+    schedule: Schedule
+    every: int | None = None
+
+    @property
+    def length(self) -> int:
+        """Steps of a full span."""
+        return self.every or self.schedule.steps_per_epoch
+
+    @property
+    def count(self) -> int:
+        """How many there are, of which the last may be cut short."""
+        return -(-self.schedule.total_steps // self.length)
+
+    def number(self, step: int) -> int:
+        """The span (from 0) in which the training is when so many steps are done."""
+        return step // self.length
+
+    def last(self, number: int) -> int:
+        """The number of steps done when this span ends."""
+        return min((number + 1) * self.length, self.schedule.total_steps)
+
+    def epoch(self, step: int) -> int | float:
+        """What people are told of a span that ended after this step: how many epochs that is.
+
+        Where spans are epochs, it is the number of the epoch, from 1, also of one that is cut short.
+        """
+        if self.every is None:
+            return self.number(max(step, 1) - 1) + 1
+        return round(step / self.schedule.steps_per_epoch, 6)

@@ -1,0 +1,102 @@
+"""Where a session keeps what it measures, its checkpoints and its best weights."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from rudel.runs import checkpoint as checkpoints
+from rudel.runs.checkpoint import Checkpoint
+from rudel.runs.run_directory import RunDirectory
+from rudel.runs.run_log import Log
+from rudel.session import best_weights as best
+
+
+class Store(Protocol):
+    """Keeps the records and checkpoints of a training.
+
+    Attributes:
+        keeps: whether checkpoints and best weights are kept at all.
+    """
+
+    keeps: bool
+
+    def begin(self, records: Sequence[dict[str, Any]]) -> None:
+        """Replaces all records by these."""
+        ...
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Adds a record; see `rudel.runs.run_log`.
+
+        Raises:
+            RunError: the disk is full.
+        """
+        ...
+
+    def save(self, checkpoint: Checkpoint, best_step: int | None) -> None:
+        """Keeps a checkpoint.
+
+        Args:
+            checkpoint: the newest.
+            best_step: of the best weights so far; all others may be removed.
+
+        Raises:
+            CheckpointError: it cannot be written.
+        """
+        ...
+
+    def save_best(self, weights: Checkpoint, before: int | None) -> None:
+        """Keeps the best weights, and those of the step `before`, which were the best at the last checkpoint.
+
+        Raises:
+            CheckpointError: they cannot be written.
+        """
+        ...
+
+    def after_interrupt(self) -> str:
+        """How to continue an interrupted training, as the end of a sentence."""
+        ...
+
+    def after_failure(self, step: int) -> str:
+        """What is left of a training that has failed, as a sentence; the last checkpoint is of this step, or 0."""
+        ...
+
+
+class RunStore:
+    """Keeps everything in a run directory; without one, nothing.
+
+    Args:
+        run: the run directory, or None.
+        settings: what was asked for, by name, for people to read.
+        keep: how many checkpoints to keep.
+    """
+
+    def __init__(self, run: RunDirectory | None, settings: Mapping[str, Any], keep: int) -> None:
+        self._run, self._log, self._keep = run, Log(run, settings), keep
+        self.keeps = run is not None
+
+    def begin(self, records: Sequence[dict[str, Any]]) -> None:
+        """See `Store`."""
+        self._log.begin(records)
+
+    def add(self, record: dict[str, Any]) -> None:
+        """See `Store`."""
+        self._log.add(record)
+
+    def save(self, checkpoint: Checkpoint, best_step: int | None) -> None:
+        """See `Store`."""
+        if self._run:
+            checkpoints.save(self._run.path, checkpoint, self._keep)
+            if best_step is not None:
+                best.prune(self._run.path, [best_step])
+
+    def save_best(self, weights: Checkpoint, before: int | None) -> None:
+        """See `Store`."""
+        if self._run:
+            best.save(self._run.path, weights, before)
+
+    def after_interrupt(self) -> str:
+        """See `Store`."""
+        return f"; go on with --run {self._run.path} --resume" if self._run else ""
+
+    def after_failure(self, step: int) -> str:
+        """See `Store`."""
+        return f" The run {self._run.path} keeps its checkpoint of step {step:,}." if self._run and step else ""

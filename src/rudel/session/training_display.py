@@ -1,0 +1,168 @@
+"""What a person sees while a model trains: a live line for the running epoch, and a line for every finished one.
+
+Of several hosts there are more lines, from `hosts_display.py`.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from rudel.loop.schedule import Schedule
+from rudel.report.read import NOT_METRICS
+from rudel.report.words import duration, number, size
+from rudel.session.replicas_display import HostLines
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_REFRESHES = 6
+"""Times a second that the lines are drawn anew; a time costs about 2 ms of one core."""
+
+
+class Display:
+    """Shows nothing; the base of every display."""
+
+    live = False
+    """Whether somebody sees what `advance` is told between the ends of epochs."""
+
+    def start(self, schedule: Schedule, step: int, seconds: float) -> None:
+        """Training begins, with this many steps already done in this many seconds of training."""
+
+    def note(self, text: str) -> None:
+        """Something to know of the training, a sentence."""
+
+    def sending(self, done: int, total: int) -> None:
+        """Before the first step, so many of so many bytes have arrived at the hosts."""
+
+    def advance(self, step: int, logs: dict[str, float], seconds: float) -> None:
+        """A block has ended after `step` steps and `seconds` of training, with the metrics of the epoch so far."""
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """An epoch has ended, with a line of metrics.jsonl."""
+
+    def hosts(self, names: Sequence[str]) -> None:
+        """The first round begins on these hosts."""
+
+    def round(self, closed: Any) -> None:
+        """A round of several hosts has ended, a `RoundClosed`."""
+
+    def host(self, changed: Any) -> None:
+        """A host was lost or has joined, a `HostChanged`."""
+
+    def stop(self) -> None:
+        """Training has ended, well or not."""
+
+
+class RichDisplay(Display):
+    """A progress bar with speeds, metrics and the time left, and the hosts below it, drawn by Rich.
+
+    Args:
+        console: where; None for standard error.
+    """
+
+    live = True
+
+    def __init__(self, console: "Console | None" = None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+        self._console = console = console or Console(stderr=True)
+        self._hosts = hosts = HostLines()
+
+        class Board(Progress):
+            """The bar, and the hosts below it."""
+
+            def get_renderables(self) -> "Iterable[RenderableType]":
+                yield self.make_tasks_table(self.tasks)
+                if lines := hosts.text(console.width):
+                    yield lines
+
+        self._wide = console.width >= 130
+        columns = (
+            SpinnerColumn(),
+            TextColumn("epoch {task.fields[epoch]}", style="bold"),
+            BarColumn(bar_width=24 if self._wide else 8),
+            TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"),
+            TextColumn("{task.fields[speed]}", style="cyan"),
+            TextColumn("{task.fields[metrics]}"),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+        )
+        self._progress = Board(*columns, console=console, transient=True, refresh_per_second=_REFRESHES)
+
+    def start(self, schedule: Schedule, step: int, seconds: float) -> None:
+        """Draws the bar."""
+        self._schedule, self._began = schedule, (seconds, step)
+        self._task = self._progress.add_task(
+            "", total=schedule.total_steps, completed=step, epoch=self._epoch_of(step), speed="starting", metrics=""
+        )
+        self._progress.start()
+
+    def note(self, text: str) -> None:
+        """Prints the sentence above the bar."""
+        self._console.print(text, highlight=False, markup=False)
+
+    def sending(self, done: int, total: int) -> None:
+        """Says how much has arrived, in the place of the metrics that are not there yet."""
+        self._progress.update(self._task, metrics=f"{size(done)} of {size(total)} at the hosts")
+
+    def advance(self, step: int, logs: dict[str, float], seconds: float) -> None:
+        """Moves the bar."""
+        began, first = self._began
+        speed = (step - first) / max(seconds - began, 1e-9)
+        self._progress.update(
+            self._task,
+            completed=step,
+            epoch=self._epoch_of(max(step - 1, 0)),
+            speed=f"{speed:,.0f} steps/s · {speed * self._schedule.batch_size:,.0f} samples/s" if self._wide else "",
+            metrics=described(dict(sorted(logs.items(), key=lambda entry: entry[0] != "loss"))),
+        )
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Prints the line of an epoch above the bar."""
+        total = len(str(self._schedule.epochs))
+        metrics = described({name: value for name, value in record.items() if name not in NOT_METRICS})
+        self._console.print(f"epoch {record['epoch']:>{total}g}  {metrics}", highlight=False)
+
+    def hosts(self, names: Sequence[str]) -> None:
+        """Draws a line for each host."""
+        self._hosts.begin(names)
+
+    def round(self, closed: Any) -> None:
+        """Brings the lines of the hosts up to date."""
+        for sentence in self._hosts.round(closed):
+            self.note(sentence)
+
+    def host(self, changed: Any) -> None:
+        """Prints what happened to a host above the bar."""
+        told = self._hosts.change(changed)
+        seconds = self._began[0] + changed.seconds
+        self._console.print(f"{duration(seconds)}  {told}", highlight=False, markup=False)
+
+    def stop(self) -> None:
+        """Takes the bar away; the lines of the epochs stay."""
+        for sentence in self._hosts.end():
+            self.note(sentence)
+        self._progress.stop()
+
+    def _epoch_of(self, step: int) -> str:
+        return f"{step // self._schedule.steps_per_epoch + 1}/{self._schedule.epochs}"
+
+
+def choose_display(verbose: bool | Literal["auto"]) -> Display:
+    """A live display on a terminal or in a notebook, else none; True and False decide it otherwise."""
+    if verbose == "auto":
+        verbose = sys.stderr.isatty() or "ipykernel" in sys.modules
+    return RichDisplay() if verbose else Display()
+
+
+def described(metrics: dict[str, Any]) -> str:
+    """Metrics in one line.
+
+    >>> described({"loss": 0.51234, "accuracy": 0.98761, "mae": 12345.6})
+    'loss 0.5123  accuracy 0.9876  mae 12,346'
+    """
+    return "  ".join(
+        f"{name} {value:.4f}" if 1e-3 <= abs(value) < 1e3 or value == 0 else f"{name} {number(value)}"
+        for name, value in metrics.items()
+        if isinstance(value, float)
+    )

@@ -1,1 +1,0 @@
-"""Models that Keras runs on TensorFlow or PyTorch: trained on hosts by Keras' own steps, and evaluated by them here."""

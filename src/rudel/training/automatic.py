@@ -1,0 +1,144 @@
+"""The strategy `auto`: hosts are measured, every strategy is forecast on every number of them, and the best is taken.
+
+What was forecast stays in the run directory as `plan.json`; the report compares it with what happened. A training that
+is resumed goes on as it was begun. One host is taken alone by `diloco`, whose only replica has nobody to agree with.
+
+Limits: who trains is decided once, before the first step. On other backends than JAX, nothing can be rehearsed.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from rudel.backend import backend_name, keras_here
+from rudel.cluster.part import Part
+from rudel.errors import ClusterError
+from rudel.replicas.diloco.diloco_options import Diloco
+from rudel.report.words import duration
+from rudel.runs.run_directory import check_free
+from rudel.session.training_display import RichDisplay, choose_display
+from rudel.training.strategies import Auto, as_auto, named
+from rudel.training.whole_run import Request, check, job_of
+
+if TYPE_CHECKING:
+    from rudel.planning.planning import Planned
+
+FILE = "plan.json"
+"""Where a run directory keeps what was forecast."""
+
+
+def decided(request: Request, strategy: Any) -> Request:
+    """The request with strategy and hosts chosen, where `auto` was asked for and there are hosts.
+
+    Args:
+        request: what is to be trained.
+        strategy: as the user gave it.
+
+    Raises:
+        RudelError: what every training of this on these hosts would raise, before anything is measured.
+    """
+    asked = as_auto(strategy)
+    if asked is None or request.cluster is None:
+        return request
+    if backend_name() != "jax":
+        _tell(request, f"diloco on all hosts, as nothing can be forecast on {backend_name()}")
+        return request
+    if request.run is not None:
+        check_free(request.run, request.resume)
+    check(keras_here(), request)
+    if (before := _before(request)) is not None:
+        return _resumed(request, before, asked)
+    from rudel.planning.forecast import sole_steps
+    from rudel.planning.measure import rehearsal_of
+
+    rehearsal, began = rehearsal_of(job_of(request, {}), request.cluster), time.perf_counter()
+    try:
+        measured, planned = rehearsal.look()
+    except ClusterError as error:
+        why = f"as they could not be measured ({error})"
+        _tell(request, f"diloco on all hosts, {why}")
+        return replace(request, forecast={"strategy": "diloco", "why": f"It was taken on all hosts, {why}"})
+    best, options = planned.best, {}
+    _tell(request, told(planned))
+    if best.strategy == "single":
+        host = next(host for host in measured.speeds if host.name in best.hosts)
+        steps = sole_steps(rehearsal.work, measured.quiet * host.step, measured.links.to([host]).slowest)
+        options = {"round_steps": steps}
+    if best.strategy == "mesh" and asked.patience is not None:
+        _tell(request, "mesh does not ask how long to wait for hosts: --host-timeout counts for diloco and async")
+    document = {
+        "strategy": best.strategy,
+        "options": options,
+        "steps": request.schedule.total_steps,
+        "batch_size": request.schedule.batch_size,
+        "hosts": list(best.hosts),
+        "forecast": asdict(best),
+        "why": planned.why,
+        "forecasts": [asdict(forecast) for forecast in planned.forecasts],
+        "measured": asdict(measured),
+        "seconds": round(time.perf_counter() - began, 3),
+    }
+    there = [*(host.speed.name for host in measured.hosts), *measured.left_out]
+    return _as_planned(request, document, asked, there)
+
+
+def told(planned: "Planned") -> str:
+    """What was chosen, and why, in a line.
+
+    >>> from rudel.planning.forecast import Forecast
+    >>> from rudel.planning.planning import Planned
+    >>> forecast = Forecast("diloco", ("a", "b"), 10.0, 1, 0, 0, 0, 1)
+    >>> told(Planned((forecast,), forecast, "2 hosts are 1.9 times as fast."))
+    'diloco on 2 hosts, about 10.0\u202fs. 2 hosts are 1.9 times as fast.'
+    """
+    best = planned.best
+    hosts = "1 host" if len(best.hosts) == 1 else f"{len(best.hosts):,} hosts"
+    return f"{best.strategy} on {hosts}, about {duration(best.seconds)}. {planned.why}"
+
+
+def _as_planned(request: Request, plan: dict[str, Any], asked: Auto, there: Iterable[str]) -> Request:
+    """The request with the strategy and the hosts of a plan, of those that are there."""
+    strategy, hosts = plan["strategy"], plan["hosts"]
+    options = Diloco(**plan.get("options", {})) if strategy == "single" else named(strategy, hosts=True)
+    cluster = request.cluster if set(hosts) == set(there) else Part(request.cluster, hosts)
+    return replace(request, strategy=asked.given_to(options), cluster=cluster, forecast=plan)
+
+
+def _before(request: Request) -> dict[str, Any] | None:
+    """What was decided when the run that is resumed began."""
+    if not request.resume or request.run is None:
+        return None
+    for name in (FILE, "config.json"):
+        try:
+            document = json.loads((request.run / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(document, dict) and document.get("strategy"):
+            return document
+    return None
+
+
+def _tell(request: Request, text: str) -> None:
+    """Says what was chosen; also where a training otherwise says nothing, as its output is no terminal."""
+    display = choose_display(request.verbose)
+    if request.verbose == "auto" and not isinstance(display, RichDisplay):
+        print(f"auto: {text}", file=sys.stderr, flush=True)
+    else:
+        display.note(f"auto: {text}")
+
+
+def _resumed(request: Request, before: dict[str, Any], asked: Auto) -> Request:
+    """The same strategy, on those of the same hosts that are there."""
+    strategy = "diloco" if before["strategy"] == "single" else before["strategy"]
+    everybody = replace(request, strategy=asked.given_to(named(strategy, hosts=True)))
+    if not before.get("forecast"):
+        return everybody
+    there = request.cluster.background.start(request.cluster.fleet.members()).result()
+    if any(name in there for name in before["hosts"]):
+        return _as_planned(request, before, asked, there)
+    gone = ", ".join(before["hosts"])
+    _tell(request, f"{strategy} on all hosts, as of those that were chosen none is there ({gone})")
+    return replace(everybody, forecast=before)

@@ -1,0 +1,200 @@
+"""`rudel.fit`: train a compiled Keras model on arrays, in one call."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rudel.backend import keras_here
+from rudel.data.dataset import Dataset, Examples, split
+from rudel.data.stream import Stream
+from rudel.errors import OptionError
+
+if TYPE_CHECKING:
+    import keras
+
+
+def fit(
+    model: "keras.Model",
+    x: Any = None,
+    y: Any = None,
+    batch_size: int | None = None,
+    epochs: int | None = None,
+    verbose: bool | Literal["auto", 0, 1, 2] = "auto",
+    callbacks: Any = None,
+    validation_split: float = 0.0,
+    validation_data: Any = None,
+    shuffle: bool = True,
+    class_weight: Mapping[Any, float] | None = None,
+    sample_weight: Any = None,
+    initial_epoch: int = 0,
+    steps_per_epoch: int | None = None,
+    validation_steps: int | None = None,
+    validation_batch_size: int | None = None,
+    validation_freq: int = 1,
+    *,
+    validation: Any = None,
+    steps: int | None = None,
+    run: str | Path | None = None,
+    resume: bool = False,
+    seed: int = 0,
+    eval_every: int | None = None,
+    checkpoint_every: int | None = None,
+    keep: int = 2,
+    monitor: str | None = None,
+    stop_early: int | None = None,
+    on: Any = None,
+    cluster: Any = None,
+    client: Any = None,
+    strategy: Any = None,
+) -> "keras.callbacks.History":
+    """Trains a compiled Keras model, several times faster than `model.fit` where steps are short.
+
+    The steps are the model's own `train_step`, compiled together by the hundred, on data that stays on the device in
+    the dtype it has (uint8 stays uint8). An epoch is a seeded permutation of the examples in full batches; what does
+    not fill a batch is left out of that epoch.
+
+    It takes the arguments of `keras.Model.fit`, in their order, and then those of its own.
+
+    Args:
+        model: a Keras model on which `compile` was called.
+        x: inputs (N, ...) of any dtype, or a `rudel.Dataset`, a `rudel.Examples`, or a tuple `(x, y)` or
+            `(x, y, sample_weight)`; x and y are arrays, or dicts, lists or tuples of arrays for several inputs or
+            outputs. Or a stream such as `rudel.Records`, for data larger than memory: it is read while it is trained
+            on, and the weights are the same bits.
+        y: targets (N, ...), if `x` holds inputs alone. Labels may be strings: they are numbered in alphabetical order,
+            or in that of the `class_names` of a `Dataset`, and become the names of the classes.
+        batch_size: examples a step; None for 32.
+        epochs: passes over the examples; 1 if neither epochs nor steps are given.
+        verbose: True, 1 or 2 for a live display on standard error, False or 0 for none, "auto" for one on terminals.
+        callbacks: Keras callbacks, or a single one; they act at the ends of epochs, or of every `eval_every` steps.
+        validation_split: fraction of the training examples to hold out, the last ones, before they are shuffled;
+            `validation` holds out examples at random.
+        validation_data: Keras' name of `validation`, for examples; goes before `validation_split`.
+        shuffle: False to take the examples in the order in which they are given.
+        class_weight: weight of the examples of a class in the loss, by label or name; other classes weigh 1.
+        sample_weight: weight of each example in the loss (N,).
+        initial_epoch: 0; `run` and `resume` continue a training.
+        steps_per_epoch: steps after which what happens at the ends of epochs happens; the next epoch continues in the
+            examples where the last one ended.
+        validation_steps: batches of the validation examples to evaluate on, the first ones; None for all.
+        validation_batch_size: examples a step of the evaluation; by default `batch_size`, or 256 if that is larger.
+        validation_freq: 1; `eval_every` evaluates less often.
+        validation: examples to evaluate on after every epoch, in the forms of `x`, or a fraction of the training
+            examples to hold out; None takes those of the `Dataset`, if it has any.
+        steps: optimizer steps, in the place of `epochs`; the last epoch may then be cut short.
+        run: a directory to keep the run in: configuration, metrics, checkpoints, model, report (see the docs); None
+            keeps nothing on disk.
+        resume: go on from the newest checkpoint in `run`, if there is one.
+        seed: of the order of examples. Weights and dropout are seeded when the model is made:
+            `keras.utils.set_random_seed`.
+        eval_every: steps between evaluations, in the place of one after every epoch. What happens at the ends of epochs
+            (evaluation, callbacks, a record of the metrics) then happens every so many steps, and at the end.
+        checkpoint_every: steps between checkpoints; by default one about every 15 seconds.
+        keep: how many checkpoints to keep.
+        monitor: a metric such as "val_accuracy": the best weights by it are kept beside the last, as `best.keras`; see
+            `rudel.load`.
+        stop_early: end when so many evaluations one after the other have not been better than the best, by `monitor` or
+            else by "val_loss".
+        on: hosts to train on, in any form that `rudel.Cluster` takes; they are started for this training.
+        cluster: a running `rudel.Cluster` to train on.
+        client: a Dask client whose workers, which must have Rudel, are to train.
+        strategy: how steps are spread over devices and hosts: "single", "diloco", "async", "mesh", or the options of
+            one: a `rudel.Diloco`, `rudel.Async` or `rudel.Mesh`. None trains here without hosts, and by `diloco` with
+            them. "auto" measures the hosts for some seconds, and takes what is soonest done, perhaps on fewer of them.
+            By `diloco` and `async`, a batch is what one host takes a step on, and epochs and steps count the
+            batches of all hosts together; by `mesh`, a batch is what all devices take a step on together.
+
+    Returns:
+        The Keras `History`: losses and metrics of every epoch.
+
+    Raises:
+        DataError: examples that do not fit each other or the model, or hold NaN.
+        ModelError: a model, callback or metric that cannot be compiled.
+        NonFiniteError: the loss became NaN or infinite; names the step.
+        RunError: the run directory is in use, or holds another run.
+        OptionError: an argument that makes no sense.
+        HostError, ClusterError: hosts that cannot be reached or used, or were all lost.
+
+    Examples:
+        >>> import rudel, keras, numpy as np
+        >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        >>> model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
+        >>> x = np.linspace(-1, 1, 256, dtype="float32")[:, None]
+        >>> history = rudel.fit(model, x, 3 * x + 1, epochs=20, seed=1)
+        >>> history.history["loss"][-1] < 1e-3
+        True
+    """
+    from rudel.runs.run_directory import path_of
+    from rudel.session.training_options import TrainingOptions
+    from rudel.training import keras_arguments
+    from rudel.training.automatic import decided
+    from rudel.training.places import place
+    from rudel.training.text_labels import encode_text_labels
+    from rudel.training.whole_run import Request, execute
+
+    keras = keras_here()
+    began = time.perf_counter()
+    directory = path_of(run)
+    keras_arguments.refuse_without_equal(initial_epoch, validation_freq, shuffle, verbose)
+    callbacks = keras_arguments.as_callbacks(keras, callbacks)
+    validation = keras_arguments.chosen_validation(validation, validation_data, validation_split)
+    epochs, steps, eval_every = keras_arguments.as_steps(steps_per_epoch, epochs, steps, eval_every)
+    batch_size = 32 if batch_size is None else batch_size
+    if x is None:
+        raise OptionError("There is nothing to train on: give `x`, as rudel.fit(model, x, y).")
+    if resume and run is None:
+        raise OptionError("There is nothing to resume without a run directory: give run=... too.")
+    if isinstance(validation, int | float) and not (isinstance(validation, float) and 0 < validation < 1):
+        raise OptionError(f"`validation` is a fraction between 0 and 1, or examples, not {validation!r}.")
+    if checkpoint_every is not None and run is None:
+        raise OptionError("`checkpoint_every` has no effect without a run directory: give run=..., or leave it out.")
+    options = TrainingOptions(
+        epochs, steps, batch_size, seed, shuffle, validation_batch_size, eval_every, checkpoint_every, keep, monitor,
+        stop_early,
+    )  # fmt: skip
+    dataset = as_dataset(x, y, sample_weight, validation, seed)
+    dataset = encode_text_labels(dataset)
+    if validation_data is None:
+        dataset = keras_arguments.hold_out_last(dataset, validation_split)
+    dataset = keras_arguments.first_batches(dataset, validation_steps, validation_batch_size or batch_size)
+    dataset = keras_arguments.weigh_classes(dataset, class_weight)
+    schedule = options.schedule(len(dataset.train))
+    with place(on, cluster, client, strategy) as (where, spread):
+        request = Request(
+            model,
+            dataset,
+            schedule,
+            options,
+            callbacks=callbacks,
+            run=directory,
+            resume=resume,
+            verbose="auto" if verbose == "auto" else bool(verbose),
+            cluster=where,
+            strategy=spread,
+        )
+        return execute(keras, decided(request, strategy), began).history
+
+
+def as_dataset(train: Any, y: Any, sample_weight: Any, validation: Any, seed: int) -> Dataset:
+    """A dataset of what `fit` was given; `validation` is a fraction to hold out, or examples."""
+    from rudel.loop.data_checks import as_examples, as_part
+
+    if isinstance(train, Dataset | Stream):
+        if y is not None or sample_weight is not None:
+            kind = "Dataset" if isinstance(train, Dataset) else "stream"
+            raise OptionError(f"A {kind} brings its own targets and weights: leave out `y` and `sample_weight`.")
+        dataset = train if isinstance(train, Dataset) else Dataset(train)
+        dataset = replace(dataset, train=as_part(dataset.train, "training", text=True))
+    elif y is None and sample_weight is None:
+        dataset = Dataset(as_examples(train, "training", text=True))
+    elif isinstance(train, Examples):
+        raise OptionError("Targets and weights are given twice: as (x, y, sample_weight) or as arguments, not both.")
+    else:
+        dataset = Dataset(as_examples((train, y, sample_weight), "training", text=True))
+    if isinstance(validation, float):
+        rest, held_out = split(dataset.train, validation, seed)
+        return replace(dataset, train=rest, validation=held_out)
+    given = dataset.validation if validation is None else validation
+    return replace(dataset, validation=None if given is None else as_part(given, "validation", text=True))

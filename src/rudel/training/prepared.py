@@ -1,0 +1,152 @@
+"""A recipe's data and model, made as a user asked for them."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rudel.backend import keras_here, set_seed
+from rudel.data.dataset import Dataset
+from rudel.errors import OptionError
+from rudel.loop.schedule import Schedule, check_whole_number, plan_schedule
+from rudel.recipes import current_name
+from rudel.recipes.load import Recipe, find_recipe
+
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user asked for; None leaves it to the recipe.
+
+    Args:
+        recipe: a built-in name or the path of a Python file.
+        data: where its data is, for recipes that take one.
+        options: values of its options, as Python values or as texts.
+        epochs, steps: how long; they exclude each other.
+        batch_size: examples a step.
+        learning_rate: of the optimizer.
+        precision: Keras' dtype policy for the model.
+        seed: of weights, dropout and the order of examples.
+        progress: called with (bytes done, bytes in all) while data is fetched.
+
+    Raises:
+        OptionError: a value that makes no sense.
+    """
+
+    recipe: str = "digits"
+    data: str | None = None
+    options: Mapping[str, Any] | None = None
+    epochs: int | None = None
+    steps: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    precision: str = "float32"
+    seed: int = 0
+    progress: Callable[[int, int], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise OptionError(f"`precision` can be {', '.join(PRECISIONS)}, not {self.precision!r}.")
+        if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
+            raise OptionError(f"`learning_rate` must be a number above 0, not {self.learning_rate!r}.")
+        check_whole_number("seed", self.seed, least=0)
+        if self.seed >= 2**32:
+            raise OptionError(f"`seed` must be below 2**32, not {self.seed}.")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a recipe made.
+
+    Args:
+        name: of the recipe.
+        model: compiled.
+        dataset: to learn from.
+        schedule: which examples every step sees.
+        plan: `epochs`, `steps`, `batch_size` and `validation_batch_size`, as a run takes them.
+        about: what config.json says of it.
+    """
+
+    name: str
+    model: Any
+    dataset: Dataset
+    schedule: Schedule
+    plan: dict[str, Any]
+    about: dict[str, Any]
+
+
+def prepare(asked: Asked, dataset: Dataset | None = None) -> Prepared:
+    """Makes a recipe's data and model.
+
+    Args:
+        asked: what a user asked for.
+        dataset: what the recipe's `data` has made already with these options; None to make it.
+
+    Raises:
+        RecipeError, OptionError: the recipe, or an option of it, cannot be used.
+        RudelError: what the recipe raises.
+    """
+    keras = keras_here()
+    found, rate = find_recipe(asked.recipe), asked.learning_rate
+    values = dict(asked.options or {})
+    if rate is not None and "learning_rate" in found.options:
+        values["learning_rate"] = rate
+    settings = found.settings(values)
+    if asked.data is not None and not found.takes_source:
+        raise OptionError(f"The recipe `{found.name}` takes no data from elsewhere: leave out --data.")
+    training = found.training(settings)
+    plan = _plan(training, asked.epochs, asked.steps, asked.batch_size)
+    previous_policy = keras.config.dtype_policy()
+    set_seed(asked.seed)
+    keras.config.set_dtype_policy(asked.precision)
+    try:
+        made: Dataset = found.data(settings, source=asked.data, progress=asked.progress) if dataset is None else dataset
+        if asked.epochs is None and asked.steps is None:
+            plan["epochs"] = _enough_epochs(plan, training.get("least_steps"), len(made.train))
+        schedule = plan_schedule(len(made.train), plan["batch_size"], plan["epochs"], plan["steps"], asked.seed)
+        model = found.model(settings, dataset=made, steps=schedule.total_steps)
+    finally:
+        keras.config.set_dtype_policy(previous_policy)
+    if rate is not None and "learning_rate" not in found.options:
+        _set_learning_rate(model, rate, found)
+    about = {
+        "recipe": found.name if current_name(asked.recipe) == found.name else str(found.path.resolve()),
+        "options": {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()},
+        "learning_rate": rate,
+        "source": asked.data if asked.data is None or "://" in asked.data else str(Path(asked.data).resolve()),
+        "notes": list(made.notes),
+    }
+    return Prepared(found.name, model, made, schedule, plan, about)
+
+
+def _plan(defaults: dict[str, Any], epochs: int | None, steps: int | None, batch_size: int | None) -> dict[str, Any]:
+    """What the user says goes before what the recipe says; epochs and steps exclude each other."""
+    if epochs is not None or steps is not None:
+        defaults = defaults | {"epochs": epochs, "steps": steps}
+    return {
+        "epochs": defaults.get("epochs"),
+        "steps": defaults.get("steps"),
+        "batch_size": defaults.get("batch_size", 32) if batch_size is None else batch_size,
+        "validation_batch_size": defaults.get("validation_batch_size"),
+    }
+
+
+def _enough_epochs(plan: dict[str, Any], least_steps: int | None, examples: int) -> int | None:
+    """A recipe's epochs, or more where they would be too few steps, as there are few examples."""
+    if plan["epochs"] is None or least_steps is None:
+        return plan["epochs"]
+    each = plan_schedule(examples, plan["batch_size"], epochs=1, steps=None, seed=0).total_steps
+    return max(plan["epochs"], math.ceil(least_steps / each))
+
+
+def _set_learning_rate(model: Any, learning_rate: float, recipe: Recipe) -> None:
+    from rudel.internals.keras import inner_optimizer, schedule_of
+
+    if schedule_of(model.optimizer) is not None:
+        raise OptionError(
+            f"The recipe `{recipe.name}` uses a learning-rate schedule, which --learning-rate cannot replace: "
+            "give its `model` an argument `learning_rate`."
+        )
+    inner_optimizer(model.optimizer).learning_rate = learning_rate

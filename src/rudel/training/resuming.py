@@ -1,0 +1,52 @@
+"""A run continued by what its directory says, without the command that began it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rudel.errors import RunError
+from rudel.runs import run_directory
+from rudel.training.from_recipe import TrainedRun, train_recipe
+from rudel.training.strategies import with_options
+
+
+def resume_run(run: str | Path, progress: Callable[[int, int], None] | None = None) -> TrainedRun:
+    """Continues an unfinished run as it was begun.
+
+    Args:
+        run: its directory.
+        progress: called with (bytes done, bytes in all) while data is fetched.
+
+    Returns:
+        The finished run, as `rudel.train_recipe` returns it.
+
+    Raises:
+        RunError: there is no such run, it is finished, or it was not begun by a recipe.
+        RudelError: everything that `rudel.train_recipe` raises.
+    """
+    directory = run_directory.open_run(Path(run))
+    config = directory.read_config()
+    if directory.read_summary() is not None:
+        raise RunError(
+            f"The run {directory.path} is finished: to train it for longer, repeat its command with more --epochs, "
+            f"--run {directory.path} and --resume."
+        )
+    if "asked" not in config:
+        raise RunError(
+            f"The run {directory.path} does not say how it was begun: if that was in Python, call the same function "
+            "with `resume=True`; else repeat its command with --resume."
+        )
+    asked = config["asked"]
+    if asked is None:
+        raise RunError(
+            f"The run {directory.path} was begun in Python with callbacks, a cluster or another object that no file "
+            "holds: call `rudel.train_recipe` again with `resume=True`."
+        )
+    spread = asked.pop("strategy")
+    strategy = with_options(spread["name"], _tuples(spread["options"])) if spread else None
+    options = _tuples(asked.pop("options"))
+    return train_recipe(**asked, options=options, strategy=strategy, run=directory.path, resume=True, progress=progress)
+
+
+def _tuples(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}

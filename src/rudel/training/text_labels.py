@@ -1,0 +1,50 @@
+"""Labels that are strings, as numbers and names of classes."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from rudel.data.dataset import Dataset, Examples, Part
+from rudel.errors import DataError
+
+
+def encode_text_labels(dataset: Dataset) -> Dataset:
+    """Numbers labels that are strings, int32 (N,), and names the classes after them.
+
+    The order is that of the data set's own `class_names`, or else alphabetical. Other labels stay as they are.
+
+    Raises:
+        DataError: a label that no training example has, or that is not among the `class_names`.
+
+    >>> encoded = encode_text_labels(Dataset(Examples(np.zeros((3, 1)), np.array(["dog", "cat", "dog"]))))
+    >>> encoded.train.y.tolist(), list(encoded.class_names)
+    ([1, 0, 1], ['cat', 'dog'])
+    """
+    if not _has_text(dataset.train):
+        for part, what in ((dataset.validation, "validation"), (dataset.test, "test")):
+            if _has_text(part):
+                raise DataError(f"The labels in {what} y are strings, and those of the training data are not.")
+        return dataset
+    names = list(dataset.class_names) or np.unique(dataset.train.y).tolist()
+    return replace(
+        dataset,
+        train=_encoded(dataset.train, names, "training"),
+        validation=_encoded(dataset.validation, names, "validation"),
+        test=_encoded(dataset.test, names, "test"),
+        class_names=names,
+    )
+
+
+def _has_text(part: Part | None) -> bool:
+    return isinstance(part, Examples) and isinstance(part.y, np.ndarray) and part.y.dtype.kind == "U"
+
+
+def _encoded(part: Part | None, names: list[str], what: str) -> Part | None:
+    if part is None or not _has_text(part):
+        return part
+    numbers = {name: number for number, name in enumerate(names)}
+    found, inverse = np.unique(part.y, return_inverse=True)
+    if unknown := [label for label in found.tolist() if label not in numbers]:
+        known = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        raise DataError(f"The label {unknown[0]!r} in {what} y is not one of the {len(names)} classes: {known}.")
+    return replace(part, y=np.array([numbers[label] for label in found.tolist()], np.int32)[inverse])

@@ -1,0 +1,256 @@
+"""A whole run: check what was asked for, train, and keep what came of it in the run directory."""
+
+import contextlib
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from rudel.backend import without_tensorflow
+from rudel.data.dataset import Dataset, Examples
+from rudel.errors import RunError
+from rudel.loop.data_checks import check_examples
+from rudel.loop.model_state import check_compiled
+from rudel.loop.schedule import Schedule
+from rudel.mesh.hosts.together import together
+from rudel.runs import checkpoint as checkpoints
+from rudel.runs import run_directory
+from rudel.runs.checkpoint import Checkpoint
+from rudel.runs.own_classes import Places, check_can_be_loaded
+from rudel.runs.run_directory import RunDirectory
+from rudel.runs.run_identity import check_same, identity_of, name_of
+from rudel.session.callbacks import check_callbacks
+from rudel.session.job import Job
+from rudel.session.local_engine import local_engine
+from rudel.session.results import keep_results, summary_of, versions
+from rudel.session.session import Session
+from rudel.session.training_display import choose_display
+from rudel.session.training_options import TrainingOptions
+from rudel.training.strategies import Strategy
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asked for.
+
+    Args:
+        model: compiled.
+        dataset: to learn from, and to evaluate on.
+        schedule: which examples every step sees.
+        options: how the training is to go.
+        callbacks: Keras callbacks.
+        run: the directory to use; `new_run` instead asks for the next free one of that name.
+        about: what config.json should say beside that, such as the recipe and its options.
+        cluster: a running `rudel.Cluster`, or one made of a client; None to train here.
+        resume: continue from the newest checkpoint in `run`, if there is one.
+        verbose: see `rudel.fit`.
+        strategy: options of the strategy that spreads the steps; None for `single`.
+        forecast: what was forecast, where the strategy was chosen by that.
+    """
+
+    model: Any
+    dataset: Dataset
+    schedule: Schedule
+    options: TrainingOptions
+    callbacks: tuple[Any, ...] = ()
+    run: Path | None = None
+    new_run: str | None = None
+    resume: bool = False
+    verbose: bool | Literal["auto"] = "auto"
+    about: dict[str, Any] = field(default_factory=dict)
+    cluster: Any = None
+    strategy: Strategy | None = None
+    forecast: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Args:
+        history: the Keras `History`.
+        summary: the content of summary.json.
+        run: the run directory, if there is one.
+    """
+
+    history: Any
+    summary: dict[str, Any]
+    run: Path | None
+
+
+def execute(keras: Any, request: Request, began: float) -> Outcome:
+    """Trains as requested and, where a run directory is asked for, fills it.
+
+    Args:
+        keras: the module, on JAX.
+        request: what to do.
+        began: `time.perf_counter()` when the user's call began.
+
+    Raises:
+        RudelError: everything that `rudel.fit` raises.
+    """
+    dataset, model = request.dataset, request.model
+    check(keras, request)
+    keeps = request.run is not None or request.new_run is not None
+    own = check_can_be_loaded(model) if keeps else {}
+    with without_tensorflow():
+        identity = _identity(request) if keeps else {}
+    job = job_of(request, identity)
+    with together(request.strategy) as first:
+        run, config, saved = first(lambda: _begun(request, identity), (None, {}, None))
+        session: Session | None = None
+        try:
+            engine = request.strategy.engine(job, request.cluster) if request.strategy else local_engine()
+            session = Session(keras, job, run, saved, choose_display(request.verbose), began, engine)
+            if run:
+                about = {"strategy_options": session.about.get("strategy_options")} if request.strategy else {}
+                about |= _absent(request)
+                run.write_config(_config(request, identity, own, config.get("started")) | about)
+                if request.forecast:
+                    run.write_plan(request.forecast)
+            with _kept(run):
+                history = session.train()
+                summary = summary_of(session, dataset, name_of(model, request.about)) | _absent(request)
+                if run:
+                    keep_results(run, dataset, summary, session)
+            return Outcome(history, summary, run.path if run else None)
+        finally:
+            if session:
+                session.close()
+            if run:
+                run.release()
+
+
+@contextlib.contextmanager
+def _kept(run: RunDirectory | None) -> Iterator[None]:
+    """Keeps what happens in the block, and why it fails, in the run directory, if there is one."""
+    if run is None:
+        yield
+        return
+    with run.keeping_log(), run.keeping_failure():
+        yield
+
+
+def check(keras: Any, request: Request) -> None:
+    """Refuses what cannot be trained, before anything is made.
+
+    Args:
+        keras: the module.
+        request: what is to be done.
+
+    Raises:
+        ModelError, DataError, OptionError: it cannot be trained.
+    """
+    dataset, model = request.dataset, request.model
+    check_compiled(model)
+    check_callbacks(keras, request.callbacks)
+    for part, name in ((dataset.train, "training"), (dataset.validation, "validation"), (dataset.test, "test")):
+        if isinstance(part, Examples):  # those of a stream are looked at when they are read
+            check_examples(part, model, name)
+
+
+def job_of(request: Request, identity: dict[str, Any]) -> Job:
+    """What is to be trained, as a strategy takes it."""
+    dataset = request.dataset
+    return Job(
+        model=request.model,
+        train=dataset.train,
+        validation=dataset.validation,
+        schedule=request.schedule,
+        options=request.options,
+        callbacks=request.callbacks,
+        identity=identity,
+        settings=_settings(request),
+        augment=dataset.augment,
+    )
+
+
+def _settings(request: Request) -> dict[str, Any]:
+    """What was asked for, by name, as people read it."""
+    about = request.about
+    return {
+        "recipe": name_of(request.model, about),
+        **about.get("options", {}),
+        "strategy": request.strategy.name if request.strategy else "single",
+        **{name: about[name] for name in ("learning_rate", "source") if about.get(name) is not None},
+        "precision": request.model.dtype_policy.name,
+        **request.options.given,
+    }
+
+
+def _identity(request: Request) -> dict[str, Any]:
+    schedule, train = request.schedule, request.dataset.train
+    return identity_of(request.model, train, schedule.batch_size, schedule.seed, schedule.shuffle, request.about)
+
+
+def _absent(request: Request) -> dict[str, Any]:
+    """Hosts that were asked for and take no part at the moment, with the reason of each."""
+    absent = getattr(request.cluster, "absent", {})
+    return {"absent": [{"host": host, "reason": reason} for host, reason in absent.items()]} if absent else {}
+
+
+def _begun(request: Request, identity: dict[str, Any]) -> tuple[RunDirectory | None, dict[str, Any], Checkpoint | None]:
+    """The run directory, if there is to be one, what it says of the training, and where that stands.
+
+    Raises:
+        RunError: it cannot be used, or is of another training.
+    """
+    run = _open(request)
+    if run is None:
+        return None, {}, None
+    try:
+        config = run.read_config()
+        if config:
+            check_same(run, config.get("identity", {}), identity)
+        return run, config, _resumable(run, request.schedule.total_steps)
+    except BaseException:
+        run.release()
+        raise
+
+
+def _open(request: Request) -> RunDirectory | None:
+    if request.run is not None:
+        return run_directory.create(request.run, request.resume)
+    return run_directory.create_next(request.new_run) if request.new_run else None
+
+
+def _resumable(run: RunDirectory, total_steps: int) -> Checkpoint | None:
+    """The newest checkpoint, if there is one.
+
+    Raises:
+        RunError: it is of a training that has already gone further.
+    """
+    saved = checkpoints.newest(run.path)
+    if saved and saved.step > total_steps:
+        raise RunError(
+            f"The run {run.path} has already done {saved.step:,} steps, more than the {total_steps:,} asked for: "
+            "ask for more, or give another directory with --run."
+        )
+    return saved
+
+
+def _config(request: Request, identity: dict[str, Any], own: Places, started: str | None) -> dict[str, Any]:
+    lines: list[str] = []
+    request.model.summary(print_fn=lambda text, **_: lines.append(text), line_length=80)
+    dataset = request.dataset
+    return run_directory.finite(
+        {
+            "recipe": identity["recipe"],
+            "options": {},
+            "strategy": request.strategy.name if request.strategy else "single",
+            **vars(request.options),
+            "monitor": request.options.watched,
+            "precision": identity["precision"],
+            "class_names": list(dataset.class_names),
+            "attribution": dataset.attribution,
+            "model": {"parameters": int(request.model.count_params()), "text": "\n".join(lines)},
+            "data": {"train": len(dataset.train), "validation": len(dataset.validation or ())}
+            | ({"test": len(dataset.test)} if dataset.test else {}),
+            "versions": versions(),
+            "started": started or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "identity": identity,
+        }
+        | ({"own_classes": own} if own else {})
+        | request.about
+    )

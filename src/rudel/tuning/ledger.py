@@ -1,0 +1,129 @@
+"""What is kept of a sweep in its folder, so that it can be continued, and read by people and programs.
+
+tune.json          what was asked for
+study.log          Optuna's journal: every trial with its settings and values
+trials.jsonl       a line per trial that has ended
+trials/NUMBER/     checkpoints of trials that run, or were running when the sweep was interrupted
+best/              the best trial, an ordinary run directory (or what the objective left in its folder)
+report.html        the same for a person
+"""
+
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rudel.errors import OptionError, RunError
+from rudel.files import write_json
+from rudel.runs.run_directory import finite, writing
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A trial that has ended.
+
+    Args:
+        number: from 0.
+        state: finished; pruned, as others did better; or failed.
+        value: the best by the metric; None where it failed.
+        settings: that varied.
+        host: where it ended.
+        seconds: from its beginning to its end, on all hosts that worked on it.
+        moved: how often it continued elsewhere, since a host was lost.
+        error: why it failed.
+    """
+
+    number: int
+    state: Literal["finished", "pruned", "failed"]
+    value: float | None
+    settings: dict[str, Any]
+    host: str
+    seconds: float
+    moved: int = 0
+    error: str = ""
+
+
+class Ledger:
+    """See the module.
+
+    Args:
+        path: the folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def begin(self, asked: Mapping[str, Any], resume: bool) -> None:
+        """Makes the folder, or opens it again.
+
+        Raises:
+            RunError: it holds a sweep that is not to be resumed, or something else, or cannot be written.
+            OptionError: the sweep in it is another one.
+        """
+        before = self._read_asked()
+        if before is not None and not resume:
+            raise RunError(
+                f"{self.path} already holds a sweep: add --resume to continue it, or give another folder with --run."
+            )
+        if before is None and self.path.is_dir() and any(self.path.iterdir()):
+            raise RunError(f"{self.path} holds something that is not a sweep: give another folder with --run.")
+        now = json.loads(json.dumps(finite(asked)))
+        for name in now:
+            if before is not None and name != "trials" and before.get(name) != now[name]:
+                raise OptionError(
+                    f"The sweep {self.path} was begun with {name} {before.get(name)!r}, and this is {now[name]!r}: "
+                    "resume it as it was begun, or give another folder with --run."
+                )
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_json(self.path / "tune.json", now)
+
+    def ended(self) -> list[Ended]:
+        """The trials that have ended, in the order in which they did."""
+        path = self.path / "trials.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        return [Ended(**json.loads(line)) for line in lines]
+
+    def add(self, trial: Ended) -> None:
+        """Keeps that a trial has ended, and drops its checkpoints."""
+        with writing(self.path), (self.path / "trials.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(finite(asdict(trial)), ensure_ascii=False) + "\n")
+        shutil.rmtree(self._folder(trial.number), ignore_errors=True)
+
+    def checkpoints(self, number: int) -> dict[str, bytes]:
+        """The newest checkpoint of a trial, and its best weights; empty where there is none."""
+        return {path.name: path.read_bytes() for path in self._folder(number).glob("*.npz")}
+
+    def keep_checkpoints(self, number: int, files: Mapping[str, bytes]) -> None:
+        """Keeps these in the place of older ones."""
+        folder = self._folder(number)
+        with writing(self.path):
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, content in files.items():
+                (folder / f".{Path(name).name}.tmp").write_bytes(content)
+                (folder / f".{Path(name).name}.tmp").replace(folder / Path(name).name)
+        for path in folder.glob("*.npz"):
+            if path.name not in files:
+                path.unlink()
+
+    def keep_best(self, archive: bytes) -> None:
+        """Replaces the best trial by what is in this archive."""
+        new, best = self.path / ".best.tmp", self.path / "best"
+        with writing(self.path):
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir()
+            with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
+                packed.extractall(new, filter="data")
+            shutil.rmtree(best, ignore_errors=True)
+            new.rename(best)
+
+    def _folder(self, number: int) -> Path:
+        return self.path / "trials" / str(number)
+
+    def _read_asked(self) -> dict[str, Any] | None:
+        path = self.path / "tune.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None

@@ -1,0 +1,161 @@
+"""A recipe as an objective: one whole training with the settings of a trial, in the process of that trial.
+
+The driver makes the data once and sends it along, unless a setting of the data varies or it is a stream: then each host
+makes its own. A recipe of the user's travels as its file, with the files beside it that it imports.
+"""
+
+import inspect
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rudel.backend import keras_here
+from rudel.data.dataset import Dataset, Examples
+from rudel.errors import OptionError
+from rudel.recipes.load import find_recipe
+from rudel.session.training_options import TrainingOptions
+from rudel.shipping.user_code import own_modules
+from rudel.training.prepared import Asked, prepare
+from rudel.training.whole_run import Request, execute
+from rudel.tuning.trial import Trial
+
+_OF_TRAINING = ("epochs", "steps", "batch_size", "learning_rate", "precision", "seed")
+_WHOLE = {"epochs", "steps", "batch_size", "seed"}
+
+
+@dataclass(frozen=True)
+class RecipeObjective:
+    """See the module.
+
+    Args:
+        asked: what is the same in all trials.
+        monitor: the metric by which trials are compared; it has to be there at the end of each epoch.
+        checkpoint_every: steps between checkpoints; None for one about every 15 seconds.
+        files: content of the recipe's file, first, and of those beside it, by path; empty for one that is built in.
+        dataset: to learn from; None where each trial makes its own.
+    """
+
+    asked: Asked
+    monitor: str
+    checkpoint_every: int | None = None
+    files: tuple[tuple[str, bytes], ...] = ()
+    dataset: Dataset | None = None
+
+    def __call__(self, trial: Trial) -> float:
+        """Trains, and returns the best value of the metric."""
+        asked = asked_for(self.asked, trial.settings)
+        if self.files:
+            asked = replace(asked, recipe=str(self._unpacked()))
+        began = time.perf_counter()
+        made = prepare(asked, self.dataset)
+        options = TrainingOptions(
+            seed=asked.seed, checkpoint_every=self.checkpoint_every, monitor=self.monitor, **made.plan
+        )
+        request = Request(
+            made.model, made.dataset, made.schedule, options, callbacks=(trial.callback(self.monitor),),
+            run=trial.folder, resume=True, verbose=False,
+            about=made.about | {"recipe": self.asked.recipe, "trial": trial.number},
+        )  # fmt: skip
+        outcome = execute(keras_here(), request, began)
+        return float(outcome.summary["best"]["value"])
+
+    def _unpacked(self) -> Path:
+        """The recipe's file, as it is beside its neighbours, in a folder of this process."""
+        folder = _FOLDERS.setdefault(id(self), Path(tempfile.mkdtemp(prefix="rudel-recipe-")))
+        for name, content in self.files:
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return folder / self.files[0][0]
+
+
+_FOLDERS: dict[int, Path] = {}
+
+
+def asked_for(asked: Asked, settings: Mapping[str, Any]) -> Asked:
+    """What a trial with these settings asks for; `lr` is short for the learning rate.
+
+    Raises:
+        OptionError: a value that makes no sense.
+    """
+    changed: dict[str, Any] = {}
+    options = dict(asked.options or {})
+    for name, value in settings.items():
+        name = "learning_rate" if name == "lr" else name
+        if name in _OF_TRAINING:
+            changed[name] = _read(name, value)
+        else:
+            options[name] = tuple(value) if isinstance(value, list) else value  # as messages have them
+    return replace(asked, options=options, **changed)
+
+
+def recipe_objective(
+    asked: Asked, varied: Mapping[str, Any], monitor: str | None, checkpoint_every: int | None
+) -> tuple[RecipeObjective, str]:
+    """The objective of a recipe, and the metric by which trials are compared.
+
+    Args:
+        asked: what is the same in all trials.
+        varied: a value of each setting that varies, to see whether the recipe takes it.
+        monitor: the metric; None for the validation accuracy where there is one, else the validation loss.
+        checkpoint_every: see `RecipeObjective`.
+
+    Raises:
+        RecipeError, OptionError: the recipe, or a setting, cannot be used.
+    """
+    recipe = find_recipe(asked.recipe)
+    made = prepare(asked_for(asked, varied))
+    if monitor is None:
+        monitor = _monitor_of(made)
+    of_data = inspect.signature(recipe.module.data).parameters
+    parts = (made.dataset.train, made.dataset.validation, made.dataset.test)
+    in_memory = all(part is None or isinstance(part, Examples) for part in parts)
+    shared = in_memory and not any(name in of_data for name in varied)
+    built_in = asked.recipe == recipe.name
+    named = asked if built_in else replace(asked, recipe=str(recipe.path.resolve()))
+    files = () if built_in else _files_of(recipe.path.resolve())
+    return RecipeObjective(
+        replace(named, progress=None), monitor, checkpoint_every, files, made.dataset if shared else None
+    ), monitor
+
+
+def _monitor_of(made: Any) -> str:
+    """The validation accuracy if the model has one, else the validation loss.
+
+    Raises:
+        OptionError: nothing is held out to validate with.
+    """
+    if made.dataset.validation is None:
+        raise OptionError(
+            f"The recipe `{made.name}` holds nothing out by which trials could be compared: name a metric of the "
+            "training with --monitor, such as loss."
+        )
+    from rudel.loop import model_state
+    from rudel.loop.metric_values import as_floats
+
+    first = made.dataset.train.take(slice(0, made.schedule.batch_size))
+    model_state.build(made.model, (first.x, first.y, first.sample_weight))
+    names = as_floats(made.model.get_metrics_result())
+    return next((f"val_{name}" for name in names if "acc" in name), "val_loss")
+
+
+def _files_of(path: Path) -> tuple[tuple[str, bytes], ...]:
+    """The recipe's file, and those below its folder that importing it has imported."""
+    found = [path]
+    for module in own_modules():
+        place = Path(str(module.__file__)).resolve()
+        if place.is_relative_to(path.parent) and place != path and place.suffix == ".py":
+            found.append(place)
+    return tuple((str(each.relative_to(path.parent)), each.read_bytes()) for each in found)
+
+
+def _read(name: str, value: Any) -> Any:
+    if not isinstance(value, str) or name == "precision":
+        return value
+    try:
+        return int(value) if name in _WHOLE else float(value)
+    except ValueError as error:
+        raise OptionError(f"`{name}` must be a number, not {value!r}.") from error

@@ -1,0 +1,115 @@
+"""The settings among which a sweep searches, as texts on the command line and as Python values."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rudel.errors import OptionError
+
+_RANGE = re.compile(r"(?P<log>log:)?(?P<low>[-+\d.eE]+?)\.\.(?P<high>[-+\d.eE]+)")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers between two ends, both included; whole ones where both ends are.
+
+    Args:
+        low: the smallest.
+        high: the largest.
+        log: whether they are tried evenly by their logarithm.
+
+    Raises:
+        OptionError: the ends are not finite, or in the wrong order, or not above 0 with `log`.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise OptionError(f"A range goes from a smaller number to a larger one, not {self.low}..{self.high}.")
+        if self.log and self.low <= 0:
+            raise OptionError(f"A logarithmic range has to begin above 0, not at {self.low}.")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Some values, one of which is tried at a time.
+
+    Args:
+        values: plain values or texts.
+    """
+
+    values: tuple[Any, ...]
+
+
+def read_setting(text: str) -> Range | Choice | str:
+    """What stands behind the equals sign of a `--set`.
+
+    Returns:
+        A range, a choice, or a single value, which is the same in all trials.
+
+    Raises:
+        OptionError: a range that makes no sense.
+
+    >>> read_setting("log:1e-4..1e-2")
+    Range(low=0.0001, high=0.01, log=True)
+    >>> read_setting("16..64"), read_setting("64,128"), read_setting("relu")
+    (Range(low=16, high=64, log=False), Choice(values=('64', '128')), 'relu')
+    """
+    if found := _RANGE.fullmatch(text):
+        try:
+            low, high = _number(found["low"]), _number(found["high"])
+        except ValueError as error:
+            raise OptionError(
+                f"A range has the form LOW..HIGH or log:LOW..HIGH with two numbers, not {text!r}."
+            ) from error
+        return Range(low, high, bool(found["log"]))
+    if text.startswith("log:"):
+        raise OptionError(f"A logarithmic range has the form log:LOW..HIGH, as in log:1e-4..1e-2, not {text!r}.")
+    values = tuple(part.strip() for part in text.split(",") if part.strip())
+    return Choice(values) if len(values) > 1 else text
+
+
+def as_space(given: Mapping[str, Any]) -> tuple[dict[str, Range | Choice], dict[str, Any]]:
+    """What varies, and what is the same in all trials.
+
+    Args:
+        given: by name, a `Range`, a `Choice`, a text as on the command line, a list of values, or a single value.
+
+    Raises:
+        OptionError: nothing varies, or a choice has fewer than two values.
+    """
+    read = {name: read_setting(value) if isinstance(value, str) else value for name, value in given.items()}
+    read = {n: Choice(tuple(v)) if isinstance(v, Sequence) and not isinstance(v, str) else v for n, v in read.items()}
+    varied = {name: value for name, value in read.items() if isinstance(value, Range | Choice)}
+    for name, value in varied.items():
+        if isinstance(value, Choice) and len(set(map(repr, value.values))) < 2:
+            raise OptionError(f"There is nothing to choose for `{name}`: give two values or more.")
+    if not varied:
+        raise OptionError(
+            "Nothing varies: give a range or a choice, as in --set lr=log:1e-4..1e-2 --set hidden=64,128."
+        )
+    return varied, {name: value for name, value in read.items() if name not in varied}
+
+
+def distributions(space: Mapping[str, Range | Choice]) -> dict[str, Any]:
+    """The space as Optuna has it."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    made: dict[str, Any] = {}
+    for name, setting in space.items():
+        if isinstance(setting, Choice):
+            made[name] = CategoricalDistribution(setting.values)
+        elif isinstance(setting.low, int) and isinstance(setting.high, int):
+            made[name] = IntDistribution(setting.low, setting.high, log=setting.log)
+        else:
+            made[name] = FloatDistribution(setting.low, setting.high, log=setting.log)
+    return made
+
+
+def _number(text: str) -> float:
+    return int(text) if re.fullmatch(r"[-+]?\d+", text) else float(text)

@@ -1,0 +1,312 @@
+"""`rudel.tune`: from a recipe or a function, and a space of settings, to the best of them."""
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rudel.cluster.options import check_used
+from rudel.errors import OptionError
+from rudel.loop.schedule import check_whole_number
+from rudel.runs.run_directory import path_of
+from rudel.tuning.ledger import Ended, Ledger
+from rudel.tuning.space import Choice, as_space, distributions
+from rudel.tuning.trial import Trial
+
+HERE = "this computer"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What came of a sweep.
+
+    Args:
+        path: its folder.
+        monitor: by what trials were compared.
+        settings: of the best trial, those that varied; empty where none finished.
+        value: of the best trial; None where none finished.
+        best: the directory of the best trial's run; None where none finished.
+        trials: all that have ended, in the order in which they did.
+    """
+
+    path: Path
+    monitor: str
+    settings: dict[str, Any]
+    value: float | None
+    best: Path | None
+    trials: tuple[Ended, ...]
+
+
+def tune(
+    objective: str | Callable[[Trial], float],
+    space: Mapping[str, Any],
+    *,
+    trials: int = 20,
+    on: Any = None,
+    cluster: Any = None,
+    client: Any = None,
+    run: str | Path | None = None,
+    resume: bool = False,
+    monitor: str | None = None,
+    direction: Literal["minimize", "maximize"] | None = None,
+    prune: bool = True,
+    sampler: Any = None,
+    pruner: Any = None,
+    seed: int = 0,
+    data: str | None = None,
+    epochs: int | None = None,
+    steps: int | None = None,
+    batch_size: int | None = None,
+    checkpoint_every: int | None = None,
+    ssh_config: str | Path | None = None,
+    min_hosts: int | None = None,
+    shown: Callable[[Ended], None] | None = None,
+) -> Tuned:
+    """Searches for the best settings by whole trainings side by side, one a host at a time.
+
+    Args:
+        objective: a recipe, by its name or the path of its file; or a function that is called with a
+            `rudel.tuning.trial.Trial` and returns what is minimised or maximised. The function travels to the hosts
+            with what it refers to.
+        space: by name, a text such as "log:1e-4..1e-2", "16..64" or "64,128"; a list of values; or one value that is
+            the same in all trials. Of a recipe, its options, and `lr`, `batch_size`, `epochs`, `steps`, `precision` and
+            `seed`.
+        trials: how many, those of before included where a sweep is resumed.
+        on: hosts, as `rudel.fit` takes them; None for this computer.
+        cluster: a running `rudel.Cluster`.
+        client: a Dask client, or the address of a scheduler.
+        run: the folder of the sweep; by default `runs/RECIPE-tune`, or `runs/tune` for a function.
+        resume: continue the sweep in that folder, with trials that were running from their checkpoints.
+        monitor: the metric of a recipe; by default the validation accuracy, or else the validation loss.
+        direction: what is better: of a function, "minimize" by default; of a metric, what its name says.
+        prune: end trials early that do worse than others did after as many epochs, by successive halving.
+        sampler: an Optuna sampler; by default its TPE.
+        pruner: an Optuna pruner, in the place of successive halving.
+        seed: of the sampler.
+        data: where a recipe shall take its data from; see `rudel.train_recipe`.
+        epochs: of each trial of a recipe.
+        steps: of each trial, in the place of epochs.
+        batch_size: examples a step.
+        checkpoint_every: steps between checkpoints of a recipe; by default one about every 15 seconds. They travel to
+            this computer, at no more than a twentieth of a host's time.
+        ssh_config: in the place of `~/.ssh/config`.
+        min_hosts: how many hosts must be there to begin.
+        shown: called with each trial that has ended.
+
+    Returns:
+        The best settings and all trials. A Ctrl-C keeps what is done, for `resume`.
+
+    Raises:
+        OptionError: a setting, or something else, makes no sense, or Optuna is not installed.
+        RunError: the folder holds something else.
+        ClusterError, HostError: hosts cannot be used, or all are lost.
+        RudelError: the trials fail, one after the other.
+
+    Examples:
+        best = rudel.tune("digits", {"lr": "log:1e-4..1e-2", "filters": [8, 16, 32]}, trials=20, on="raspi1,raspi2")
+        print(best.settings, best.value, best.best)
+    """
+    optuna = _optuna()
+    check_whole_number("trials", trials)
+    given = [name for name, value in (("on", on), ("cluster", cluster), ("client", client)) if value is not None]
+    if len(given) > 1:
+        raise OptionError(f"Hosts are given twice, as `{given[0]}` and as `{given[1]}`: give one of them.")
+    check_used(on, client, ssh_config=ssh_config, min_hosts=min_hosts, dashboard=False)
+    is_recipe = isinstance(objective, str)
+    if is_recipe:
+        space = _with_whole_tuples(objective, space)
+    varied, fixed = as_space(space)
+    name = f"{Path(objective).stem}-tune" if is_recipe else "tune"
+    ledger = Ledger(path_of(run) or Path("runs") / name)
+    if resume and run is None and not ledger.path.is_dir():
+        raise OptionError("Which sweep is to be resumed? Name its folder with --run.")
+    if is_recipe:
+        code, metric = _of_recipe(
+            objective, varied, fixed, monitor, data=data, epochs=epochs, steps=steps, batch_size=batch_size,
+            checkpoint_every=checkpoint_every,
+        )  # fmt: skip
+        direction = direction or _direction_of(metric)
+    else:
+        _check_function(objective)
+        code, metric = objective, monitor or getattr(objective, "__name__", "value")
+        direction = direction or "minimize"
+    asked = {
+        "objective": objective if is_recipe else metric, "monitor": metric, "direction": direction,
+        "space": {key: repr(value) for key, value in varied.items()}, "fixed": fixed, "data": data, "epochs": epochs,
+        "steps": steps, "batch_size": batch_size, "trials": trials,
+    }  # fmt: skip
+    ledger.begin(asked, resume)
+    from rudel.shipping.user_code import dumped
+    from rudel.tuning.sweep import Job, Sweep
+
+    storage = _storage(ledger.path / "study.log")
+    study = optuna.create_study(
+        storage=storage, study_name="rudel", direction=direction, load_if_exists=True,
+        sampler=sampler or optuna.samplers.TPESampler(seed=seed),
+        pruner=pruner or (optuna.pruners.SuccessiveHalvingPruner() if prune else optuna.pruners.NopPruner()),
+    )  # fmt: skip
+    searched = distributions(varied)
+
+    def ask() -> tuple[Any, dict[str, Any]]:
+        trial = study.ask(searched)
+        return trial, fixed | dict(trial.params)
+
+    of_study = storage.get_study_id_from_name(study.study_name)
+    waiting = [
+        Job(
+            optuna.trial.Trial(study, storage.get_trial_id_from_study_id_trial_number(of_study, frozen.number)),
+            fixed | dict(frozen.params),
+            step=max(frozen.intermediate_values, default=-1),
+        )
+        for frozen in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
+    ]
+    sweep = Sweep(study, ask, trials, dumped(code), ledger, waiting, shown or (lambda ended: None))
+    try:
+        with _computers(on, cluster, client, ssh_config, min_hosts) as (background, computers):
+            future = background.start(sweep.run(computers))
+            try:
+                future.result()
+            except BaseException:
+                future.cancel()
+                raise
+    except KeyboardInterrupt as interrupt:
+        count = len(ledger.ended())
+        raise KeyboardInterrupt(
+            f"Interrupted after {count} of {trials} trials: continue with --run {ledger.path} --resume."
+        ) from interrupt
+    finally:
+        if ledger.ended():
+            _write_report(study, ledger, metric)
+    return _tuned(ledger, metric, direction)
+
+
+class _Here:
+    """This computer as the only one, without a network between."""
+
+    def __init__(self) -> None:
+        from rudel.tuning.trial_service import TrialService
+
+        self.service = TrialService()
+
+    async def members(self) -> Mapping[str, str]:
+        return {HERE: ""}
+
+    async def call(self, address: str, operation: str, *, timeout: float | None = None, **message: Any) -> Any:
+        return await getattr(self.service, operation)(**message)
+
+    def forget(self, address: str) -> None:
+        """There is no connection."""
+
+
+@contextlib.contextmanager
+def _computers(
+    on: Any, cluster: Any, client: Any, ssh_config: str | Path | None, min_hosts: int | None
+) -> Iterator[tuple[Any, Any]]:
+    """Where trials run: an event loop, and the computers as its coroutines call them."""
+    if on is cluster is client is None:
+        from rudel.cluster.background import Background
+
+        with Background("rudel-tune") as background:
+            here = _Here()
+            try:
+                yield background, here
+            finally:
+                background.run(here.service.close())
+        return
+    from rudel.cluster.fleet import installed
+    from rudel.cluster.guest import Guest
+    from rudel.training.places import place
+    from rudel.tuning.trial_service import OPERATIONS, TrialService
+
+    guest = Guest(TrialService, OPERATIONS, "a sweep")
+    with place(on, cluster, client, None, ssh_config, min_hosts) as (where, _), installed(where, guest) as fleet:
+        yield where.background, fleet
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ModuleNotFoundError as error:
+        raise OptionError("Sweeps need Optuna: pip install 'rudel[tune]'.") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _storage(path: Path) -> Any:
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    return JournalStorage(JournalFileBackend(str(path)))
+
+
+def _with_whole_tuples(recipe: str, space: Mapping[str, Any]) -> dict[str, Any]:
+    """The space, with texts of options that are lists themselves as single values."""
+    from rudel.recipes.load import find_recipe
+
+    options = find_recipe(recipe).options
+    lists = {name for name, option in options.items() if option.kind is tuple}
+    return {
+        name: options[name].read(value) if name in lists and isinstance(value, str) else value
+        for name, value in space.items()
+    }
+
+
+def _of_recipe(
+    recipe: str,
+    varied: Mapping[str, Any],
+    fixed: Mapping[str, Any],
+    monitor: str | None,
+    checkpoint_every: int | None,
+    **asked: Any,
+) -> tuple[Any, str]:
+    from rudel.training.prepared import Asked
+    from rudel.tuning.recipe_objective import asked_for, recipe_objective
+
+    first = {name: s.values[0] if isinstance(s, Choice) else s.low for name, s in varied.items()}
+    return recipe_objective(asked_for(Asked(recipe, **asked), fixed), first, monitor, checkpoint_every)
+
+
+def _direction_of(monitor: str) -> Literal["minimize", "maximize"]:
+    from rudel.report.words import better
+
+    sign = better(monitor)
+    if not sign:
+        raise OptionError(
+            f"Whether more or less of `{monitor}` is better cannot be told from its name: give `direction`, or another "
+            "metric."
+        )
+    return "maximize" if sign > 0 else "minimize"
+
+
+def _check_function(objective: Any) -> None:
+    if not callable(objective):
+        raise OptionError(f"`objective` is a recipe or a function of a trial, not {objective!r}.")
+    with contextlib.suppress(ValueError):
+        try:
+            inspect.signature(objective).bind(None)
+        except TypeError as error:
+            raise OptionError("`objective` is called with one argument, a trial: let it take one.") from error
+
+
+def _write_report(study: Any, ledger: Ledger, monitor: str) -> None:
+    from rudel.tuning.report import write_report
+
+    write_report(study, ledger.ended(), monitor, ledger.path)
+
+
+def _tuned(ledger: Ledger, monitor: str, direction: str) -> Tuned:
+    ended = ledger.ended()
+    finished = [trial for trial in ended if trial.state == "finished" and trial.value is not None]
+    sign = -1 if direction == "minimize" else 1
+    best = max(finished, key=lambda trial: sign * (trial.value or 0.0), default=None)
+    folder = ledger.path / "best"
+    return Tuned(
+        ledger.path,
+        monitor,
+        best.settings if best else {},
+        best.value if best else None,
+        folder if best and folder.is_dir() else None,
+        tuple(ended),
+    )

@@ -1,0 +1,114 @@
+"""Convolution and pooling by matrix products and slices are those of XLA, gradients included."""
+
+import contextlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from rudel.loop.convolution import fast_on_cpu
+
+random: Any = np.random.default_rng(0)
+CHANNELS_LAST = ("NHWC", "HWIO", "NHWC")
+
+
+def both_ways(function: Any, *arguments: Any) -> None:
+    """Compares values and gradients, and makes sure that the fast way has no convolution or window left."""
+
+    def summed(*arguments: Any) -> Any:
+        return jnp.sum(jnp.sin(function(*arguments)))
+
+    everything = tuple(range(len(arguments)))
+    with fast_on_cpu():
+        traced = jax.jit(jax.value_and_grad(summed, everything)).trace(*arguments)
+    text = str(traced.jaxpr)
+    assert not any(word in text for word in ("conv_general_dilated", "reduce_window", "select_and_scatter"))
+    value, gradients = traced.lower().compile()(*arguments)
+    expected, expected_gradients = jax.jit(jax.value_and_grad(summed, everything))(*arguments)
+    np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-4)
+    for gradient, other in zip(gradients, expected_gradients, strict=True):
+        np.testing.assert_allclose(gradient, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("size", "strides", "padding"),
+    [
+        ((1, 1), (1, 1), "VALID"),
+        ((1, 1), (2, 2), "SAME"),
+        ((3, 3), (1, 1), "SAME"),
+        ((3, 3), (2, 2), "SAME"),
+        ((2, 5), (1, 3), "VALID"),
+        ((3, 3), (2, 1), [(0, 2), (3, 0)]),
+        ((10, 8), (2, 4), "SAME"),  # the first of the recipe `keywords`
+    ],
+)
+@pytest.mark.parametrize("depthwise", [False, True])
+def test_convolution(size: tuple[int, int], strides: tuple[int, int], padding: Any, depthwise: bool) -> None:
+    x = random.normal(size=(2, 7, 9, 3)).astype("float32")
+    kernel = random.normal(size=(*size, 1, 6) if depthwise else (*size, 3, 4)).astype("float32")
+
+    def convolve(x: Any, kernel: Any) -> Any:
+        groups = 3 if depthwise else 1
+        return lax.conv_general_dilated(
+            x, kernel, strides, padding, dimension_numbers=CHANNELS_LAST, feature_group_count=groups
+        )
+
+    both_ways(convolve, x, kernel)
+
+
+@pytest.mark.parametrize(
+    ("start", "combine", "size", "strides", "padding"),
+    [
+        (start, combine, size, strides, padding)
+        for start, combine in ((-jnp.inf, lax.max), (jnp.inf, lax.min), (0.0, lax.add))
+        for size, strides, padding in (((2, 2), (2, 2), "VALID"), ((2, 3), (1, 2), "SAME"))
+    ],
+)
+def test_pooling(start: float, combine: Any, size: Any, strides: Any, padding: str) -> None:
+    x = random.normal(size=(2, 7, 8, 3)).astype("float32")
+    both_ways(lambda x: lax.reduce_window(x, start, combine, (1, *size, 1), (1, *strides, 1), padding), x)
+
+
+def test_equal_maxima_give_their_gradient_to_the_first() -> None:
+    ones: Any = np.ones((1, 4, 4, 1), "float32")
+
+    def pooled(x: Any) -> Any:
+        return jnp.sum(lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"))
+
+    with fast_on_cpu():
+        gradient = jax.grad(pooled)(ones)
+    np.testing.assert_array_equal(gradient, jax.grad(pooled)(ones))
+
+
+def test_what_is_not_covered_goes_to_xla() -> None:
+    volume = random.normal(size=(1, 4, 4, 4, 2)).astype("float32")
+    kernel = random.normal(size=(2, 2, 2, 2, 3)).astype("float32")
+    numbers = ("NDHWC", "DHWIO", "NDHWC")
+    picture: Any = random.normal(size=(1, 9, 9, 2)).astype("float32")
+    huge = random.normal(size=(12, 11, 2, 3)).astype("float32")
+    counts: Any = np.arange(16, dtype="int32").reshape(1, 4, 4, 1)
+    calls: list[Any] = [
+        lambda: lax.conv_general_dilated(volume, kernel, (1, 1, 1), "SAME", dimension_numbers=numbers),
+        lambda: lax.conv_general_dilated(
+            picture, huge[:3, :3], (1, 1), "SAME", rhs_dilation=(2, 2), dimension_numbers=CHANNELS_LAST
+        ),
+        lambda: lax.conv_general_dilated(picture, huge, (1, 1), "SAME", dimension_numbers=CHANNELS_LAST),
+        lambda: lax.conv_general_dilated(picture.transpose(0, 3, 1, 2), huge.transpose(3, 2, 0, 1), (1, 1), "SAME"),
+        lambda: lax.reduce_window(counts, 0, lax.add, (1, 2, 2, 1), (1, 1, 1, 1), "VALID"),
+        lambda: lax.reduce_window(picture, 1.0, lax.mul, (1, 2, 2, 1), (1, 1, 1, 1), "VALID"),
+    ]
+    for call in calls:
+        with fast_on_cpu():
+            ours = call()
+        np.testing.assert_array_equal(ours, call())
+
+
+def test_everything_is_as_before_afterwards() -> None:
+    before = lax.conv_general_dilated, lax.reduce_window
+    with contextlib.suppress(ZeroDivisionError), fast_on_cpu():
+        assert lax.conv_general_dilated is not before[0]
+        raise ZeroDivisionError
+    assert (lax.conv_general_dilated, lax.reduce_window) == before

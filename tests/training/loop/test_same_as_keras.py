@@ -1,0 +1,211 @@
+"""The compiled loop does what `model.fit` does, step by step, whatever the model overrides."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import rudel
+
+layers, ops = keras.layers, keras.ops
+random = np.random.default_rng(3)
+PICTURES = random.integers(0, 256, (96, 12, 12, 1)).astype("uint8")
+LABELS = random.integers(0, 4, 96).astype("int32")
+TABLE = random.normal(size=(96, 5)).astype("float32")
+
+
+def convolutional() -> tuple[Any, Any, Any]:
+    model = keras.Sequential(
+        [
+            keras.Input((12, 12, 1)),
+            layers.Rescaling(1 / 255),
+            layers.Conv2D(8, 3, strides=2, padding="same", use_bias=False),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.DepthwiseConv2D(3, padding="same", depth_multiplier=2),
+            layers.SeparableConv2D(8, 3, activation="relu"),
+            layers.MaxPooling2D(3, strides=2, padding="same"),
+            layers.AveragePooling2D(2, padding="same"),
+            layers.Flatten(),
+            layers.Dense(4),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=keras.optimizers.SGD(0.05, momentum=0.9), loss=loss, metrics=["accuracy"])
+    return model, PICTURES, LABELS
+
+
+def with_schedule_and_clipping() -> tuple[Any, Any, Any]:
+    model = keras.Sequential([keras.Input((5,)), layers.Dense(8, activation="tanh"), layers.Dense(1)])
+    schedule: Any = keras.optimizers.schedules.CosineDecay(0.02, 12)
+    model.compile(optimizer=keras.optimizers.AdamW(schedule, clipnorm=1.0), loss="mse", metrics=["mae"])
+    return model, TABLE, TABLE.sum(1, keepdims=True)
+
+
+def several_inputs_and_outputs() -> tuple[Any, Any, Any]:
+    picture, table = keras.Input((12, 12, 1), name="picture"), keras.Input((5,), name="table")
+    joined = layers.Concatenate()([layers.Flatten()(layers.Rescaling(1 / 255)(picture)), table])
+    kind = layers.Dense(4, activation="softmax", name="kind")(joined)
+    total = layers.Dense(1, name="total")(joined)
+    model = keras.Model({"picture": picture, "table": table}, {"kind": kind, "total": total})
+    losses = {"kind": "sparse_categorical_crossentropy", "total": "mse"}
+    weights = {"total": 0.3, "kind": 1.0}
+    model.compile(optimizer="sgd", loss=losses, metrics={"kind": ["accuracy"]}, loss_weights=weights)
+    return model, {"picture": PICTURES, "table": TABLE}, {"kind": LABELS, "total": TABLE.sum(1, keepdims=True)}
+
+
+def custom_loss_and_metric() -> tuple[Any, Any, Any]:
+    def asymmetric(truth: Any, predicted: Any) -> Any:
+        error = predicted - truth
+        return ops.mean(ops.where(error > 0, error**2, 3 * error**2), axis=-1)
+
+    def worst(truth: Any, predicted: Any) -> Any:
+        return ops.max(ops.abs(truth - predicted), axis=-1)
+
+    model = keras.Sequential([keras.Input((5,)), layers.Dense(8, activity_regularizer="l2"), layers.Dense(1)])
+    model.compile(optimizer=keras.optimizers.RMSprop(0.01), loss=asymmetric, metrics=[worst])
+    return model, TABLE, TABLE.sum(1, keepdims=True)
+
+
+class Halving(keras.Model):
+    """Overrides `train_step`: trains on half the loss, and logs something of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = layers.Dense(4)
+
+    def call(self, x: Any) -> Any:
+        return self.dense(x)
+
+    def train_step(self, state: Any, data: Any) -> Any:
+        import jax
+
+        trainable, non_trainable, optimizer, metrics = state
+        x, y = data
+
+        def loss_of(trainable: Any, non_trainable: Any) -> Any:
+            predicted, non_trainable = self.stateless_call(trainable, non_trainable, x)[:2]
+            return ops.mean(self.loss(y, predicted)) / 2, non_trainable
+
+        (loss, non_trainable), gradients = jax.value_and_grad(loss_of, has_aux=True)(trainable, non_trainable)
+        trainable, optimizer = self.optimizer.stateless_apply(optimizer, gradients, trainable)
+        return {"loss": loss, "half": loss / 2}, (trainable, non_trainable, optimizer, metrics)
+
+
+def overridden_train_step() -> tuple[Any, Any, Any]:
+    model = Halving()
+    model.compile(optimizer="adam", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model, TABLE, LABELS
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        convolutional,
+        with_schedule_and_clipping,
+        several_inputs_and_outputs,
+        custom_loss_and_metric,
+        overridden_train_step,
+    ],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize("batch_size", [16, 36, 200])
+def test_ends_with_the_weights_of_model_fit(make: Callable[[], tuple[Any, Any, Any]], batch_size: int) -> None:
+    keras.utils.set_random_seed(1)
+    theirs, x, y = make()
+    expected = theirs.fit(x, y, batch_size=batch_size, epochs=2, shuffle=False, verbose=0)
+    keras.utils.set_random_seed(1)
+    ours, x, y = make()
+    history = rudel.fit(ours, x, y, batch_size=batch_size, epochs=2, shuffle=False)
+    for a, b in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
+    assert set(history.history) == set(expected.history)
+    for name, values in expected.history.items():
+        np.testing.assert_allclose(history.history[name], values, rtol=2e-3, atol=1e-4)
+
+
+def test_sample_weights_and_validation_are_those_of_keras(classifier: Any, blobs: Any) -> None:
+    (x, y), weight = blobs, np.linspace(0, 2, 192).astype("float32")
+    keras.utils.set_random_seed(1)
+    theirs = classifier(weighted_metrics=["accuracy"])
+    expected = theirs.fit(
+        x, y, sample_weight=weight, batch_size=32, epochs=2, shuffle=False, verbose=0, validation_data=(x[:77], y[:77])
+    )
+    keras.utils.set_random_seed(1)
+    ours = classifier(weighted_metrics=["accuracy"])
+    history = rudel.fit(
+        ours, x, y, sample_weight=weight, batch_size=32, epochs=2, shuffle=False, validation=(x[:77], y[:77])
+    )
+    assert history.history.keys() == expected.history.keys()
+    for name, values in expected.history.items():
+        np.testing.assert_allclose(history.history[name], values, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch_size", [7, 32, 100])
+def test_evaluation_counts_every_example_once(classifier: Any, blobs: Any, batch_size: int) -> None:
+    x, y = blobs
+    model = classifier()
+    expected = model.evaluate(x[:101], y[:101], batch_size=batch_size, verbose=0, return_dict=True)
+    found = rudel.evaluate(model, x[:101], y[:101], batch_size=batch_size)
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_predicts_what_keras_predicts(classifier: Any, blobs: Any) -> None:
+    model = classifier()
+    np.testing.assert_allclose(
+        rudel.predict(model, blobs[0], batch_size=50), model.predict(blobs[0], verbose=0), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_mixed_precision_learns_and_scales_its_loss(blobs: Any, policy: str) -> None:
+    keras.config.set_dtype_policy(policy)
+    try:
+        model = keras.Sequential([keras.Input((6,)), layers.Dense(16, activation="relu"), layers.Dense(3)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizer=keras.optimizers.Adam(0.01), loss=loss, metrics=["accuracy"])
+    finally:
+        keras.config.set_dtype_policy("float32")
+    history = rudel.fit(model, *blobs, epochs=8)
+    assert history.history["accuracy"][-1] > 0.95
+    if policy == "mixed_float16":
+        assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+        assert float(model.optimizer.dynamic_scale) > 1
+
+
+def test_overflowing_float16_gradients_are_skipped_not_fatal(blobs: Any) -> None:
+    x, y = blobs
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        model = keras.Sequential([keras.Input((6,)), layers.Dense(3)])
+        scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01), initial_scale=2.0**30)
+        model.compile(optimizer=scaled, loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    finally:
+        keras.config.set_dtype_policy("float32")
+    rudel.fit(model, x, y, epochs=20)
+    assert float(scaled.dynamic_scale) < 2.0**30
+    assert all(np.isfinite(w).all() for w in model.get_weights())
+
+
+def test_uint8_stays_uint8_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    class Looking(layers.Layer):
+        def call(self, x: Any) -> Any:
+            seen.append(str(x.dtype))
+            return ops.cast(x, "float32") / 255
+
+    class Net(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.look, self.flat, self.dense = Looking(), layers.Flatten(), layers.Dense(4)
+
+        def call(self, x: Any) -> Any:
+            return self.dense(self.flat(self.look(x)))
+
+    model = Net()
+    model.compile(optimizer="sgd", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    rudel.fit(model, PICTURES, LABELS)
+    assert set(seen) == {"uint8"}

@@ -1,0 +1,56 @@
+"""Outer optimizers do what their formulas say, in float32."""
+
+import numpy as np
+import pytest
+
+from rudel.errors import OptionError
+from rudel.replicas.diloco.diloco_options import Diloco
+from rudel.replicas.outer_optimizer import make_outer
+
+SIZE = 19
+
+
+def some(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=SIZE).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", ["average", "nesterov:0.7:0.6"])
+def test_steps_follow_the_formula(name: str) -> None:
+    outer = make_outer(name)
+    lr, mu = map(float, name.split(":")[1:] or (1, 0))
+    memory, state = np.zeros(SIZE), outer.init(SIZE)
+    for step in range(5):
+        delta = some(step)
+        movement = outer.step(delta, state)
+        memory = mu * memory + delta
+        np.testing.assert_allclose(movement, lr * (delta + mu * memory), rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(delta, some(step))
+        assert movement.dtype == state.dtype == np.float32
+
+
+def test_without_momentum_a_full_step_is_the_average() -> None:
+    nesterov, average = make_outer("nesterov:1:0"), make_outer("average")
+    moved, averaged = (outer.step(some(1), outer.init(SIZE)) for outer in (nesterov, average))
+    np.testing.assert_array_equal(moved, averaged)
+
+
+@pytest.mark.parametrize("name", ["average", "nesterov:0.7:0.6"])
+def test_names_come_back(name: str) -> None:
+    assert make_outer(name).name == name
+
+
+@pytest.mark.parametrize("name", ["adam", "", "average:1", "Nesterov:1:0", "momentum:1:0.5"])
+def test_an_unknown_name_is_refused(name: str) -> None:
+    with pytest.raises(OptionError, match=r"^There is no outer optimizer '.*': it can be average or "):
+        make_outer(name)
+
+
+@pytest.mark.parametrize("name", ["nesterov", "nesterov:0.7", "nesterov:x:0.6", "nesterov:0:0.6", "nesterov:nan:0"])
+def test_wrong_numbers_are_refused(name: str) -> None:
+    with pytest.raises(OptionError, match=r"must be nesterov:LR:MU"):
+        make_outer(name)
+
+
+def test_there_is_one_for_any_number_of_replicas() -> None:
+    for replicas in (1, 2, 1000, 100_000):
+        assert make_outer(Diloco().chosen_for(replicas, 10**6).outer).name

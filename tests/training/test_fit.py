@@ -1,0 +1,355 @@
+"""`rudel.fit`: its arguments, callbacks, and what it says of mistakes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import rudel
+from rudel.errors import DataError, ModelError, NonFiniteError, OptionError, RunError
+
+
+def weights_of(model: Any) -> list[np.ndarray]:
+    return [np.array(w) for w in model.get_weights()]
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    return all(x.tobytes() == y.tobytes() for x, y in zip(weights_of(a), weights_of(b), strict=True))
+
+
+def test_same_seed_same_bits_and_another_seed_others(classifier: Any, blobs: Any) -> None:
+    models = []
+    for seed in (1, 1, 2):
+        keras.utils.set_random_seed(0)
+        models.append(classifier())
+        rudel.fit(models[-1], *blobs, epochs=2, seed=seed)
+    assert same_bits(models[0], models[1])
+    assert not same_bits(models[0], models[2])
+
+
+def test_steps_may_end_within_an_epoch(classifier: Any, blobs: Any) -> None:
+    model = classifier()
+    history = rudel.fit(model, *blobs, steps=8, batch_size=32)  # 6 steps an epoch
+    assert int(model.optimizer.iterations) == 8
+    assert len(history.history["loss"]) == 2
+
+
+@pytest.mark.parametrize("form", ["arrays", "tuple", "examples", "dataset"])
+def test_takes_data_in_every_form(classifier: Any, blobs: Any, form: str) -> None:
+    examples = rudel.Examples(*blobs)
+    forms = {
+        "arrays": blobs,
+        "tuple": (blobs,),
+        "examples": (examples,),
+        "dataset": (rudel.Dataset(examples, examples),),
+    }
+    keras.utils.set_random_seed(0)
+    history = rudel.fit(classifier(), *forms[form], validation=None if form == "dataset" else blobs, epochs=2)
+    assert set(history.history) == {"loss", "accuracy", "val_loss", "val_accuracy"}
+
+
+def test_holds_out_a_fraction(classifier: Any, blobs: Any) -> None:
+    history = rudel.fit(classifier(), *blobs, validation=0.25, epochs=3)
+    assert len(history.history["val_loss"]) == 3
+
+
+def test_a_model_without_targets(blobs: Any) -> None:
+    class Autoencoder(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.code, self.back = keras.layers.Dense(3), keras.layers.Dense(6)
+
+        def call(self, x: Any) -> Any:
+            back = self.back(self.code(x))
+            self.add_loss(keras.ops.mean((back - x) ** 2))
+            return back
+
+    model = Autoencoder()
+    model.compile(optimizer=keras.optimizers.Adam(0.01))
+    history = rudel.fit(model, blobs[0], epochs=20)
+    assert history.history["loss"][-1] < history.history["loss"][0] / 2
+
+
+class TestCallbacks:
+    def test_early_stopping_restores_the_best_weights(self, classifier: Any, blobs: Any) -> None:
+        model = classifier(keras.optimizers.SGD(0.5))
+        best: dict[str, Any] = {}
+
+        class Watch(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+                if logs["val_loss"] < best.get("loss", np.inf):
+                    best.update(loss=logs["val_loss"], weights=weights_of(self.model), epoch=epoch)
+
+        stopping = keras.callbacks.EarlyStopping(patience=2, restore_best_weights=True)
+        mislabelled = (blobs[0], np.roll(blobs[1], 1))  # the better the model, the worse its loss here
+        history = rudel.fit(model, *blobs, validation=mislabelled, epochs=100, callbacks=[Watch(), stopping])
+        assert len(history.history["loss"]) == best["epoch"] + 3 < 100
+        for kept, final in zip(best["weights"], weights_of(model), strict=True):
+            np.testing.assert_array_equal(kept, final)
+
+    def test_learning_rates_set_between_epochs_are_used(self, classifier: Any, blobs: Any) -> None:
+        model = classifier("sgd")
+        stop_learning = keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 if epoch < 2 else 0.0)
+        history = rudel.fit(model, *blobs, validation=blobs, epochs=4, callbacks=[stop_learning])
+        losses = history.history["val_loss"]
+        assert losses[0] > losses[1]
+        assert losses[1] == losses[2] == losses[3]
+
+    def test_reduces_the_rate_on_a_plateau(self, classifier: Any, blobs: Any) -> None:
+        model = classifier(keras.optimizers.SGD(1e-7))
+        reduce = keras.callbacks.ReduceLROnPlateau(monitor="loss", patience=1, factor=0.5, min_delta=1.0)
+        rudel.fit(model, *blobs, epochs=4, callbacks=[reduce])
+        assert float(model.optimizer.learning_rate) < 1e-7
+
+    def test_model_checkpoints_can_be_loaded(self, classifier: Any, blobs: Any, tmp_path: Path) -> None:
+        model = classifier()
+        path = tmp_path / "best.keras"
+        rudel.fit(model, *blobs, validation=blobs, epochs=2, callbacks=[keras.callbacks.ModelCheckpoint(path)])
+        assert same_bits(keras.models.load_model(path), model)
+
+    def test_logs_for_tensorboard(self, classifier: Any, blobs: Any, tmp_path: Path) -> None:
+        board = keras.callbacks.TensorBoard(str(tmp_path))
+        rudel.fit(classifier(), *blobs, validation=blobs, epochs=2, callbacks=[board])
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["train", "validation"]
+        assert all(list(tmp_path.glob(f"{part}/events.out.tfevents.*")) for part in ("train", "validation"))
+
+    def test_moving_averages_of_weights_take_their_place_at_the_end(self, classifier: Any, blobs: Any) -> None:
+        model = classifier(keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9))
+        rudel.fit(model, *blobs, epochs=2)
+        averages = [np.array(v) for v in model.optimizer._model_variables_moving_average]
+        for average, weight in zip(averages, weights_of(model), strict=True):
+            np.testing.assert_array_equal(average, weight)
+
+    def test_a_model_can_be_trained_again_though_its_weights_share_arrays(self, classifier: Any, blobs: Any) -> None:
+        model = classifier(keras.optimizers.SGD(0.1, use_ema=True))
+        for _ in range(2):
+            rudel.fit(model, *blobs)
+
+    def test_evaluations_are_told_to_callbacks(self, classifier: Any, blobs: Any) -> None:
+        told: list[Any] = []
+
+        class Watch(keras.callbacks.Callback):
+            def on_test_begin(self, logs: Any = None) -> None:
+                told.append("begin")
+
+            def on_test_end(self, logs: Any = None) -> None:
+                told.append(sorted(logs))
+
+        rudel.fit(classifier(), *blobs, validation=blobs, epochs=2, callbacks=[Watch()])
+        assert told == ["begin", ["accuracy", "loss"]] * 2
+
+    def test_hooks_between_steps_are_refused_by_name(self, classifier: Any, blobs: Any) -> None:
+        class Meddler(keras.callbacks.Callback):
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None: ...
+
+        by_lambda = keras.callbacks.LambdaCallback(on_train_batch_begin=print)
+        every_ten: Any = 10
+        between = keras.callbacks.ModelCheckpoint("x.keras", save_freq=every_ten)
+        backup = keras.callbacks.BackupAndRestore("backup")
+        for callback, words in (
+            (Meddler(), "Meddler"),
+            (by_lambda, "LambdaCallback"),
+            (between, 'save_freq="epoch"'),
+            (backup, "resume=True"),
+        ):
+            with pytest.raises(ModelError, match=words):
+                rudel.fit(classifier(), *blobs, callbacks=[callback])
+
+
+class TestMistakes:
+    """Each is one sentence that names what is wrong."""
+
+    def test_arguments(self, classifier: Any, blobs: Any) -> None:
+        for settings, words in (
+            ({"batch_size": 0}, "`batch_size` must be a whole number of at least 1, not 0"),
+            ({"epochs": 0}, "`epochs`"),
+            ({"steps": 2.5}, "`steps`"),
+            ({"epochs": 1, "steps": 1}, "not both"),
+            ({"resume": True}, "run directory"),
+            ({"checkpoint_every": 5}, "`checkpoint_every` has no effect without a run directory"),
+            ({"validation_batch_size": 0}, "`validation_batch_size`"),
+            ({"validation": 2}, "`validation` is a fraction"),
+        ):
+            with pytest.raises(OptionError, match=words):
+                rudel.fit(classifier(), *blobs, **settings)
+
+    def test_data(self, classifier: Any, blobs: Any) -> None:
+        x, y = blobs
+        with_nan = x.copy()
+        with_nan[17, 2] = np.nan
+        wrong = y.copy()
+        wrong[5] = 3
+        for data, words in (
+            ((x, y[:-1]), "`x` has 192, `y` has 191"),
+            ((with_nan, y), "training x at example 17"),
+            ((x, wrong), "label 3 of example 5 in training y is out of range: the model has 3 outputs"),
+            ((x[:0], y[:0]), "no examples"),
+            ((np.array([["a"] * 6] * 192), y), "give numbers"),
+            (([[1.0], [2.0, 3.0]], y[:2]), "different lengths"),
+            (((row for row in x), y), "generator"),
+        ):
+            with pytest.raises(DataError, match=words):
+                rudel.fit(classifier(), *data)
+        with pytest.raises(DataError, match="validation y"):
+            rudel.fit(classifier(), x, y, validation=(x, wrong))
+
+    def test_models(self, classifier: Any, blobs: Any) -> None:
+        class Branching(keras.Model):
+            def call(self, x: Any) -> Any:
+                total: Any = keras.ops.sum(x)
+                return x if total > 0 else -x
+
+        branching = Branching()
+        branching.compile(optimizer="sgd", loss="mse")
+        uncompiled = keras.Sequential([keras.layers.Dense(3)])
+        for model, words in (
+            (uncompiled, "not compiled"),
+            (classifier(run_eagerly=True), "run_eagerly"),
+            (branching, "branching.* cannot"),
+        ):
+            with pytest.raises(ModelError, match=words):
+                rudel.fit(model, *blobs)
+        with pytest.raises(ModelError, match="cannot take these examples"):
+            rudel.fit(classifier(), blobs[0][:, :4], blobs[1])
+
+    def test_only_a_model_that_wants_values_is_told_of_tracing(self, classifier: Any, blobs: Any) -> None:
+        def wants_a_value(y: Any, outputs: Any) -> Any:
+            return outputs * float(y[0])
+
+        def has_other_shapes(y: Any, outputs: Any) -> Any:
+            return keras.ops.matmul(outputs, keras.ops.ones((7, 2)))
+
+        for loss, told in ((wants_a_value, True), (has_other_shapes, False)):
+            with pytest.raises(ModelError) as caught:
+                rudel.fit(classifier(loss=loss, metrics=[]), *blobs)
+            assert ("jax.numpy" in str(caught.value)) is told
+            assert str(caught.value).endswith(".")
+
+    def test_a_loss_that_explodes_is_told_with_its_step(self, blobs: Any) -> None:
+        x, y = blobs
+        x = x.copy()
+        x[70:] = 1e30  # the third of the batches of 32
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)])
+        model.compile(optimizer="sgd", loss="mse")
+        with pytest.raises(NonFiniteError, match="loss became NaN or infinite at step 3:"):
+            rudel.fit(model, x, y.astype("float32"), shuffle=False)
+
+    def test_weights_that_explode_in_the_last_step_show_in_the_validation(self, blobs: Any) -> None:
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)])
+        model.compile(optimizer=keras.optimizers.SGD(1e38), loss="mse")
+        with pytest.raises(NonFiniteError, match="validation loss"):
+            rudel.fit(model, blobs[0], 100 * blobs[1], steps=1, validation=blobs)
+
+
+def test_a_metric_of_classes_is_logged_by_class(classifier: Any, blobs: Any, tmp_path: Path) -> None:
+    x, y = blobs
+    y = np.eye(3, dtype="float32")[y]
+    histories = []
+    fits: list[Any] = [keras.Model.fit, rudel.fit]
+    for fit in fits:
+        keras.utils.set_random_seed(0)
+        model = classifier(loss="categorical_crossentropy", metrics=[keras.metrics.F1Score()])
+        histories.append(fit(model, x, y, epochs=2, shuffle=False, verbose=0, validation_data=(x, y)).history)
+    theirs, ours = histories
+    for metric in ("f1_score", "val_f1_score"):
+        by_class = np.stack([ours[f"{metric}/{number}"] for number in range(3)], 1)
+        np.testing.assert_allclose(by_class, np.stack(theirs[metric]), rtol=1e-4)
+    monitor = "val_f1_score/1"
+    model = classifier(loss="categorical_crossentropy", metrics=[keras.metrics.F1Score()])
+    rudel.fit(model, x, y, validation=(x, y), monitor=monitor, run=tmp_path / "run")
+    assert (tmp_path / "run/best.keras").exists()
+    assert (tmp_path / "run/report.html").exists()
+
+
+def test_classes_that_the_loss_ignores_are_no_wrong_labels(classifier: Any, blobs: Any) -> None:
+    x, y = blobs
+    loss = keras.losses.SparseCategoricalCrossentropy(ignore_class=-1)
+    rudel.fit(classifier(loss=loss, metrics=[]), x, np.where(np.arange(192) < 9, -1, y))
+
+
+def test_test_examples_are_looked_at_at_the_end(classifier: Any, blobs: Any, tmp_path: Path) -> None:
+    model, part = classifier(), rudel.Examples(*blobs).take(np.arange(192) < 50)
+    rudel.fit(model, rudel.Dataset(rudel.Examples(*blobs), test=part), run=tmp_path / "run")
+    metrics = json.loads((tmp_path / "run/summary.json").read_text())["metrics"]
+    expected = model.evaluate(part.x, part.y, verbose=0, return_dict=True)
+    assert metrics["test_accuracy"] == pytest.approx(expected["accuracy"])
+
+
+class TestRuns:
+    def test_a_run_keeps_everything(self, classifier: Any, blobs: Any, tmp_path: Path) -> None:
+        model = classifier()
+        data = rudel.Dataset(rudel.Examples(*blobs), rudel.Examples(*blobs), class_names=["a", "b", "c"])
+        rudel.fit(model, data, epochs=3, run=tmp_path / "run")
+        run = tmp_path / "run"
+        summary = json.loads((run / "summary.json").read_text())
+        assert summary["steps"] == 18
+        assert summary["samples"] == 18 * 32
+        assert set(summary["metrics"]) == {"loss", "accuracy", "val_loss", "val_accuracy"}
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        assert [line["epoch"] for line in lines] == [1, 2, 3]
+        assert lines[-1]["val_accuracy"] == summary["metrics"]["val_accuracy"]
+        assert same_bits(rudel.load(run), model)
+        assert "<svg" in (run / "report.html").read_text()
+        assert rudel.evaluate(rudel.load(run), *blobs)["loss"] == pytest.approx(
+            summary["metrics"]["val_loss"], rel=1e-5
+        )
+
+    def test_a_directory_holds_one_run(self, classifier: Any, blobs: Any, tmp_path: Path) -> None:
+        rudel.fit(classifier(), *blobs, run=tmp_path)
+        before = (tmp_path / "model.keras").read_bytes()
+        with pytest.raises(RunError, match="already holds a run"):
+            rudel.fit(classifier(), *blobs, run=tmp_path)
+        with pytest.raises(RunError, match="batch size 32, and this is 16"):
+            rudel.fit(classifier(), *blobs, run=tmp_path, resume=True, batch_size=16)
+        for other in (classifier("sgd"), classifier(keras.optimizers.Adam(0.5)), classifier(metrics=[])):
+            with pytest.raises(RunError, match=r"optimizer|model"):
+                rudel.fit(other, *blobs, run=tmp_path, resume=True)
+        with pytest.raises(RunError, match=r"already done 6 steps, more than the 2 asked for"):
+            rudel.fit(classifier(), *blobs, steps=2, run=tmp_path, resume=True)
+        with pytest.raises(RunError, match="training data"):
+            rudel.fit(classifier(), blobs[0] + 1, blobs[1], run=tmp_path, resume=True)
+        assert (tmp_path / "model.keras").read_bytes() == before
+
+    def test_a_model_that_cannot_be_saved_is_not_trained_into_a_run(self, blobs: Any, tmp_path: Path) -> None:
+        class Scaled(keras.layers.Layer):
+            def __init__(self, values: Any) -> None:
+                super().__init__()
+                self.values = values
+
+            def call(self, x: Any) -> Any:
+                return x * 2
+
+        model: Any = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3), Scaled(object())])
+        model.compile(optimizer="sgd", loss="mse")
+        with pytest.raises(ModelError, match="cannot be saved into a run"):
+            rudel.fit(model, *blobs, run=tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+    def test_two_trainings_cannot_share_a_directory(self, classifier: Any, blobs: Any, tmp_path: Path) -> None:
+        errors = []
+
+        class Intruder(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+                try:
+                    rudel.fit(classifier(), *blobs, run=tmp_path, resume=True)
+                except RunError as error:
+                    errors.append(str(error))
+
+        rudel.fit(classifier(), *blobs, run=tmp_path, callbacks=[Intruder()])
+        assert len(errors) == 1
+        assert "Another training is using" in errors[0]
+
+    def test_a_finished_run_can_be_trained_further(self, classifier: Any, blobs: Any, tmp_path: Path) -> None:
+        keras.utils.set_random_seed(0)
+        whole = classifier()
+        rudel.fit(whole, *blobs, epochs=5)
+        keras.utils.set_random_seed(0)
+        rudel.fit(classifier(), *blobs, epochs=2, run=tmp_path)
+        resumed = classifier()
+        history = rudel.fit(resumed, *blobs, epochs=5, run=tmp_path, resume=True)
+        assert same_bits(whole, resumed)
+        assert len(history.history["loss"]) == 5
+        assert json.loads((tmp_path / "summary.json").read_text())["steps"] == 30

@@ -1,0 +1,209 @@
+"""Where Keras runs on TensorFlow, hosts train by its own steps, and what comes out is a model like any other.
+
+All trainings are made by one process on TensorFlow, with one worker that has none of its code. With the environment
+variable RUDEL_TEST_BACKEND=torch, all of that is tested with PyTorch, which has to be installed.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+
+import rudel
+from rudel.errors import ClusterError
+from rudel.replicas.host_checks import check_versions
+from rudel.shipping.host_packages import versions_here
+
+BACKEND = os.environ.get("RUDEL_TEST_BACKEND", "tensorflow")
+
+OWN = """
+import keras
+
+
+class Scaled(keras.layers.Layer):
+    def __init__(self, factor=1.0, **settings):
+        super().__init__(**settings)
+        self.factor = factor
+
+    def call(self, x):
+        return x * self.factor
+
+    def get_config(self):
+        return super().get_config() | {"factor": self.factor}
+
+
+def squared(truth, answer):
+    return keras.ops.mean(keras.ops.square(truth - answer), axis=-1)
+"""
+
+DRIVER = """
+import json, os, subprocess, sys
+from pathlib import Path
+
+import numpy as np
+from distributed import Client, LocalCluster
+
+import rudel
+import keras
+from own import Scaled, squared
+
+layers = keras.layers
+keras.utils.set_random_seed(3)
+random = np.random.default_rng(0)
+x = random.normal(size=(512, 6)).astype("float32")
+y = (x[:, 0] + x[:, 1] > 0).astype("int32")
+told = {}
+
+
+def classifier(*between):
+    model = keras.Sequential([keras.Input((6,)), *between, layers.Dense(16, activation="relu"), layers.Dense(2)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"], jit_compile=False)
+    return model
+
+
+def refused(*arguments, **settings):
+    try:
+        rudel.fit(*arguments, **settings)
+    except rudel.RudelError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def scheduled():
+    keras.utils.set_random_seed(5)
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(8, activation="tanh"), Scaled(0.5), layers.Dense(1)])
+    schedule = keras.optimizers.schedules.CosineDecay(0.02, 40)
+    model.compile(keras.optimizers.Adam(schedule, clipnorm=1.0), loss=squared, metrics=["mae"], jit_compile=False)
+    return model
+
+
+def main():
+    here = Path.cwd()
+    elsewhere = here / "elsewhere"
+    elsewhere.mkdir()
+    with LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as cluster, Client(cluster) as client:
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, "--name", "a"]
+        command += ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--memory-limit", "0"]
+        with (here / "worker.log").open("w") as log:
+            environment = {k: v for k, v in os.environ.items() if k not in ("KERAS_BACKEND", "PYTHONPATH")}
+            worker = subprocess.Popen(command, cwd=elsewhere, env=environment, stdout=log, stderr=log)
+        try:
+            client.wait_for_workers(1, timeout=240)
+            train(client)
+        finally:
+            worker.kill()
+            worker.wait()
+    (here / "told.json").write_text(json.dumps(told))
+
+
+def train(client):
+    told["single"] = refused(classifier(), x, y)
+
+    whole, own = scheduled(), scheduled()
+    exact = {"batch_size": 16, "shuffle": False}
+    rudel.fit(whole, x, x[:, :1], epochs=1, client=client, strategy=rudel.Diloco(round_steps=12), **exact)
+    own.fit(x, x[:, :1], epochs=1, verbose=0, **exact)
+    told["exact"] = [float(np.abs(a - b).max()) for a, b in zip(whole.get_weights(), own.get_weights(), strict=True)]
+    told["moved"] = float(np.abs(whole.get_weights()[0] - scheduled().get_weights()[0]).max())
+
+    model = classifier(layers.BatchNormalization(), layers.Dropout(0.1))
+    settings = {"client": client, "strategy": rudel.Diloco(round_steps=16), "batch_size": 16, "run": "run"}
+    settings["validation"] = (x[:100], y[:100])
+    rudel.fit(model, x, y, epochs=2, **settings)
+    history = rudel.fit(model, x, y, epochs=4, resume=True, **settings)
+    told["history"] = history.history
+    told["evaluate"] = model.evaluate(x[:100], y[:100], verbose=0, return_dict=True)
+    told["mean"] = float(np.abs(model.layers[0].moving_mean.numpy()).max())
+    np.save("predicted.npy", model.predict(x, verbose=0))
+    np.save("asked.npy", rudel.predict(model, x))
+
+    failing = keras.Sequential([keras.Input((6,)), layers.Dense(2)])
+    failing.compile(keras.optimizers.SGD(1e30), "mse", jit_compile=False)
+    told["failing"] = refused(failing, x, x[:, :2], client=client, epochs=2)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, lacking: Callable[[str], NoReturn]) -> Path:
+    """Where the process on that backend has been."""
+    if BACKEND not in versions_here(BACKEND):
+        lacking(f"There is no {BACKEND}: pip install {BACKEND}.")
+    folder = tmp_path_factory.mktemp(BACKEND)
+    (folder / "own.py").write_text(OWN)
+    (folder / "driver.py").write_text(DRIVER)
+    environment = {"KERAS_BACKEND": BACKEND, "RUDEL_CACHE": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, "driver.py"], cwd=folder, env=os.environ | environment, capture_output=True, text=True,
+        timeout=600,
+    )  # fmt: skip
+    log = folder / "worker.log"
+    assert done.returncode == 0, done.stderr[-6000:] + (log.read_text()[-3000:] if log.exists() else "")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def told(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "told.json").read_text())
+
+
+def test_one_host_takes_the_very_steps_that_keras_would(told: dict[str, Any]) -> None:
+    assert max(told["exact"]) < 1e-5 < 0.01 < told["moved"]
+
+
+def test_it_learns_and_tells_what_keras_tells(told: dict[str, Any]) -> None:
+    history = told["history"]
+    assert set(history) == {"loss", "accuracy", "val_loss", "val_accuracy"}
+    assert history["val_accuracy"][-1] > 0.9
+    for name, value in told["evaluate"].items():
+        assert history[f"val_{name}"][-1] == pytest.approx(value, rel=1e-4)
+    assert told["mean"] > 0
+
+
+def test_a_training_is_resumed(told: dict[str, Any], folder: Path) -> None:
+    assert len(told["history"]["loss"]) == 4
+    assert json.loads((folder / "run" / "summary.json").read_text())["steps"] == 4 * 32
+
+
+def test_the_run_says_what_took_the_steps_and_jax_can_read_it(folder: Path) -> None:
+    summary = json.loads((folder / "run" / "summary.json").read_text())
+    assert (summary["backend"], summary["strategy"]) == (BACKEND, "diloco")
+    assert BACKEND in summary["versions"]
+    assert f"Keras on {BACKEND}, slower" in (folder / "run" / "report.html").read_text()
+    x = np.random.default_rng(0).normal(size=(512, 6)).astype("float32")
+    predicted = np.load(folder / "predicted.npy")
+    np.testing.assert_allclose(rudel.predict(rudel.load(folder / "run"), x), predicted, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(np.load(folder / "asked.npy"), predicted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_loss_that_is_no_number_ends_the_training(told: dict[str, Any]) -> None:
+    assert told["failing"].startswith("NonFiniteError: The loss became NaN or infinite on a, in round 1")
+
+
+def test_on_one_computer_it_is_refused_with_what_helps(told: dict[str, Any]) -> None:
+    assert told["single"].startswith(
+        f"ModelError: Keras runs on {BACKEND} here, and on one computer Rudel trains on JAX"
+    )
+    assert "KERAS_BACKEND=jax" in told["single"]
+    assert "model.fit" in told["single"]
+
+
+def test_a_host_without_the_backend_is_told_with_the_command_that_adds_it(folder: Path) -> None:
+    there = versions_here(BACKEND)
+    version = there[BACKEND]
+    described = {"name": "raspi1", "backend": BACKEND, "versions": there}
+    check_versions(described)
+    without = {name: found for name, found in there.items() if name != BACKEND}
+    with pytest.raises(ClusterError, match=f"raspi1 has no {BACKEND}.*python -m pip install {BACKEND}=={version}"):
+        check_versions(described | {"versions": without})
+    with pytest.raises(ClusterError, match=r"raspi1 has keras 2\.0, and this computer has "):
+        check_versions(described | {"versions": there | {"keras": "2.0"}})

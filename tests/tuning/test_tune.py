@@ -1,0 +1,210 @@
+"""Sweeps on this computer and on Dask workers: what is found, what is kept, and what happens when one is lost."""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster
+from processes import LONG, interrupted
+
+import rudel
+from rudel.errors import OptionError, RudelError, RunError
+from rudel.tuning.ledger import Ended
+from rudel.tuning.trial import Trial
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    """A Dask cluster of somebody else's, with two workers, either of which a test may kill."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def bowl(trial: Trial) -> float:
+    for step in range(1, 9):
+        trial.report(trial.settings["x"] ** 2 + 1 / step, step)
+    (trial.folder / "found.txt").write_text(str(trial.settings["x"]))
+    return trial.settings["x"] ** 2
+
+
+def test_the_best_of_a_function_is_found_and_kept(tmp_path: Path) -> None:
+    shown: list[Ended] = []
+    tuned = rudel.tune(bowl, {"x": "-4.0..4.0"}, trials=12, run=tmp_path / "sweep", prune=False, shown=shown.append)
+    assert [trial.number for trial in shown] == list(range(12))
+    assert {trial.state for trial in tuned.trials} == {"finished"}
+    assert tuned.value == min(trial.settings["x"] ** 2 for trial in shown) < 1
+    assert tuned.best
+    assert (tuned.best / "found.txt").read_text() == str(tuned.settings["x"])
+    page = (tmp_path / "sweep" / "report.html").read_text()
+    assert page.count("<svg") == 3
+    assert len((tmp_path / "sweep" / "trials.jsonl").read_text().splitlines()) == 12
+
+
+def test_bad_trials_end_early(tmp_path: Path) -> None:
+    tuned = rudel.tune(bowl, {"x": "-4.0..4.0"}, trials=16, run=tmp_path / "sweep")
+    pruned = [trial for trial in tuned.trials if trial.state == "pruned"]
+    assert len(pruned) > 4
+    assert tuned.value is not None
+    assert all(trial.value is not None and trial.value > tuned.value for trial in pruned)
+
+
+def test_a_recipe_gives_an_ordinary_run(tmp_path: Path) -> None:
+    space = {"lr": "log:1e-4..1e-2", "filters": "4,8"}
+    tuned = rudel.tune("digits", space, trials=3, epochs=2, prune=False, run=tmp_path / "sweep")
+    assert tuned.monitor == "val_accuracy"
+    assert tuned.best
+    config = json.loads((tuned.best / "config.json").read_text())
+    assert config["learning_rate"] == tuned.settings["lr"]
+    assert config["options"]["filters"] == int(tuned.settings["filters"])
+    rudel.load(tuned.best)
+    assert (tuned.best / "report.html").is_file()
+    best = max(trial.value for trial in tuned.trials if trial.value is not None)
+    assert tuned.value == best == json.loads((tuned.best / "summary.json").read_text())["best"]["value"]
+
+
+def test_what_an_interrupt_leaves_is_continued(tmp_path: Path) -> None:
+    several = threading.Event()
+    count = 0
+
+    def shown(ended: Ended) -> None:
+        nonlocal count
+        count += 1
+        if count == 3:
+            several.set()
+
+    def slow(trial: Trial) -> float:
+        time.sleep(0.05)
+        return trial.settings["x"]
+
+    how: dict[str, Any] = {"run": tmp_path / "sweep", "prune": False, "trials": 100}
+    with interrupted(several):
+        rudel.tune(slow, {"x": "0.0..1.0"}, shown=shown, **how)
+    before = (tmp_path / "sweep" / "trials.jsonl").read_text().splitlines()
+    assert 3 <= len(before) < 100
+    with pytest.raises(RunError, match="already holds a sweep"):
+        rudel.tune(slow, {"x": "0.0..1.0"}, **how)
+    with pytest.raises(OptionError, match="was begun with space"):
+        rudel.tune(slow, {"x": "0.0..2.0"}, resume=True, **how)
+    how["trials"] = len(before) + 4
+    tuned = rudel.tune(slow, {"x": "0.0..1.0"}, resume=True, **how)
+    after = (tmp_path / "sweep" / "trials.jsonl").read_text().splitlines()
+    assert after[: len(before)] == before
+    assert sorted(trial.number for trial in tuned.trials) == list(range(len(before) + 4))
+
+
+def test_what_fails_is_said_and_the_others_go_on(tmp_path: Path) -> None:
+    def fragile(trial: Trial) -> float:
+        if trial.settings["x"] > 0.5:
+            raise ValueError("too much")
+        if trial.settings["x"] > 0.4:
+            return float("nan")
+        return trial.settings["x"]
+
+    tuned = rudel.tune(fragile, {"x": "0.0..1.0"}, trials=10, run=tmp_path / "sweep", seed=3)
+    failed = [trial for trial in tuned.trials if trial.state == "failed"]
+    assert 0 < len(failed) < 10
+    assert {trial.error for trial in failed} <= {"ValueError: too much", "Its value is NaN."}
+
+    def hopeless(trial: Trial) -> float:
+        raise ValueError("never")
+
+    with pytest.raises(RudelError, match="first 5 trials failed, the last one by this: ValueError: never"):
+        rudel.tune(hopeless, {"x": "0.0..1.0"}, trials=10, run=tmp_path / "other")
+
+
+def test_a_trial_that_kills_its_process_ends_by_itself(tmp_path: Path) -> None:
+    def deadly(trial: Trial) -> float:
+        if trial.number == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 1.0
+
+    tuned = rudel.tune(deadly, {"x": "0.0..1.0"}, trials=3, run=tmp_path / "sweep")
+    assert [(trial.number, trial.state) for trial in tuned.trials] == [(0, "finished"), (1, "failed"), (2, "finished")]
+    assert "ended with -9" in tuned.trials[1].error
+
+
+def test_a_lost_worker_costs_a_trial_its_steps_since_the_checkpoint(client: Client, tmp_path: Path) -> None:
+    steps = tmp_path / "steps"
+    killed = tmp_path / "killed"
+
+    def counting(trial: Trial) -> float:
+        folder = trial.folder / "checkpoints"
+        folder.mkdir(exist_ok=True)
+        done = max((int(path.stem) for path in folder.glob("*.npz")), default=0)
+        for step in range(done + 1, 11):
+            with steps.open("a") as file:
+                file.write(f"{trial.number} {step} {os.getpid()}\n")
+            (folder / f"{step:04}.npz").write_bytes(b"checkpoint")
+            trial.report(float(step), step)
+            if trial.number == 0 and step == 5 and not killed.exists():
+                killed.touch()
+                os.kill(os.getppid(), signal.SIGKILL)  # the worker
+                time.sleep(LONG)  # this process ends, as nobody is there any more
+        return trial.settings["x"]
+
+    tuned = rudel.tune(counting, {"x": "0.0..1.0"}, trials=4, client=client, run=tmp_path / "sweep", prune=False)
+    assert sorted(trial.number for trial in tuned.trials) == [0, 1, 2, 3]
+    assert {trial.state for trial in tuned.trials} == {"finished"}
+    first = next(trial for trial in tuned.trials if trial.number == 0)
+    assert first.moved == 1
+    lines = [line.split() for line in steps.read_text().splitlines()]
+    by_process: dict[str, list[int]] = {}
+    for number, step, process in lines:
+        if number == "0":
+            by_process.setdefault(process, []).append(int(step))
+    before, after = by_process.values()
+    assert before == [1, 2, 3, 4, 5]
+    assert after[-1] == 10
+    assert 1 < after[0] <= 6, "it goes on from a checkpoint"
+
+
+def test_workers_share_the_trials(client: Client, tmp_path: Path) -> None:
+    space = {"filters": "4,8"}
+    tuned = rudel.tune("digits", space, trials=4, epochs=1, client=client, prune=False, run=tmp_path / "sweep")
+    assert {trial.state for trial in tuned.trials} == {"finished"}
+    assert len({trial.host for trial in tuned.trials}) == 2
+
+
+def test_a_recipe_of_the_users_travels_with_its_neighbours(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("UNITS = 8\n")
+    recipe = tmp_path / "own.py"
+    recipe.write_text(
+        "import keras\nimport numpy as np\nimport rudel\nfrom beside import UNITS\n"
+        "def data():\n"
+        "    x = np.random.default_rng(0).random((64, 4), np.float32)\n"
+        "    return rudel.Dataset(*rudel.split(rudel.Examples(x, x.sum(1)), 0.25))\n"
+        "def model(dataset, units: int = UNITS):\n"
+        "    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(units), keras.layers.Dense(1)])\n"
+        "    model.compile('sgd', 'mse')\n"
+        "    return model\n"
+    )
+    tuned = rudel.tune(str(recipe), {"units": "2..9"}, trials=2, epochs=2, client=client, run=tmp_path / "sweep")
+    assert tuned.monitor == "val_loss"
+    assert tuned.best
+    assert json.loads((tuned.best / "config.json").read_text())["recipe"] == str(recipe)
+
+
+def test_mistakes_are_said_before_anything_is_made(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    with pytest.raises(OptionError, match="no option `fliters`"):
+        rudel.tune("digits", {"fliters": "4,8"}, run=folder)
+    with pytest.raises(OptionError, match="with one argument"):
+        rudel.tune(lambda: 1.0, {"x": "1..2"}, run=folder)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="`trials`"):
+        rudel.tune(bowl, {"x": "1..2"}, trials=0, run=folder)
+    with pytest.raises(OptionError, match="given twice"):
+        rudel.tune(bowl, {"x": "1..2"}, on="a", client="tcp://b:1", run=folder)
+    assert not folder.exists()
+    folder.mkdir()
+    (folder / "thesis.txt").touch()
+    with pytest.raises(RunError, match="not a sweep"):
+        rudel.tune(bowl, {"x": "1..2"}, run=folder)
