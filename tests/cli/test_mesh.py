@@ -33,7 +33,7 @@ def test_options_that_make_no_sense(rudel: Callable[..., Any], options: tuple[st
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ({"TF_CONFIG": "{"}, "TF_CONFIG is malformed: it is no JSON"),
+        ({"TF_CONFIG": "{"}, "TF_CONFIG is malformed: it is not JSON"),
         ({"TF_CONFIG": '{"cluster": {"worker": ["a:1", "b:2"]}}'}, "TF_CONFIG is malformed: `task` is missing"),
         (
             {

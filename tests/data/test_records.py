@@ -115,7 +115,7 @@ def test_a_row_that_is_not_like_the_first_is_told_with_its_record(folder: Path) 
         (growing, r"`x` of the record at byte 861 of .*-00000-of-00003\.tfrecord is float64 \(4,\), .* float64 \(3,\)"),
         (lambda f: f["label"] if f["label"] < 3 else float(f["label"]), r"`x` of .* is float64 \(\), .* int64 \(\)"),
         (lambda f: {"a": 1} if f["label"] < 3 else {"b": 1}, "became another structure"),
-        (lambda f: "text", "is str, which is no number"),
+        (lambda f: "text", "is str, which is not a number"),
         (lambda f: (1, 2, 3, 4), r"a tuple of 4: let it give \(x, y\)"),
     ]
     for function, told in others:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pkgutil
 import re
 import subprocess
 from collections.abc import Callable
@@ -11,10 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pages.blocks import ROOT
 
 import rudel
 from rudel.errors import ExportError, OptionError
 from rudel.export import compiled
+from rudel.export.forms import FORMS, Form
+from rudel.export.int8_model import Int8Model
 from rudel.export.process import ENVIRONMENT
 from rudel.micro.reader import read_model
 
@@ -191,10 +195,23 @@ def test_a_difference_in_one_bit_is_not_passed_over(
     raw: dict[str, Any] = {"input0": x, "output0": np.zeros((4, 1, 10), "int8")}
     np.savez(tmp_path / "raw.npz", **raw)
     (tmp_path / "work").mkdir()
-    model = compiled.Int8Model("net", int8.path, "digits", tmp_path / "raw.npz")
+    model = Int8Model("net", int8.path, "digits", tmp_path / "raw.npz")
     with pytest.raises(ExportError, match=r"differs from LiteRT in \d+ of 40 outputs"):
-        compiled.write(form, model, tmp_path / "made", tmp_path / "work")
+        getattr(compiled, form)(model, tmp_path / "made", tmp_path / "work")
     written = content(tmp_path / "made")
     assert {Path(name).name for name in written} >= {"net.c", "net.h"}
     marks = {"c": "net.c", "arduino": "library.properties", "cmake": "CMakeLists.txt", "zephyr": "zephyr/module.yml"}
     assert marks[form] in written
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_an_entry_names_what_makes_its_form(form: Form) -> None:
+    assert not form.maker or callable(pkgutil.resolve_name(form.maker))
+    assert not form.check or callable(pkgutil.resolve_name(form.check))
+
+
+def test_the_documentation_lists_every_form() -> None:
+    page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| ((?:`[^`|]+`(?:, )?)+) \|", page, re.MULTILINE)
+    listed = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell) if name in FORMS]
+    assert listed == list(FORMS)

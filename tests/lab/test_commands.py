@@ -97,7 +97,7 @@ def test_a_lab_in_the_foreground_ends_when_it_is_stopped_from_elsewhere(own: Cal
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("up", "--cpu", "much"), "`much` are no numbers: give --cpu one, or one for each node"),
+        (("up", "--cpu", "much"), "`much` are not numbers: give --cpu one, or one for each node"),
         (("up", "--nodes", 100), "A lab has 1 to 99 nodes, not 100"),
         (("up", "--arch", "mips"), "This machine has no nodes of `mips`"),
         (("stats", "--prefix", "nothing"), "No lab `nothing` is up"),

@@ -19,6 +19,7 @@ from rudel.serve.limits import Limits
 from rudel.serve.metrics import Metrics
 from rudel.serve.models import Models
 from rudel.serve.pictures import Admit, reader
+from rudel.serve.protocols import PROTOCOLS
 from rudel.serve.runtimes.runtime import Loaded
 from rudel.serve.signature import Signature, Tensor
 
@@ -64,7 +65,9 @@ class Served:
         metrics = Metrics()
         models = Models(self._limits, metrics)
         models.put("m", 1, self._loaded, 0.0)
-        application = Application(models, self._limits, metrics, AccessLog("none"), Guard(None, True), _no_other)
+        application = Application(
+            models, self._limits, metrics, AccessLog("none"), Guard(None, True), PROTOCOLS, _no_other
+        )
         sent: list[MutableMapping[str, Any]] = []
 
         async def receive() -> MutableMapping[str, Any]:

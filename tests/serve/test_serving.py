@@ -199,7 +199,7 @@ def test_logs_for_programs(strict: Any) -> None:
     assert (good["method"], good["path"], good["client"]) == ("POST", "/v1/models/small:predict", "127.0.0.1")
     assert good["received"] == len(json.dumps({"instances": [ROW, ROW]}))
     assert 0 < good["seconds"] < 60
-    assert (bad["status"], bad["error"]) == (400, "`instances` is no list with at least one example.")
+    assert (bad["status"], bad["error"]) == (400, "`instances` is not a list with at least one example.")
 
 
 def test_metrics(server: Any) -> None:

@@ -12,6 +12,7 @@ import typer
 from rudel.cli import complete
 from rudel.cli.output import interrupts_told, print_json, print_table
 from rudel.cli.use import JsonOption, RunArgument
+from rudel.export.forms import FORMS
 
 
 def export(
@@ -21,8 +22,8 @@ def export(
         typer.Option(
             metavar="FORM",
             autocompletion=complete.forms,
-            help="litert, litert-f16, litert-dynamic or litert-int8; savedmodel; onnx; "
-            "c-array, c, arduino, cmake, zephyr, wasm or page, all from int8.",
+            help=f"{', '.join(name for name, form in FORMS.items() if not form.maker)}; "
+            f"from int8: {', '.join(name for name, form in FORMS.items() if form.maker)}.",
         ),
     ],
     out: Annotated[

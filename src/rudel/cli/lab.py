@@ -46,7 +46,7 @@ def up(
     try:
         shares = [float(share) for share in cpu.split(",")]
     except ValueError as error:
-        raise LabError(f"`{cpu}` are no numbers: give --cpu one, or one for each node, as in 0.4,0.2.") from error
+        raise LabError(f"`{cpu}` are not numbers: give --cpu one, or one for each node, as in 0.4,0.2.") from error
     lab = Lab(nodes, shares, rate, latency, prefix, subnet, state, arch.split(","))
     signal.signal(signal.SIGTERM, _stop)
     try:

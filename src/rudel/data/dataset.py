@@ -25,7 +25,7 @@ class Examples:
         sample_weight: weight of each example in the loss, (N,); None for 1.
 
     Raises:
-        DataError: the parts have different lengths, are no arrays, or there is no example.
+        DataError: the parts have different lengths, are not arrays, or there is no example.
 
     >>> len(Examples(np.zeros((3, 8, 8), np.uint8), np.array([0, 1, 2])))
     3

@@ -3,38 +3,31 @@
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rudel.c_literals import float_literal
 from rudel.errors import ExportError
 from rudel.export.arena import Arena, arena_for
+from rudel.export.int8_model import Int8Model
 from rudel.micro.reader import read_model
 
 _BYTES_A_LINE = 16
 
 
-def write(name: str, model: Path, about: dict[str, Any], made: Path, folder: Path) -> tuple[int, list[str]]:
-    """Writes NAME.h and NAME.cc, and reads the bytes back: compiled, where there is a compiler.
-
-    Args:
-        name: of the files, and what names in them start with.
-        model: a .tflite file in int8.
-        about: what the runner says of its inputs and outputs.
-        made: the folder to write to.
-        folder: for what is only needed meanwhile.
-
-    Returns:
-        Bytes of the array, and notes.
+def c_array(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]:
+    """Writes NAME.h and NAME.cc, and reads the bytes back: compiled, where there is a compiler. A `Maker`.
 
     Raises:
         ExportError: the array does not hold the bytes of the model.
-        CompileError: the model is none that TensorFlow Lite Micro could run.
+        CompileError: TensorFlow Lite Micro could not run the model.
     """
-    content = model.read_bytes()
-    arena = arena_for(content, model, folder)
+    name = model.name
+    content = model.path.read_bytes()
+    arena = arena_for(content, model.path, folder)
     operators = sorted({operator.kind for operator in read_model(content).operators})
-    (made / f"{name}.h").write_text(header(name, len(content), about, arena, operators), encoding="utf-8")
+    (made / f"{name}.h").write_text(header(name, len(content), model.about, arena, operators), encoding="utf-8")
     (made / f"{name}.cc").write_text(source(name, content), encoding="utf-8")
     if _bytes_in((made / f"{name}.cc").read_text(encoding="utf-8")) != content:
         raise ExportError(f"The array in {name}.cc is not the model: this is a mistake in Rudel.")
@@ -46,7 +39,7 @@ def write(name: str, model: Path, about: dict[str, Any], made: Path, folder: Pat
     return len(content), [f"An arena of {arena.bytes:,} bytes will do ({how}); {name}.cc {checked}."]
 
 
-def header(name: str, length: int, about: dict[str, Any], arena: Arena, operators: list[str]) -> str:
+def header(name: str, length: int, about: Mapping[str, Any], arena: Arena, operators: list[str]) -> str:
     """The text of NAME.h."""
     upper = name.upper()
     how = (

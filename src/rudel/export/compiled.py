@@ -1,20 +1,23 @@
-"""An int8 model compiled to C, in the forms that build systems take; run here, and compared with LiteRT bit for bit."""
+"""An int8 model compiled to C, in the forms that build systems take; run here, and compared with LiteRT bit for bit.
+
+Each function makes one form: it writes to the folder `made`, may use `folder` for what is only needed meanwhile, and
+returns the bytes of the model's constants, or of the module, and notes. It raises `CompileError` where the model cannot
+be compiled, and `ExportError` where the result differs from LiteRT's in a bit.
+"""
 
 import json
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rudel.errors import ExportError
-from rudel.export.front import Front
+from rudel.export.int8_model import Int8Model
 from rudel.features import LogMel
 from rudel.features.columns import Columns
-from rudel.micro import Compiled, compile_model
+from rudel.micro import Compiled
 from rudel.micro.packages import write_arduino, write_cmake, write_wasm, write_zephyr
 from rudel.micro.packages.folder import write_files
 from rudel.micro.packages.recogniser import classifies, listening, motion_recogniser, sound_recogniser
@@ -22,104 +25,78 @@ from rudel.micro.packages.sensing import listening_sketch, moving_sketch
 from rudel.micro.packages.wasm import features_to_wasm
 
 
-@dataclass(frozen=True)
-class Int8Model:
-    """A model in int8, and what is known of it.
-
-    Args:
-        name: what names in C start with.
-        path: of the .tflite file.
-        recipe: of the run; the Arduino sketch for `sine` is one of its own.
-        raw: path of examples and LiteRT's answers, as the integers that they are; see `rudel.export.runner`.
-        front: whose features are written beside it as `NAME_features`; None for none.
-        about: what the .tflite file says of its inputs.
-        class_names: what its outputs are called; empty where nobody said.
-    """
-
-    name: str
-    path: Path
-    recipe: str
-    raw: Path
-    front: Front | None = None
-    about: Sequence[dict[str, Any]] = ()
-    class_names: Sequence[str] = ()
+def c(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]:
+    """Writes sources in C."""
+    compiled = model.compile()
+    compiled.write(made)
+    write_files(made, model.feature_sources())
+    return _verified(model, compiled, folder)
 
 
-def write(form: str, model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]:
-    """Compiles a model, writes it, and runs it on examples.
+def cmake(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]:
+    """Writes a CMake project."""
+    compiled = model.compile()
+    write_cmake(compiled, made, model.feature_sources())
+    return _verified(model, compiled, folder)
 
-    Args:
-        form: c, cmake, zephyr, arduino or wasm.
-        model: what to compile.
-        made: the folder to write to.
-        folder: for what is only needed meanwhile.
 
-    Returns:
-        Bytes of the model's constants, or of the module, and notes.
+def zephyr(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]:
+    """Writes a Zephyr module."""
+    compiled = model.compile()
+    write_zephyr(compiled, made, model.feature_sources())
+    return _verified(model, compiled, folder)
+
+
+def arduino(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]:
+    """Writes an Arduino library; its sketch reads the microphone or motion sensor where the model takes that."""
+    # a sketch for a sensor is for the boards that have one; the C still runs everywhere, with the same bits
+    sensing = _senses(model.recipe, model.features)
+    compiled = model.compile("nano33ble" if sensing else "generic")
+    sources = model.feature_sources()
+    if sensing and classifies(compiled, model.class_names):
+        return _verified(model, compiled, folder, _write_sensing(compiled, model, made, sources))
+    write_arduino(compiled, made, sources, example="sine" if model.recipe == "sine" else "timing")
+    return _verified(model, compiled, folder)
+
+
+def wasm(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]:
+    """Writes a WebAssembly module, with its features as a second one or as a table."""
+    compiled, features = model.compile(), model.features
+    write_wasm(compiled, made)
+    if isinstance(features, LogMel):
+        write_files(made, {f"{model.name}_features.wasm": features_to_wasm(features)})
+    elif features:
+        write_files(made, {f"{model.name}_features.json": features.json()})
+    inputs, outputs = model.examples(compiled)
+    found = _in_node(compiled, made, inputs, outputs, folder)
+    size = (made / f"{model.name}.wasm").stat().st_size
+    return size, [_compared(compiled, found, outputs, "Node.js")]
+
+
+def _verified(model: Int8Model, compiled: Compiled, folder: Path, notes: Sequence[str] = ()) -> tuple[int, list[str]]:
+    """Runs the C on this computer; returns bytes of the model's constants, and notes."""
+    inputs, outputs = model.examples(compiled)
+    found = _on_this_computer(compiled, inputs, outputs, folder)
+    return compiled.weights_bytes, [*notes, _compared(compiled, found, outputs, "C compiler")]
+
+
+def _compared(compiled: Compiled, found: list[np.ndarray] | None, outputs: list[np.ndarray], runner: str) -> str:
+    """A note on RAM, and on how outputs compare with LiteRT's.
 
     Raises:
-        CompileError: the model cannot be compiled.
-        ExportError: the result differs from LiteRT's in a bit.
+        ExportError: they differ in a bit.
     """
-    name, front = model.name, model.front
-    features = front.features if front else None
-    # a sketch for a sensor is for the boards that have one; the C still runs everywhere, with the same bits
-    sensing = form == "arduino" and _senses(model.recipe, features)
-    compiled = compile_model(model.path.read_bytes(), name=name, target="nano33ble" if sensing else "generic")
-    more = front.sources(f"{name}_features", model.about) if front else {}
-    if sensing and classifies(compiled, model.class_names):
-        notes = _write_sensing(compiled, features, model.class_names, made, more)
-    else:
-        notes = []
-        _write(form, model.recipe, compiled, features, more, made)
-    with np.load(model.raw) as stored:
-        count = len(compiled.inputs)
-        inputs = [stored[f"input{i}"] for i in range(count)]
-        outputs = [stored[f"output{i}"] for i in range(len(compiled.outputs))]
-    if form == "wasm":
-        told, runner = _in_node(compiled, made, inputs, outputs, folder), "Node.js"
-    else:
-        told, runner = _on_this_computer(compiled, inputs, outputs, folder), "C compiler"
     cost = f"The arena takes {compiled.arena_bytes:,} bytes of RAM"
-    size = (made / f"{name}.wasm").stat().st_size if form == "wasm" else compiled.weights_bytes
-    if told is None:
-        return size, [
-            *notes,
-            f"{cost}; not run, as there is no {runner} here: the figures are LiteRT's for the same model.",
-        ]
-    differ = sum(int((mine != other).sum()) for mine, other in zip(told, outputs, strict=True))
+    if found is None:
+        return f"{cost}; not run, as there is no {runner} here: the figures are LiteRT's for the same model."
+    differ = sum(int((mine != other).sum()) for mine, other in zip(found, outputs, strict=True))
     if differ:
         total = sum(other.size for other in outputs)
         raise ExportError(
             f"The compiled model differs from LiteRT in {differ:,} of {total:,} outputs: this is a mistake in Rudel; "
             "export to litert-int8 meanwhile."
         )
-    return size, [*notes, f"{cost}; every output has the bits of LiteRT's reference kernels."]
-
-
-def _write(
-    form: str,
-    recipe: str,
-    compiled: Compiled,
-    features: LogMel | Columns | None,
-    more: dict[str, str],
-    made: Path,
-) -> None:
-    """Writes a package, with features beside the model: as sources, or as what a page needs."""
-    name = f"{compiled.name}_features"
-    if form == "wasm":
-        write_wasm(compiled, made)
-        if isinstance(features, LogMel):
-            write_files(made, {f"{name}.wasm": features_to_wasm(features)})
-        elif features:
-            write_files(made, {f"{name}.json": features.json()})
-    elif form == "c":
-        compiled.write(made)
-        write_files(made, more)
-    elif form == "arduino":
-        write_arduino(compiled, made, more, example="sine" if recipe == "sine" else "timing")
-    else:
-        {"cmake": write_cmake, "zephyr": write_zephyr}[form](compiled, made, more)
+    return f"{cost}; every output has the bits of LiteRT's reference kernels."
 
 
 def _senses(recipe: str, features: LogMel | Columns | None) -> bool:
@@ -129,10 +106,9 @@ def _senses(recipe: str, features: LogMel | Columns | None) -> bool:
     return hears or moves
 
 
-def _write_sensing(
-    compiled: Compiled, features: LogMel | Columns | None, class_names: Sequence[str], made: Path, more: dict[str, str]
-) -> list[str]:
+def _write_sensing(compiled: Compiled, model: Int8Model, made: Path, more: dict[str, str]) -> list[str]:
     """Writes a library whose sketch recognises what the board's microphone or motion sensor gives; returns notes."""
+    features, class_names = model.features, model.class_names
     untested = "the sensor's driver has not been tried on a board by Rudel's tests."
     if isinstance(features, LogMel):
         plan = listening(compiled, features)

@@ -1,5 +1,6 @@
 """`rudel.export`: convert, run what came out, compare, and put it in its place."""
 
+import pkgutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,11 +10,12 @@ import numpy as np
 
 from rudel.backend import keras_on_jax
 from rudel.errors import OptionError
-from rudel.export import page, process
+from rudel.export import process
 from rudel.export.comparison import Comparison, compare
 from rudel.export.forms import Form, check_needs, find_form
 from rudel.export.front import Front, front_of
 from rudel.export.inputs import output_names
+from rudel.export.int8_model import Int8Model, Maker
 from rudel.export.materials import Materials, gather
 from rudel.export.photographs import FromFiles, Serving, compare_answers, serving_of, write_files
 from rudel.export.place import check_free, put, size_of, workshop
@@ -94,21 +96,21 @@ def export_run(
     check_whole_number("calibration", calibration)
     check_whole_number("seed", seed, least=0)
     name = identifier(directory.path.resolve().name if out is None else out.name.split(".")[0])
-    if form.name != form.converter:
+    if form.maker:
         checked_name(name)
     out = Path(f"{name}{form.ending}") if out is None else out.expanduser()
     check_free(out)
     tell("reading the run")
     materials = gather(directory, data, calibration if form.integers else None, seed)
-    if form.name == "page":
-        page.check(materials)
+    if form.check:
+        pkgutil.resolve_name(form.check)(materials)
     with workshop(out) as folder:
         front = front_of(materials.model, materials.run.model, materials.comparison.x, form.converter, folder)
         made = folder / "made" / (out.name or name)
         made.parent.mkdir()
-        converted = folder / "model.tflite" if form.name != form.converter else made
+        converted = folder / "model.tflite" if form.maker else made
         told = predict(materials.model, materials.comparison.x)
-        serving = serving_of(materials, front.inputs, told) if form.name == "savedmodel" else None
+        serving = serving_of(materials, front.inputs, told) if form.takes_files else None
         tell(f"converting to {form.converter}")
         versions = _convert(form, materials, front, serving, folder, converted)
         tell("running the result")
@@ -126,9 +128,13 @@ def export_run(
         from_files = None
         if isinstance(serving, Serving) and decoded is not None:
             from_files = compare_answers(materials, serving, decoded, folder / "answers.npz")
-        if converted != made:
+        if form.maker:
             tell(f"making {form.name}")
-            size, more = _derive(form, name, materials, front, converted, made, about, folder)
+            made.mkdir()
+            raw, recipe, class_names = folder / "raw.npz", materials.recipe, materials.class_names
+            model = Int8Model(name, converted, recipe, raw, front, about, class_names, materials)
+            make: Maker = pkgutil.resolve_name(form.maker)
+            size, more = make(model, made, folder)
             notes += more
         else:
             size = size_of(made)
@@ -172,7 +178,7 @@ def _run(
         "examples": str(examples),
         "outputs": str(outputs),
         "files": files,
-        "raw": str(folder / "raw.npz") if form.name != form.converter else None,
+        "raw": str(folder / "raw.npz") if form.maker else None,
     }
     about = process.run("rudel.export.runner", job, folder, "running the exported model")
     with np.load(outputs) as stored:
@@ -182,31 +188,6 @@ def _run(
 def _save(path: Path, columns: list[np.ndarray]) -> None:
     arrays: dict[str, Any] = {str(i): column for i, column in enumerate(columns)}
     np.savez(path, **arrays)
-
-
-def _derive(
-    form: Form,
-    name: str,
-    materials: Materials,
-    front: Front,
-    converted: Path,
-    made: Path,
-    about: dict[str, Any],
-    folder: Path,
-) -> tuple[int, list[str]]:
-    """Makes what is made of an int8 model; returns its size and notes."""
-    made.mkdir()
-    if form.name == "c-array":
-        from rudel.export import c_array
-
-        return c_array.write(name, converted, about, made, folder)
-    from rudel.export import compiled
-
-    raw, recipe, class_names = folder / "raw.npz", materials.recipe, materials.class_names
-    model = compiled.Int8Model(name, converted, recipe, raw, front, about["inputs"], class_names)
-    if form.name == "page":
-        return page.write(model, materials, made, folder)
-    return compiled.write(form.name, model, made, folder)
 
 
 def _exported(

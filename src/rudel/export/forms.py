@@ -18,6 +18,9 @@ class Form:
         converter: the form that the converter is asked for; others are made from its result.
         needs: packages, by the names under which they are imported.
         summary: what it is, for the help.
+        maker: the function that makes it of the int8 model, a `Maker`; empty where it is what the converter made.
+        check: a function of the export's `Materials` that refuses a run before anything is converted.
+        takes_files: whether it has a signature for image files.
     """
 
     name: str
@@ -25,6 +28,9 @@ class Form:
     converter: Literal["litert", "litert-f16", "litert-dynamic", "litert-int8", "savedmodel", "onnx"]
     needs: tuple[str, ...]
     summary: str
+    maker: str = ""
+    check: str = ""
+    takes_files: bool = False
 
     @property
     def integers(self) -> bool:
@@ -34,6 +40,11 @@ class Form:
 
 _LITERT = ("tensorflow",)
 
+
+def _made_of_int8(name: str, summary: str, maker: str, needs: tuple[str, ...] = (), check: str = "") -> Form:
+    return Form(name, f"-{name}", "litert-int8", (*_LITERT, *needs), summary, maker, check)
+
+
 FORMS = {
     form.name: form
     for form in (
@@ -41,16 +52,20 @@ FORMS = {
         Form("litert-f16", "-f16.tflite", "litert-f16", _LITERT, "LiteRT with weights in float16"),
         Form("litert-dynamic", "-dynamic.tflite", "litert-dynamic", _LITERT, "LiteRT with weights in int8"),
         Form("litert-int8", "-int8.tflite", "litert-int8", _LITERT, "LiteRT with everything in int8"),
-        Form("savedmodel", "-savedmodel", "savedmodel", _LITERT, "TensorFlow's SavedModel"),
+        Form("savedmodel", "-savedmodel", "savedmodel", _LITERT, "TensorFlow's SavedModel", takes_files=True),
         Form("onnx", ".onnx", "onnx", ("tensorflow", "tf2onnx", "onnx", "onnxruntime"), "ONNX"),
-        Form("c-array", "-c-array", "litert-int8", _LITERT, "the int8 model as an array, for TFLM"),
-        Form("c", "-c", "litert-int8", _LITERT, "the int8 model compiled to C"),
-        Form("arduino", "-arduino", "litert-int8", _LITERT, "that as an Arduino library"),
-        Form("cmake", "-cmake", "litert-int8", _LITERT, "that as a CMake project"),
-        Form("zephyr", "-zephyr", "litert-int8", _LITERT, "that as a Zephyr module"),
-        Form("wasm", "-wasm", "litert-int8", (*_LITERT, "ziglang"), "that as a WebAssembly module"),
-        Form(
-            "page", "-page", "litert-int8", (*_LITERT, "ziglang"), "a page to draw on, or for a sensor, with that in it"
+        _made_of_int8("c-array", "the int8 model as an array, for TFLM", "rudel.export.c_array.c_array"),
+        _made_of_int8("c", "the int8 model compiled to C", "rudel.export.compiled.c"),
+        _made_of_int8("arduino", "that as an Arduino library", "rudel.export.compiled.arduino"),
+        _made_of_int8("cmake", "that as a CMake project", "rudel.export.compiled.cmake"),
+        _made_of_int8("zephyr", "that as a Zephyr module", "rudel.export.compiled.zephyr"),
+        _made_of_int8("wasm", "that as a WebAssembly module", "rudel.export.compiled.wasm", ("ziglang",)),
+        _made_of_int8(
+            "page",
+            "a page to draw on, or for a sensor, with that in it",
+            "rudel.export.page.page",
+            ("ziglang",),
+            check="rudel.export.page.check",
         ),
     )
 }

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from rudel.errors import ExportError
-from rudel.export import compiled
-from rudel.export.compiled import Int8Model
+from rudel.export.compiled import wasm
+from rudel.export.int8_model import Int8Model
 from rudel.export.materials import Materials
 from rudel.play.listener import Listener, listener_of
 from rudel.play.page import write_page
@@ -40,25 +40,12 @@ def check_page(player: Player, recipe: str) -> None:
         )
 
 
-def write(model: Int8Model, materials: Materials, made: Path, folder: Path) -> tuple[int, list[str]]:
-    """Writes the page.
-
-    Args:
-        model: what to compile.
-        materials: what the export started from.
-        made: the folder to write to.
-        folder: for what is only needed meanwhile.
-
-    Returns:
-        Bytes of the module, and notes.
-
-    Raises:
-        CompileError: the model cannot be compiled.
-        ExportError: the result differs from LiteRT's in a bit.
-    """
-    player = check(materials)
+def page(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]:
+    """Writes the page; a `Maker`."""
+    assert model.materials is not None
+    player = check(model.materials)
     (made / _MODEL).mkdir()
-    size, notes = compiled.write("wasm", model, made / _MODEL, folder)
+    size, notes = wasm(model, made / _MODEL, folder)
     (made / _MODEL / "package.json").unlink()
     write_page(made, player.description(f"{_MODEL}/{model.name}.js", offline=True), player.page)
     return size, [*notes, f"Try it: python3 -m http.server --directory {made.name}"]

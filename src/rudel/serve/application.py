@@ -1,25 +1,23 @@
 """The ASGI application: which request asks for what, and what becomes of errors.
 
-The paths of predictions are answered here, without a framework between; what else there is (metrics, the OpenAPI
-document) are Starlette's routes. Every request is answered once, counted once and logged once.
-What goes wrong in the server itself is told on standard error, and the client gets 500 without the reason.
+Requests in a protocol (`rudel.serve.protocols`) are answered here, without a framework between; metrics and the OpenAPI
+document are Starlette's routes. Every request is answered once, counted once and logged once. A defect of the server
+leaves its traceback on standard error, and the client gets 500 without the reason.
 """
 
 import asyncio
-import re
 import time
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import orjson
 
-from rudel import __version__
-from rudel.serve import open_inference, pictures, tensorflow_rest
+from rudel.serve import pictures
 from rudel.serve.access_log import Access, AccessLog
 from rudel.serve.batcher import Columns
 from rudel.serve.body import Bodies, Headers, Receive, Scope, read_headers
@@ -27,22 +25,12 @@ from rudel.serve.guard import Guard
 from rudel.serve.limits import Limits
 from rudel.serve.metrics import Metrics
 from rudel.serve.models import Models, Version
-from rudel.serve.pictures import PICTURES
-from rudel.serve.recordings import RECORDINGS
-from rudel.serve.refusal import ClientGoneError, Refusal, bad, busy, missing
-from rudel.serve.runtimes.runtime import Loaded
-from rudel.serve.values import column_of_bytes, is_encoded
+from rudel.serve.protocols.protocol import Answer, Query, ServingProtocol, Target, json_answer
+from rudel.serve.refusal import NOTHING_HERE, ClientGoneError, Refusal, busy, missing
+from rudel.serve.values import is_encoded
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Other = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-_V1 = re.compile(r"/v1/models/([^/:]+)(?:/versions/([^/:]+))?(?:/(metadata)|:([a-z]+))?")
-_V2 = re.compile(r"/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/(ready|infer))?")
-_VERBS = ("predict", "classify", "regress")
-
-_JSON = b"application/json"
-_BYTES = b"application/octet-stream"
-_HEALTH = ("/v2/health/live", "/v2/health/ready")
 
 _LARGE = 128 << 10
 """Bytes of a body that are parsed in a thread, so that others need not wait for it."""
@@ -67,23 +55,6 @@ class Asked:
     examples: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A response.
-
-    Args:
-        body: of it.
-        status: of HTTP.
-        content_type: of the body.
-        headers: others.
-    """
-
-    body: bytes
-    status: int = 200
-    content_type: bytes = _JSON
-    headers: Sequence[tuple[bytes, bytes]] = field(default=())
-
-
 class Application:
     """Answers requests.
 
@@ -93,17 +64,26 @@ class Application:
         metrics: counts every request.
         log: gets a line for every request.
         guard: whom it answers.
-        other: answers what is not about a model.
+        protocols: that clients may speak.
+        other: answers what belongs to none of them.
     """
 
     def __init__(
-        self, models: Models, limits: Limits, metrics: Metrics, log: AccessLog, guard: Guard, other: Other
+        self,
+        models: Models,
+        limits: Limits,
+        metrics: Metrics,
+        log: AccessLog,
+        guard: Guard,
+        protocols: Sequence[ServingProtocol],
+        other: Other,
     ) -> None:
         self._models = models
         self._limits = limits
         self._metrics = metrics
         self._log = log
         self._guard = guard
+        self._protocols = protocols
         self._other = other
         self._bodies = Bodies(limits)
         self._parsing = ThreadPoolExecutor(1, thread_name_prefix="parsing")
@@ -117,12 +97,15 @@ class Application:
         path: str = scope["path"]
         error = ""
         try:
-            headers = read_headers(scope)
-            self._guard.check(headers, is_open=path in _HEALTH)
-            answer = await self._answer(scope, path, headers, receive, asked)
-            if answer is None:
+            headers, match = read_headers(scope), self._match(path)
+            protocol, target = match or (None, None)
+            self._guard.check(headers, is_open=target is not None and target.is_open)
+            if protocol is None:
                 await self._pass_on(scope, receive, send, asked)
                 return
+            if target is None:
+                raise missing(NOTHING_HERE)
+            answer = await self._answer(scope, protocol, target, headers, receive, asked)
         except Refusal as refusal:
             error = refusal.sentence
             answer = Answer(orjson.dumps({"error": error}), refusal.status, headers=refusal.headers)
@@ -138,103 +121,27 @@ class Application:
         await send({"type": "http.response.body", "body": answer.body})
         self._note(scope, asked, answer.status, len(answer.body), error)
 
-    async def _answer(self, scope: Scope, path: str, headers: Headers, receive: Receive, asked: Asked) -> Answer | None:
-        """The answer to what is about models; None for anything else."""
-        if path.startswith("/v1/models/") and (found := _V1.fullmatch(path)):
-            name, version, metadata, verb = found.groups()
-            if verb is None:
-                return self._v1_about(scope, name, version, metadata, asked)
-            if verb in _VERBS:
-                return await self._v1_ask(scope, name, version, verb, headers, receive, asked)
-        elif path.startswith("/v2/models/") and (found := _V2.fullmatch(path)):
-            name, version, what = found.groups()
-            if what == "infer":
-                return await self._infer(scope, name, version, headers, receive, asked)
-            return self._v2_about(scope, name, version, what, asked)
-        elif path in _HEALTH:
-            _check_method(scope, "GET")
-            asked.route = "health"
-            return _json({path.rpartition("/")[2]: True})
-        elif path in ("/v2", "/v2/"):
-            _check_method(scope, "GET")
-            asked.route = "metadata"
-            return _json({"name": "rudel", "version": __version__, "extensions": ["binary_tensor_data"]})
-        elif path in ("/v1/models", "/v2/models"):
-            _check_method(scope, "GET")
-            asked.route = "models"
-            return _json({"models": self._models.names})
-        if path.startswith(("/v1/", "/v2/")):
-            raise missing("There is nothing here; /openapi.json lists what can be asked for.")
+    def _match(self, path: str) -> tuple[ServingProtocol, Target | None] | None:
+        """The protocol that a path belongs to, and what it stands for there; None for what is Starlette's."""
+        for protocol in self._protocols:
+            if (target := protocol.match(path)) or path.startswith(f"{protocol.prefix}/"):
+                return protocol, target
         return None
 
-    def _v1_about(self, scope: Scope, name: str, version: str | None, metadata: str | None, asked: Asked) -> Answer:
-        _check_method(scope, "GET")
-        asked.route = metadata or "status"
-        asked.version = found = self._models.find(name, version)
-        if metadata:
-            return _json(tensorflow_rest.metadata(name, found.number, found.loaded.signature))
-        return _json(tensorflow_rest.status(name, self._models.versions(name) if version is None else [found.number]))
-
-    def _v2_about(self, scope: Scope, name: str, version: str | None, what: str | None, asked: Asked) -> Answer:
-        _check_method(scope, "GET")
-        asked.route = what or "metadata"
-        asked.version = found = self._models.find(name, version)
-        if what == "ready":
-            return _json({"name": name, "ready": True})
-        loaded = found.loaded
-        return _json(open_inference.metadata(name, self._models.versions(name), loaded.platform, loaded.signature))
-
-    async def _v1_ask(
-        self, scope: Scope, name: str, version: str | None, verb: str, headers: Headers, receive: Receive, asked: Asked
+    async def _answer(
+        self, scope: Scope, protocol: ServingProtocol, target: Target, headers: Headers, receive: Receive, asked: Asked
     ) -> Answer:
-        _check_method(scope, "POST")
-        asked.route = verb
-        body = await self._read(headers, receive, asked)
-        asked.version = found = self._models.find(name, version)
-        loaded = found.loaded
-        in_rows = True
-        if headers.media_type.startswith(("image/", "audio/")):
-            columns: Columns = _file(body, headers.media_type, found)
-        elif verb == "predict":
-            columns, in_rows = await self._parsed(
-                body, lambda: tensorflow_rest.read_predict(_document(body), loaded.signature)
-            )
-        else:
-            columns = await self._parsed(body, lambda: tensorflow_rest.read_examples(_document(body), loaded.signature))
-        outputs = await self._compute(found, columns, asked)
-        if verb == "predict":
-            return Answer(tensorflow_rest.write_predict(outputs, loaded.signature, in_rows))
-        if verb == "regress":
-            return Answer(tensorflow_rest.write_regress(outputs))
-        scores = _scores(loaded, outputs)
-        if scores is None:
-            raise bad(f"The model `{name}` does not classify: ask by `:predict`.")
-        return Answer(tensorflow_rest.write_classify(scores, loaded.labels))
-
-    async def _infer(
-        self, scope: Scope, name: str, version: str | None, headers: Headers, receive: Receive, asked: Asked
-    ) -> Answer:
-        _check_method(scope, "POST")
-        asked.route = "infer"
-        body = await self._read(headers, receive, asked)
-        asked.version = found = self._models.find(name, version)
-        signature = found.loaded.signature
-
-        def parse() -> open_inference.Inference:
-            head, binary = open_inference.split(body, headers.json_length)
-            return open_inference.read_inference(_document(head), binary, signature)
-
-        inference = await self._parsed(body, parse)
-        outputs = await self._compute(found, inference.columns, asked)
-        content, length = open_inference.write_inference(inference, outputs, name, found.number, signature)
-        if length is None:
-            return Answer(content)
-        return Answer(content, content_type=_BYTES, headers=((open_inference.JSON_LENGTH, b"%d" % length),))
-
-    async def _read(self, headers: Headers, receive: Receive, asked: Asked) -> bytes:
+        if scope["method"] != target.method:
+            raise Refusal(405, f"Use {target.method} here.", ((b"allow", target.method.encode()),))
+        asked.route = target.route
+        if not target.computes:
+            asked.version = self._models.find(target.model, target.version) if target.model else None
+            return json_answer(protocol.describe(target, self._models))
         body = await self._bodies.read(headers, receive, asked.began)
         asked.received = len(body)
-        return body
+        asked.version = version = self._models.find(target.model, target.version)
+        query: Query = await self._parsed(body, lambda: protocol.parse(target, body, headers, version))
+        return query.write(await self._compute(version, query.columns, asked))
 
     async def _parsed(self, body: bytes, parse: Callable[[], Any]) -> Any:
         """What `parse` makes of a body; in a thread where that may take long."""
@@ -319,38 +226,3 @@ def _check_finite(output: np.ndarray, name: str) -> None:
     if output.dtype.kind == "f" and not np.isfinite(output).all():
         example = int(np.flatnonzero(~np.isfinite(output.reshape(len(output), -1)).all(axis=1))[0])
         raise Refusal(422, f"The model answers example {example:,} with NaN or infinity in its output `{name}`.")
-
-
-def _file(body: bytes, media_type: str, version: Version) -> Columns:
-    """The column of one encoded picture or recording."""
-    kind = next((kind for kind in (PICTURES, RECORDINGS) if media_type in kind.types), None)
-    if kind is None:
-        raise Refusal(
-            415, f"Pictures are taken as {' or '.join(PICTURES.types)}, recordings as audio/wav or audio/flac."
-        )
-    if version.loaded.decode is None or version.loaded.files is not kind:
-        raise bad(f"The model `{version.model}` takes no {kind.noun}.")
-    return [column_of_bytes([body], version.loaded.signature.inputs[0])]
-
-
-def _scores(loaded: Loaded, outputs: Columns) -> np.ndarray | None:
-    """Scores (N, C) of classes; None where it does not classify."""
-    if len(outputs) != 1 or outputs[0].dtype.kind != "f" or outputs[0].ndim != 2:
-        return None
-    return loaded.scores(outputs[0])
-
-
-def _check_method(scope: Scope, allowed: str) -> None:
-    if scope["method"] != allowed:
-        raise Refusal(405, f"Use {allowed} here.", ((b"allow", allowed.encode()),))
-
-
-def _document(body: bytes) -> Any:
-    try:
-        return orjson.loads(body)
-    except (orjson.JSONDecodeError, RecursionError) as error:
-        raise bad(f"The body is no JSON ({error}).") from None
-
-
-def _json(document: Any) -> Answer:
-    return Answer(orjson.dumps(document))

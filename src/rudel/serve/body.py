@@ -24,7 +24,7 @@ class Headers:
         media_type: of the body, without parameters; lower case.
         length: of the body in bytes, where it is told.
         encoding: how the body is compressed; empty where it is not.
-        json_length: see `open_inference.JSON_LENGTH`.
+        json_length: see `inference_documents.JSON_LENGTH`.
         authorization: as it is.
         host: the name that the client has asked.
         waits: whether the client waits to be told to go on before it sends the body.

@@ -7,6 +7,8 @@ Headers = Sequence[tuple[bytes, bytes]]
 CLOSE: Headers = ((b"connection", b"close"),)
 AGAIN: Headers = ((b"retry-after", b"1"),)
 
+NOTHING_HERE = "There is nothing here; /openapi.json lists all paths."
+
 
 class Refusal(Exception):  # noqa: N818  # it is an answer, and no failure of the server
     """Raised wherever it is found out that a request cannot be answered.

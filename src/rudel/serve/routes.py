@@ -1,6 +1,6 @@
 """Starlette's part of the server: metrics, the OpenAPI document and a front page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
@@ -13,13 +13,16 @@ from starlette.routing import Route
 from rudel.serve.metrics import Metrics
 from rudel.serve.models import Models
 from rudel.serve.openapi import openapi
+from rudel.serve.protocols.protocol import ServingProtocol
+from rudel.serve.refusal import NOTHING_HERE
 
 
-def other_routes(models: Models, metrics: Metrics, protected: bool) -> Any:
+def other_routes(models: Models, protocols: Sequence[ServingProtocol], metrics: Metrics, protected: bool) -> Any:
     """An application for what is not about a model.
 
     Args:
         models: that are served.
+        protocols: that clients may speak, for the OpenAPI document.
         metrics: to show.
         protected: whether a token is asked for.
     """
@@ -35,7 +38,7 @@ def other_routes(models: Models, metrics: Metrics, protected: bool) -> Any:
     routes = [
         _get("/", show_front),
         _get("/metrics", show_metrics),
-        _get("/openapi.json", lambda request: _json(openapi(models, protected))),
+        _get("/openapi.json", lambda request: _json(openapi(models, protocols, protected))),
     ]
     return Starlette(routes=routes, exception_handlers={HTTPException: _refuse})
 
@@ -49,8 +52,11 @@ def _get(path: str, show: Callable[[Request], Response]) -> Route:
 
 def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    told = {404: "There is nothing here; /openapi.json lists what can be asked for.", 405: "Use another method here."}
-    return _json({"error": told.get(error.status_code, error.detail)}, error.status_code, error.headers)
+    sentences = {
+        404: NOTHING_HERE,
+        405: "Use another method here.",
+    }
+    return _json({"error": sentences.get(error.status_code, error.detail)}, error.status_code, error.headers)
 
 
 def _json(document: Any, status: int = 200, headers: Any = None) -> Response:

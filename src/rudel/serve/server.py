@@ -105,6 +105,7 @@ async def _serve(
     from rudel.serve.guard import Guard
     from rudel.serve.metrics import Metrics
     from rudel.serve.models import Models
+    from rudel.serve.protocols import PROTOCOLS
     from rudel.serve.routes import other_routes
     from rudel.serve.watching import Watching
     from rudel.serve.web import Web
@@ -115,9 +116,9 @@ async def _serve(
     await watching.load_all()
     if settings.token is None and not is_loopback(listening.getsockname()[0]):
         log.tell(f"Anybody who reaches {settings.host} can ask the models: --token-file asks for a token.")
-    other = other_routes(models, metrics, settings.token is not None)
+    other = other_routes(models, PROTOCOLS, metrics, settings.token is not None)
     guard = Guard(settings.token, is_loopback(listening.getsockname()[0]), settings.allowed)
-    web = Web(Application(models, settings.limits, metrics, log, guard, other), settings.limits)
+    web = Web(Application(models, settings.limits, metrics, log, guard, PROTOCOLS, other), settings.limits)
     gc.collect()
     gc.freeze()  # the models stay: no need to look through them again and again
     tasks = [asyncio.create_task(task) for task in (watching.watch(), _tick(models, web))]

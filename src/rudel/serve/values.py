@@ -1,8 +1,8 @@
 """Values that clients send, as columns: one array (N, ...) for an input, in the dtype that the model takes.
 
 Numbers may change their kind only where nothing is lost: integers are taken for reals, and reals for integers only
-where JSON wrote whole numbers so. What is NaN or infinite, is no number or does not fit is refused with one sentence,
-before it comes near a model.
+where JSON wrote whole numbers so. What is NaN or infinite, is not a number or does not fit is refused with one
+sentence, before it comes near a model.
 """
 
 import base64
@@ -89,7 +89,7 @@ def checked(array: np.ndarray, tensor: Tensor) -> np.ndarray:
 
 
 def numbers(nested: Any) -> np.ndarray | None:
-    """Numbers in lists as JSON has them, as an array; None where they are ragged, or anything is no number.
+    """Numbers in lists as JSON has them, as an array; None where they are ragged, or anything is not a number.
 
     Whole numbers beyond 64 bits become float64. True and false are taken only where there is nothing else.
 

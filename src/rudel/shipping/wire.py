@@ -53,7 +53,7 @@ def unpack(message: bytes) -> list[np.ndarray]:
         for name, shape, zeros in json.loads(message[_LENGTH:end]):
             dtype = np.dtype(getattr(ml_dtypes, name, name))
             if dtype.hasobject:
-                raise TypeError(f"{dtype} are no numbers")
+                raise TypeError(f"{dtype} are not numbers")
             if zeros:
                 arrays.append(np.zeros(shape, dtype))
                 continue

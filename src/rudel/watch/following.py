@@ -9,7 +9,7 @@ from typing import Any
 class Following:
     """Reads what is new in a file that others add to, put another in the place of, or remove.
 
-    A line counts when its end is there; until then it may be a part of one. Lines that are no JSON objects are passed
+    A line counts when its end is there; until then it may be a part of one. Lines that are not JSON objects are passed
     over and counted. The file stays open, so that the system gives its number to no other file that takes its place.
 
     Args:

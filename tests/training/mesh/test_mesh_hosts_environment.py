@@ -88,8 +88,8 @@ def test_environment_says_who_trains_together(variables: dict[str, str], expecte
 @pytest.mark.parametrize(
     ("variables", "named"),
     [
-        ({"TF_CONFIG": "{'cluster': 1}"}, "no JSON"),
-        ({"TF_CONFIG": "[1]"}, "no JSON object"),
+        ({"TF_CONFIG": "{'cluster': 1}"}, "not JSON"),
+        ({"TF_CONFIG": "[1]"}, "not a JSON object"),
         ({"TF_CONFIG": json.dumps({"task": {"type": "worker", "index": 0}})}, "`cluster` is missing"),
         ({"TF_CONFIG": json.dumps({"cluster": WORKERS})}, "`task` is missing"),
         (tf_config({}), "`cluster.worker` is missing"),

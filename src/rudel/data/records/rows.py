@@ -120,7 +120,7 @@ def row_of(value: Any) -> Row:
     """The structure of what a map function gave for an example.
 
     Raises:
-        DataError: something in it is no number and no array of numbers.
+        DataError: something in it is neither a number nor an array of numbers.
 
     >>> print(*row_of((np.zeros((8, 8), np.uint8), 3)).leaves)
     uint8 (8, 8) int64 ()
@@ -134,7 +134,7 @@ def row_of_batch(value: Any) -> Row:
     """The structure of a row of what a batched map function gave for one example.
 
     Raises:
-        DataError: something in it is no array of one row.
+        DataError: something in it is not an array of one row.
     """
     row = row_of(value)
     for leaf in row.leaves:
@@ -176,7 +176,7 @@ def _structure(name: Any, value: Any, leaves: list[Leaf]) -> Any:
     array = np.asarray(value)
     if array.dtype.kind not in "biufc":
         raise DataError(
-            f"`{name}` of the first example is {type(value).__name__}, which is no number: "
+            f"`{name}` of the first example is {type(value).__name__}, which is not a number: "
             "let a map function make numbers of it (`records.map(...)`)."
         )
     leaves.append(Leaf(str(name), array.shape, array.dtype))

@@ -30,9 +30,9 @@ def read_tf_config(text: str) -> Processes | None:
     try:
         config = json.loads(text)
     except ValueError as error:
-        raise _malformed("", f"no JSON ({error})") from error
+        raise _malformed("", f"not JSON ({error})") from error
     if not isinstance(config, dict):
-        raise _malformed("", f"no JSON object, but {text.strip()[:60]!r}")
+        raise _malformed("", f"not a JSON object, but {text.strip()[:60]!r}")
     if not config:
         return None
     tasks = _tasks(config.get("cluster"))

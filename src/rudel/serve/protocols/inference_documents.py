@@ -76,10 +76,10 @@ def read_inference(document: Any, binary: memoryview, signature: Signature) -> I
         Refusal: it is no such document, or does not fit the model.
     """
     if not isinstance(document, dict):
-        raise bad("The body is no JSON object.")
+        raise bad("The body is not a JSON object.")
     given = document.get("inputs")
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-        raise bad("`inputs` is no list of tensors.")
+        raise bad("`inputs` is not a list of tensors.")
     tensors = {tensor.name: tensor for tensor in signature.inputs}
     columns: dict[str, np.ndarray] = {}
     at = 0
@@ -102,7 +102,7 @@ def read_inference(document: Any, binary: memoryview, signature: Signature) -> I
         raise bad("The inputs have different numbers of examples.")
     id = document.get("id")
     if not isinstance(id, str | None):
-        raise bad("`id` is no text.")
+        raise bad("`id` is not a text.")
     return Inference([columns[name] for name in tensors], _wanted(document, signature), id)
 
 
@@ -151,7 +151,7 @@ def _column(given: Mapping[str, Any], part: memoryview | None, tensor: Tensor) -
         or not all(type(size) is int and 0 <= size < _LARGEST for size in shape)
         or not shape
     ):
-        raise bad(f"`shape` of the input `{tensor.name}` is no list of sizes, the number of examples first.")
+        raise bad(f"`shape` of the input `{tensor.name}` is not a list of sizes, the number of examples first.")
     if not shape[0]:
         raise bad(f"The input `{tensor.name}` has no examples.")
     if len(shape) > 32:
@@ -181,7 +181,7 @@ def _numbers(data: Any, datatype: str, tensor: Tensor) -> np.ndarray:
     dtype = V2_DTYPES[datatype]
     fits = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}[dtype.kind]
     if array is None or array.ndim == 0 or array.size == 0 or array.dtype.kind not in fits:
-        raise bad(f"`data` of the input `{tensor.name}` is no list of {datatype}.")
+        raise bad(f"`data` of the input `{tensor.name}` is not a list of {datatype}.")
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if int(array.min()) < limits.min or int(array.max()) > limits.max:
@@ -193,7 +193,7 @@ def _from_bytes(part: memoryview, datatype: str, tensor: Tensor) -> np.ndarray:
     dtype = V2_DTYPES[datatype]
     if len(part) % dtype.itemsize:
         raise bad(
-            f"The bytes of the input `{tensor.name}` are no multiple of the {dtype.itemsize} that {datatype} takes."
+            f"The bytes of the input `{tensor.name}` are not a multiple of the {dtype.itemsize} that {datatype} takes."
         )
     array = np.frombuffer(part, dtype)
     if datatype == "BOOL":
@@ -207,7 +207,7 @@ def _texts(data: Any, tensor: Tensor) -> list[bytes]:
     flat = data if isinstance(data, list) else [data]
     texts = [each[0] if isinstance(each, list) and len(each) == 1 else each for each in flat]
     if not all(isinstance(text, str) for text in texts):
-        raise bad(f"`data` of the input `{tensor.name}` is no list of texts.")
+        raise bad(f"`data` of the input `{tensor.name}` is not a list of texts.")
     return [str(text).encode() for text in texts]
 
 
@@ -237,7 +237,7 @@ def _wanted(document: Mapping[str, Any], signature: Signature) -> list[Wanted]:
     if not asked and isinstance(asked, list | None):
         return [Wanted(place, all_binary) for place in places.values()]
     if not isinstance(asked, list) or not all(isinstance(each, dict) for each in asked):
-        raise bad("`outputs` is no list of tensors.")
+        raise bad("`outputs` is not a list of tensors.")
     found = []
     for each in asked:
         name, parameters = each.get("name"), _parameters(each)
@@ -257,7 +257,7 @@ def _parameters(document: Mapping[str, Any]) -> Mapping[str, Any]:
     if parameters is None:
         return {}
     if not isinstance(parameters, dict):
-        raise bad("`parameters` is no object.")
+        raise bad("`parameters` is not an object.")
     return parameters
 
 

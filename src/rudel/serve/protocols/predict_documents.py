@@ -45,9 +45,9 @@ def read_examples(document: Any, signature: Signature) -> list[np.ndarray]:
         return read_predict(document, signature)[0]
     context, examples = document.get("context", {}), document["examples"]
     if not isinstance(context, dict):
-        raise bad("`context` is no object.")
+        raise bad("`context` is not an object.")
     if not isinstance(examples, list) or not all(isinstance(example, dict) for example in examples):
-        raise bad("`examples` is no list of objects, one for each example.")
+        raise bad("`examples` is not a list of objects, one for each example.")
     merged = [{**context, **example} for example in examples]
     return _from_rows([_reshaped(example, signature) for example in merged], signature)
 
@@ -122,7 +122,7 @@ def metadata(name: str, version: int, signature: Signature) -> dict[str, Any]:
 
 def _object(document: Any) -> dict[str, Any]:
     if not isinstance(document, dict):
-        raise bad("The body is no JSON object.")
+        raise bad("The body is not a JSON object.")
     name = document.get("signature_name", "")
     if name not in ("", SIGNATURE):
         raise bad(f"The only signature is `{SIGNATURE}`; leave `signature_name` out.")
@@ -131,7 +131,7 @@ def _object(document: Any) -> dict[str, Any]:
 
 def _from_rows(rows: Any, signature: Signature) -> list[np.ndarray]:
     if not isinstance(rows, list) or not rows:
-        raise bad("`instances` is no list with at least one example.")
+        raise bad("`instances` is not a list with at least one example.")
     inputs: Sequence[Tensor] = signature.inputs
     names = {tensor.name for tensor in inputs}
     if isinstance(rows[0], dict) and rows[0].keys() != {"b64"}:
@@ -155,7 +155,7 @@ def _from_columns(columns: Any, signature: Signature) -> list[np.ndarray]:
         raise bad(f"`inputs` has other names than the model, which takes {_listed(names)}.")
     for name, column in columns.items():
         if not isinstance(column, list) or not column:
-            raise bad(f"The input `{name}` is no list with at least one example.")
+            raise bad(f"The input `{name}` is not a list with at least one example.")
     if len({len(column) for column in columns.values()}) > 1:
         raise bad("The inputs have different numbers of examples.")
     return [column_of_rows(columns[tensor.name], tensor) for tensor in inputs]
