@@ -23,7 +23,7 @@ FROM_ROOT = {
 }
 """Pages that lie elsewhere in the project, and what they are called here."""
 
-_LINK = re.compile(r"(?P<before>\]\()(?P<path>[^)#:\s]+)(?P<anchor>#[^)\s]*)?\)")
+_LINK = re.compile(r"(?P<before>\]\(|\bsrc(?:set)?=\")(?P<path>[^)#:\s\"]+)(?P<anchor>#[^)\s]*)?(?P<after>[)\"])")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -50,12 +50,14 @@ def moved(text: str, folder: str) -> str:
     '[a](a.md#b), [c](https://c.org/d.md)'
     >>> moved("[r](../README.md)", "docs")
     '[r](index.md)'
+    >>> moved('<img src="docs/images/a.svg">', "")
+    '<img src="images/a.svg">'
     """
 
     def mended(link: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join(folder, link["path"]))
         page = FROM_ROOT.get(path, path.removeprefix("docs/"))
-        return f"{link['before']}{page}{link['anchor'] or ''})"
+        return f"{link['before']}{page}{link['anchor'] or ''}{link['after']}"
 
     return _LINK.sub(mended, text)
 

@@ -25,7 +25,7 @@ such a command has no `--data`, it gets the address of a server of this test's o
 everything.
 
 So that a page takes seconds, its test makes some trainings shorter, and lets servers choose a free port: ADDED has the
-options that it adds to commands. `sudo` changes nothing here.
+options that it adds to commands, and INSTEAD what it runs in the place of others. `sudo` changes nothing here.
 
 A block that cannot be run says why in a comment directly above it, `<!-- not run: reason -->`, and is listed in
 NOT_RUN.
@@ -46,7 +46,7 @@ import yaml
 from missing import skip_or_fail
 from pages.blocks import PAGES, ROOT, blocks_of, cells_of
 from pages.data import make_movements, make_signs, make_words
-from pages.marks import ADDED, ON_HOSTS, ON_SLURM, OWN_LAB, SIGNS
+from pages.marks import ADDED, INSTEAD, ON_HOSTS, ON_SLURM, OWN_LAB, SIGNS
 from processes import started
 from slurm import slurm
 
@@ -111,8 +111,6 @@ def test_a_page_does_what_it_says(
         make_words(tmp_path / "free-spoken-digit-dataset" / "recordings")
     if page.name == "movement.md":
         make_movements(tmp_path / "movements")
-    if page.name == "README.md":
-        make_signs(tmp_path / "photographs")
     on_hosts = page.name in {*ON_HOSTS, *OWN_LAB}
     if on_hosts and os.geteuid() != 0:
         skip_or_fail(f"{page.name} needs a lab, and that root: sudo env PATH=$PATH python -m pytest {__file__}")
@@ -143,6 +141,8 @@ def _check_page(page: Path, tmp_path: Path, environment: dict[str, str], places:
 def _as_run(code: str, page: str, drawings: str, homes: str) -> str:
     """The code of a block with what this test adds to its commands."""
     code = code.replace("\\\n", " ").replace("raspi1,raspi2,raspi3,raspi4", "raspi1,raspi2")
+    for text, other in INSTEAD.get(page, {}).items():
+        code = code.replace(text, other.format(homes=homes))
     for begin, options in ADDED.get(page, {}).items():
         options = options.format(homes=homes)
         whole = re.escape(begin.removesuffix("$")) + ("$" if begin.endswith("$") else r"(?![\w-])[^\n#&|>]*(?<! )")
