@@ -7,8 +7,9 @@ NOT_RUN = {
         "sudo apt-get install debootstrap qemu-user-static\n"
         'sudo "$(command -v rudel)" lab up --nodes 2 --arch x86_64,arm64 --cpu 1',
     ),
+    ("your-own-model.md", 'rudel.fit(model, x, y, epochs=20, on="raspi1,raspi2,raspi3,raspi4")'),
     (
-        "cluster.md",
+        "recipes.md",
         "rudel hosts run raspi1,raspi2 -- .rudel/env/bin/python -m pip install torch==2.13.0\n"
         "KERAS_BACKEND=torch rudel train digits --on raspi1,raspi2",
     ),
@@ -49,10 +50,6 @@ NOT_RUN = {
     ("mesh.md", "srun -n 2 rudel train digits --strategy mesh --epochs 2 --run runs/by-slurm"),
     ("mesh.md", "rudel train digits --on raspi1,raspi2,raspi3,raspi4 --strategy mesh --run runs/on-hosts"),
     ("watch.md", "ssh -L 8488:localhost:8488 desktop"),
-    (
-        "photographs.md",
-        "rudel data images shapes --out small-records --max-side 64 --scheduler tcp://192.168.1.2:8786",
-    ),
     (
         "gpu.md",
         """nvidia-smi
@@ -141,14 +138,15 @@ gcloud compute tpus tpu-vm delete rudel --zone=us-west4-a""",
 RASPIS = {"raspi1": 0.8, "raspi2": 0.8}
 ON_HOSTS = {
     "README.md": RASPIS,
+    "cluster.md": RASPIS,
     "hosts.md": RASPIS,
     "laptop-and-gpu-box.md": {"laptop": 0.8, "gpubox": 1.6},
-    "photographs.md": RASPIS,
     "plan.md": RASPIS,
+    "strategies.md": RASPIS,
 }
 """Pages that find hosts: what these are called there, and how many cores each has."""
 
-OWN_LAB = {"cluster.md", "lab.md"}
+OWN_LAB = {"lab.md"}
 """Pages that start a lab themselves."""
 
 ON_SLURM = {"slurm.md"}
@@ -158,10 +156,7 @@ SIGNS = "Sign-Language-Digits-Dataset"
 """A data set of photographs, and the folder that a clone of it is."""
 
 ADDED: dict[str, dict[str, str]] = {
-    "cluster.md": {
-        "lab up --background": "--cpu 0.8 --rate 1000 --latency 1 --state {homes}",
-        "rudel train digits --on": "--epochs 2",
-    },
+    "concepts.md": {"rudel train digits": "--epochs 1"},
     "first-steps.md": {
         "rudel train$": "--epochs 3",
         "rudel train digits --set filters=8 --set": "--epochs 1",
@@ -183,12 +178,16 @@ ADDED: dict[str, dict[str, str]] = {
     "play.md": {"python3 -m http.server": "0"},
     "export.md": {"rudel train digits": "--epochs 3"},
     "runs.md": {"rudel train digits --run runs/killed": "--epochs 20"},
+    "cluster.md": {
+        "rudel train quickdraw": "--steps 256",
+    },
     "signs.md": {
         "rudel train images --data sign-records$": "--epochs 2 --set side=32",
         "rudel train images --data few": "--epochs 1 --set side=32",
     },
     "word.md": {"rudel train keywords": "--set net=tiny --epochs 10"},
     "movement.md": {"rudel train motion": "--epochs 10"},
+    "strategies.md": {"rudel train digits": "--epochs 1"},
     "slurm.md": {"mpirun": "--epochs 1"},
     "recommend.md": {
         "rudel train recommend": "--set users=1000 --set items=1000 --set tastes=4 --set held_out=200 --epochs 1"
@@ -200,6 +199,13 @@ INSTEAD: dict[str, dict[str, str]] = {
     "first-steps.md": {
         "rudel train --run runs/stopped\n": "timeout --signal=INT 6 rudel train --run runs/stopped || true\n",
         "rudel play runs/quickdraw\n": "",
+    },
+    "serve.md": {
+        "rudel serve runs/digits\n": "rudel serve runs/digits --port 0 > address 2> log & echo $! > number\n"
+        "until [ -s address ]; do sleep 0.1; done\n",
+        '"http://127.0.0.1:8501"': 'open("address").read().strip()',
+        "http://127.0.0.1:8501": "$(cat address)",
+        'print(answer["outputs"]': 'import os; os.kill(int(open("number").read()), 15)\nprint(answer["outputs"]',
     },
 }
 """What is run in the place of other text, by page: commands that a person ends by Ctrl-C, say."""

@@ -142,7 +142,7 @@ def _as_run(code: str, page: str, drawings: str, homes: str) -> str:
     """The code of a block with what this test adds to its commands."""
     code = code.replace("\\\n", " ").replace("raspi1,raspi2,raspi3,raspi4", "raspi1,raspi2")
     for text, other in INSTEAD.get(page, {}).items():
-        code = code.replace(text, other.format(homes=homes))
+        code = code.replace(text, other)
     for begin, options in ADDED.get(page, {}).items():
         options = options.format(homes=homes)
         whole = re.escape(begin.removesuffix("$")) + ("$" if begin.endswith("$") else r"(?![\w-])[^\n#&|>]*(?<! )")
