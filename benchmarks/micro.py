@@ -34,7 +34,7 @@ from micro_show import layers_table, needs_tables
 
 from rudel.errors import CompileError, RudelError
 from rudel.micro.arithmetic import Rounding
-from rudel.micro.bench import Measurement, measure, random_inputs
+from rudel.micro.bench import Measurement, measure, uniform_inputs
 from rudel.micro.bench.host import host_outputs
 from rudel.micro.compiler import compile_model
 from rudel.micro.interpreters import reference_outputs
@@ -117,7 +117,7 @@ def measured_model(path: Path, target: str, rounding: Rounding, count: int, note
     """Compiles a model twice, checks the host's bits, and measures it on the board."""
     compiled = compile_model(path, target=target, rounding=rounding)
     here = compile_model(path, rounding=rounding)
-    inputs = random_inputs(compiled, count)
+    inputs = uniform_inputs(compiled, count)
     outputs = host_outputs(here, inputs)
     ports = here.inputs
     try:

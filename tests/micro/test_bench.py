@@ -12,7 +12,7 @@ from micro_layers import LAYERS, model
 
 from rudel.errors import RudelError
 from rudel.micro import compile_model
-from rudel.micro.bench import BenchError, bench, measure, random_inputs
+from rudel.micro.bench import BenchError, bench, measure, uniform_inputs
 from rudel.micro.bench.boards import CORES, core
 from rudel.micro.bench.build import build, size
 from rudel.micro.bench.emulator import run
@@ -104,7 +104,7 @@ def test_a_model_is_measured(target: str) -> None:
 def test_wrong_bits_are_seen() -> None:
     needs_board()
     compiled = compile_model(model(LAYERS["dense"]), name="dense", target="cortex-m4")
-    inputs = random_inputs(compiled, 2)
+    inputs = uniform_inputs(compiled, 2)
     good = host_outputs(compiled, inputs)
     wrong = [good[0], bytes([good[1][0] ^ 1]) + good[1][1:]]
     assert measure(compiled, inputs, wrong).differing == 1

@@ -13,7 +13,7 @@ from micro_support import host
 
 from rudel.micro import compile_model
 from rudel.micro.arithmetic import ROUNDINGS, scaling_once, scaling_to_even, scaling_twice
-from rudel.micro.bench import measure, random_inputs
+from rudel.micro.bench import measure, uniform_inputs
 from rudel.micro.bench.host import host_outputs
 from rudel.micro.compiler import Compiled
 from rudel.micro.dsp.columns import even_sums, packed, padded
@@ -25,7 +25,7 @@ SHIFTS = (8, 12)
 
 
 def outputs_here(compiled: Compiled, count: int) -> list[bytes]:
-    return host_outputs(compiled, random_inputs(compiled, count))
+    return host_outputs(compiled, uniform_inputs(compiled, count))
 
 
 def uses_dsp(compiled: Compiled) -> bool:
@@ -153,7 +153,7 @@ def test_the_assembly_gives_the_same_bits(name: str) -> None:
     data = model(LAYERS[name], seed=7)
     special = compile_model(data, name="special", rounding="tflm", target="cortex-m4")
     plain = compile_model(data, name="plain", rounding="tflm")
-    inputs = random_inputs(plain, 20)
+    inputs = uniform_inputs(plain, 20)
     measured = measure(special, inputs, host_outputs(plain, inputs))
     assert measured.differing == 0
     assert uses_dsp(special)
@@ -273,5 +273,5 @@ def test_other_cores_run_the_assembly_too(target: str) -> None:
         data = model(LAYERS[name], seed=3)
         special = compile_model(data, name="special", rounding="tflm", target=target)
         plain = compile_model(data, name="plain", rounding="tflm")
-        inputs = random_inputs(plain, 5)
+        inputs = uniform_inputs(plain, 5)
         assert measure(special, inputs, host_outputs(plain, inputs)).differing == 0

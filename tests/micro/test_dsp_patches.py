@@ -11,7 +11,7 @@ from micro_support.models import Op, T, build
 
 from rudel.errors import CompileError
 from rudel.micro import Compiled, compile_model
-from rudel.micro.bench import bench, random_inputs
+from rudel.micro.bench import bench, uniform_inputs
 from rudel.micro.bench.host import host_outputs
 
 TARGETS = ("cortex-m4", "generic")
@@ -58,7 +58,7 @@ def picture_net(seed: int = 0, size: int = 40, *, pool: bool = False, window: in
 
 
 def outputs(compiled: Compiled) -> list[bytes]:
-    return host_outputs(compiled, random_inputs(compiled, 8))
+    return host_outputs(compiled, uniform_inputs(compiled, 8))
 
 
 def kinds(compiled: Compiled) -> list[str]:

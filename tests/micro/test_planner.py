@@ -48,7 +48,6 @@ def test_memory_is_shared_in_place():
     assert plan_memory(buffers, {}).size == 2000
     assert plan_memory(buffers, {(0, 1): Overlap(lead=0)}).size == 1000
     assert plan_memory(buffers, {(0, 1): Overlap(lead=100)}).size == 1100
-    assert plan_memory(buffers, {(0, 1): Overlap(trail=60)}).size == 1060
     assert plan_memory(buffers, {(0, 1): Overlap(together=True)}).size == 1000
 
 

@@ -17,7 +17,7 @@ from micro_board import needs_board
 from missing import skip_or_fail
 
 from rudel.micro.arithmetic import ROUNDINGS
-from rudel.micro.bench import random_inputs
+from rudel.micro.bench import uniform_inputs
 from rudel.micro.bench.boards import core
 from rudel.micro.bench.build import build
 from rudel.micro.bench.emulator import run
@@ -84,7 +84,7 @@ def instructions(compiled: Compiled) -> dict[str, int]:
     macros = (f"BENCH_LAYERS={len(steps)}", f"{compiled.name.upper()}_PROFILE")
     with tempfile.TemporaryDirectory() as folder:
         image = build(Path(folder), place, sources, macros=macros)
-        _, (record,) = run(image, place.board, random_inputs(compiled, 1), layers=len(steps))
+        _, (record,) = run(image, place.board, uniform_inputs(compiled, 1), layers=len(steps))
     return {
         f"{number} {step.operator.kind}": count
         for number, (step, count) in enumerate(zip(steps, record.layer_instructions, strict=True))

@@ -15,7 +15,7 @@ from rudel.errors import DataError, OptionError
 if TYPE_CHECKING:
     from rudel.data.collecting.cutting import Cutter
     from rudel.data.collecting.frames import Reader
-    from rudel.data.collecting.port import Port
+    from rudel.data.collecting.port import SerialPort
 
 _SILENT_SECONDS = 5.0
 _LEVELS, _SHOWN = 60, {"sound": (-60.0, 0.0, "dB"), "motion": (0.0, 4.0, "g")}
@@ -90,7 +90,7 @@ def collect(
                 typer.echo(f"Samples were lost {reader.lost} times; recordings with gaps are not kept.", err=True)
 
 
-def _wait_for_header(line: "Port", reader: "Reader") -> None:
+def _wait_for_header(line: "SerialPort", reader: "Reader") -> None:
     """Waits until it is known what the board sends.
 
     Raises:

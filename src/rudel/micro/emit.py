@@ -75,12 +75,10 @@ class Overlap:
     Attributes:
         lead: they may when the input starts at least so many bytes after the output starts (it may be negative: then
             they may start together); None: never so.
-        trail: they may when the output starts at least so many bytes after the input starts; None: never so.
         together: they may when they start at the very same place.
     """
 
     lead: int | None = None
-    trail: int | None = None
     together: bool = False
 
 

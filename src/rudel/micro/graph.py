@@ -76,7 +76,7 @@ class Operator:
         index: its number in the file, for messages; passes keep it.
         kind: the name in the schema, or one that a pass has made up.
         inputs: indices of tensors; -1 for an optional one that is missing.
-        options: the names of `rudel.micro.schema.OPTIONS`, and what passes add.
+        options: by the names of the registry's entry, and what passes add.
         intermediates: tensors that only carry the quantisation of inner values.
     """
 

@@ -114,10 +114,8 @@ def _overlaps(
                     continue
                 ways = [step.overlap.get((i, o), Overlap()) for i, other in inputs if other == root]
                 leads = [way.lead for way in ways]
-                trails = [way.trail for way in ways]
                 result[number_of[root], number_of[output]] = Overlap(
                     None if None in leads else max(lead for lead in leads if lead is not None),
-                    None if None in trails else max(trail for trail in trails if trail is not None),
                     all(way.together or (way.lead is not None and way.lead <= 0) for way in ways),
                 )
     return result

@@ -132,8 +132,6 @@ def _gaps(overlap: Overlap, source: int, output: int, alignment: int) -> Gaps:
     low, high = -source, output
     if overlap.lead is not None:
         high = min(high, _up(overlap.lead, alignment))
-    if overlap.trail is not None:
-        low = max(low, -_up(overlap.trail, alignment))
     if low >= high:
         return ()
     if overlap.together and low < 0 < high:

@@ -15,7 +15,8 @@ from rudel.errors import CompileError
 from rudel.micro.flatbuffer import Flatbuffer, Table
 from rudel.micro.graph import Graph, Operator, Quantisation, Tensor
 from rudel.micro.kinds import refuse_accelerators
-from rudel.micro.schema import ACTIVATIONS, BUILTIN_OPERATORS, DTYPES, IDENTIFIER, OPTIONS, PADDINGS, VERSION
+from rudel.micro.registry import OPERATORS
+from rudel.micro.schema import ACTIVATIONS, BUILTIN_OPERATORS, DTYPES, IDENTIFIER, PADDINGS, VERSION
 from rudel.micro.signature import signed
 
 MOST_ELEMENTS = 1 << 26
@@ -181,7 +182,8 @@ def _operator(index: int, table: Table, codes: list[tuple[str, int]], tensors: i
 
 def _options(kind: str, table: Table | None, index: int) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    for name, field in OPTIONS.get(kind, {}).items():
+    entry = OPERATORS.get(kind)
+    for name, field in entry.options.items() if entry else ():
         if field.form == "integers":
             options[name] = table.integers(field.slot) if table else ()
         elif field.form in ("padding", "activation"):

@@ -45,69 +45,6 @@ class Field:
     default: int | float = 0
 
 
-_WINDOW = {"padding": Field(0, "padding"), "stride_w": Field(1, "i"), "stride_h": Field(2, "i")}
-_ACTIVATION = {"activation": Field(0, "activation")}
-
-OPTIONS: dict[str, dict[str, Field]] = {
-    "ADD": _ACTIVATION,
-    "AVERAGE_POOL_2D": {
-        **_WINDOW,
-        "filter_w": Field(3, "i"),
-        "filter_h": Field(4, "i"),
-        "activation": Field(5, "activation"),
-    },
-    "CONCATENATION": {"axis": Field(0, "i"), "activation": Field(1, "activation")},
-    "CONV_2D": {
-        **_WINDOW,
-        "activation": Field(3, "activation"),
-        "dilation_w": Field(4, "i", 1),
-        "dilation_h": Field(5, "i", 1),
-    },
-    "DEPTHWISE_CONV_2D": {
-        **_WINDOW,
-        "depth_multiplier": Field(3, "i"),
-        "activation": Field(4, "activation"),
-        "dilation_w": Field(5, "i", 1),
-        "dilation_h": Field(6, "i", 1),
-    },
-    "FULLY_CONNECTED": {
-        "activation": Field(0, "activation"),
-        "weights_format": Field(1, "b"),
-        "keep_num_dims": Field(2, "?"),
-    },
-    "LEAKY_RELU": {"alpha": Field(0, "f")},
-    "MAX_POOL_2D": {
-        **_WINDOW,
-        "filter_w": Field(3, "i"),
-        "filter_h": Field(4, "i"),
-        "activation": Field(5, "activation"),
-    },
-    "MEAN": {"keep_dims": Field(0, "?")},
-    "MUL": _ACTIVATION,
-    "PACK": {"values_count": Field(0, "i"), "axis": Field(1, "i")},
-    "RESHAPE": {"new_shape": Field(0, "integers")},
-    "RESIZE_NEAREST_NEIGHBOR": {"align_corners": Field(0, "?"), "half_pixel_centers": Field(1, "?")},
-    "SOFTMAX": {"beta": Field(0, "f")},
-    "SQUEEZE": {"squeeze_dims": Field(0, "integers")},
-    "STRIDED_SLICE": {
-        "begin_mask": Field(0, "i"),
-        "end_mask": Field(1, "i"),
-        "ellipsis_mask": Field(2, "i"),
-        "new_axis_mask": Field(3, "i"),
-        "shrink_axis_mask": Field(4, "i"),
-        "offset": Field(5, "?"),
-    },
-    "SUB": _ACTIVATION,
-    "SVDF": {"rank": Field(0, "i"), "activation": Field(1, "activation"), "asymmetric": Field(2, "?")},
-    "TRANSPOSE_CONV": {**_WINDOW, "activation": Field(3, "activation")},
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": {
-        "activation": Field(0, "activation"),
-        "cell_clip": Field(1, "f"),
-        "projection_clip": Field(2, "f"),
-        "time_major": Field(3, "?"),
-    },
-}
-
 BUILTIN_OPERATORS: Sequence[str] = """
 ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP FLOOR
 FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION LOGISTIC LSH_PROJECTION LSTM

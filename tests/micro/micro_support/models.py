@@ -6,7 +6,8 @@ from typing import Any
 import flatbuffers
 import numpy as np
 
-from rudel.micro.schema import ACTIVATIONS, BUILTIN_OPERATORS, DTYPES, OPTIONS, PADDINGS
+from rudel.micro.registry import OPERATORS
+from rudel.micro.schema import ACTIVATIONS, BUILTIN_OPERATORS, DTYPES, PADDINGS
 
 _DTYPE_CODES = {name: code for code, name in DTYPES.items()}
 
@@ -199,7 +200,7 @@ def _options(b: flatbuffers.Builder, o: Op) -> int:
     forms = {"i": "Int32", "b": "Int8", "?": "Bool", "f": "Float32"}
     slots: dict[int, tuple[str, Any]] = {}
     for name, value in o.options.items():
-        option = OPTIONS[o.kind][name]
+        option = OPERATORS[o.kind].options[name]
         if option.form == "padding":
             slots[option.slot] = ("Int8", PADDINGS.index(value))
         elif option.form == "activation":

@@ -12,7 +12,7 @@ _WAIT = 0.1  # seconds that a read may take
 _AT_ONCE = 65_536
 
 
-class Port:
+class SerialPort:
     """An open port.
 
     Args:
@@ -37,7 +37,7 @@ class Port:
 
 
 @contextlib.contextmanager
-def opened(name: str | None) -> Iterator[Port]:
+def opened(name: str | None) -> Iterator[SerialPort]:
     """Opens a port.
 
     Args:
@@ -62,7 +62,7 @@ def opened(name: str | None) -> Iterator[Port]:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         raise DataError(f"The port {name} cannot be opened ({reason}): {_listed(boards)}.") from error
     with line:
-        yield Port(name, line)
+        yield SerialPort(name, line)
 
 
 def _listed(boards: list[str]) -> str:

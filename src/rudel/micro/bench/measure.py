@@ -151,11 +151,11 @@ def bench(
     core(target)
     compiled = compile_model(source, name=name, rounding=rounding, target=target, ram=ram)
     reference = compile_model(source, name=name, rounding=rounding)
-    inputs = random_inputs(compiled, count)
+    inputs = uniform_inputs(compiled, count)
     return measure(compiled, inputs, host_outputs(reference, inputs), options=options)
 
 
-def random_inputs(compiled: Compiled, count: int, seed: int = 0) -> list[bytes]:
+def uniform_inputs(compiled: Compiled, count: int, seed: int = 0) -> list[bytes]:
     """Makes inputs: every element uniform over its type, or standard normal where it is a float32."""
     random = np.random.default_rng(seed)
     graph = compiled.graph

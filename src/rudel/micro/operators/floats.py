@@ -484,27 +484,3 @@ def lower_dequantise(operator: Operator, graph: Graph, context: Context) -> Step
     same_shape(source, output, operator)
     call = f"rudel_dequantise($in0, $out0, {output.size}, {float_literal(source.scale)}, {source.zero_point});"
     return Step(operator, call, (_DEQUANTISE,))
-
-
-FLOATS = {
-    "ADD": lower_binary,
-    "AVERAGE_POOL_2D": lower_pool,
-    "CONV_2D": lower_convolution,
-    "DEPTHWISE_CONV_2D": lower_convolution,
-    "FULLY_CONNECTED": lower_convolution,
-    "HARD_SWISH": lower_unary,
-    "LEAKY_RELU": lower_unary,
-    "LOGISTIC": lower_unary,
-    "MAX_POOL_2D": lower_pool,
-    "MEAN": lower_mean,
-    "MUL": lower_binary,
-    "QUANTIZE": lower_quantise,
-    "RELU": lower_unary,
-    "RELU6": lower_unary,
-    "RELU_N1_TO_1": lower_unary,
-    "SOFTMAX": lower_softmax,
-    "SUB": lower_binary,
-    "TANH": lower_unary,
-    "TRANSPOSE_CONV": lower_transposed,
-}
-"""By kind, for operators whose input is float32."""
