@@ -65,6 +65,7 @@ from rudel.replicas.outer_optimizer import make_outer  # noqa: E402
 CLASSES = "airplane,alarm clock,apple,banana,bicycle,bird,book,cat,dog,fish,flower,house,rainbow"
 ONE_WORKER = "workers=1,round=8192,up=float32,down=float32,outer=average,factor=1"
 BATCH_SIZE, LOOKS = 32, 64
+LARGE = Path(__file__).with_name("evaluate_recipe.py")
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ class Bench:
 
     def __init__(self, source: str | None, setting: Setting) -> None:
         self.setting, self.recipe = setting, find_recipe(setting.recipe)
-        drawings = {"classes": CLASSES} if setting.recipe == "quickdraw" else {}
+        drawings = {"classes": CLASSES} if setting.recipe in ("quickdraw", str(LARGE)) else {}
         self.options = self.recipe.settings(drawings | dict(setting.options))
         self.dataset = self.recipe.data(self.options, source=source)
         self.data = as_batch(self.dataset.train)

@@ -14,8 +14,8 @@ from rudel.planning.forecast import Desk, Forecast, Speed, Work, sole_steps
 from rudel.planning.links import Links
 from rudel.replicas.asynchronous.async_options import Async
 from rudel.replicas.dealing import worth_of
-from rudel.replicas.diloco.diloco_options import Diloco
-from rudel.replicas.lengths import Speeds, best_steps
+from rudel.replicas.diloco.diloco_options import IN_FULL, Diloco
+from rudel.replicas.lengths import SPARSER, Speeds, best_steps
 
 _FEW = 8
 """Up to so many hosts, every number of them is looked at; above, every power of two, and all."""
@@ -174,8 +174,11 @@ def _as_agreed(
     worth = worth_of([1 / step for step, _ in tried])
     speeds = Speeds(1 / speed, exchange, message, links.trial(count), 2 * latency, slowest, work.weights / 4, worth)
     agreed = options.agree(count, work.steps, speeds)
-    size = message if agreed.delta_codec == chosen.delta_codec else work.weights / 2  # a byte for each, there and back
-    return simulate(work, hosts, links, agreed.steps, size, desk)
+    if agreed.delta_codec == IN_FULL:
+        message = work.weights / 2  # a byte for each, there and back
+    elif agreed.delta_codec != chosen.delta_codec:
+        message *= SPARSER[agreed.delta_codec]
+    return simulate(work, hosts, links, agreed.steps, message, desk)
 
 
 def _why(forecasts: Sequence[Forecast], best: Forecast, hosts: int) -> str:

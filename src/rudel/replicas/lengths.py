@@ -1,7 +1,7 @@
 """How long rounds are, and what replicas agree upon once it is known how fast they and their links are."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,19 @@ _MORE_FOR_ALL = 2.0
 
 _MOST_BY_LINK = 2
 """How many times as long as otherwise rounds may be for a slow link: with fewer rounds, little is learned."""
+
+SPARSER = {"top8": 1.0, "top16": 1 / 2, "top32": 1 / 4}
+"""Codecs of the largest elements, by their bytes in relation to those of the first, which replicas try out."""
+
+_LONGER_BY_LINK = 1.5
+"""How many times as long as without it a slow link may make rounds before fewer elements travel.
+
+Where the link says how long rounds are, half the elements in rounds of half the length teach more (steps to a target,
+`benchmarks/convergence.py`, three seeds): drawings, four replicas 1,344, 1,176 and, with a quarter, 1,280; eight end at
+0.780, 0.784 and 0.790; an MLP of 4.9 million weights 192, 168 and 144; digits 192, 144 and 128; movements 64, 56 and
+56. In rounds of the same length, it is the other way: 1,000, 1,000 and 1,240; the large MLP 144 and 168; digits 112 and
+144.
+"""
 
 _OVERLAP = 0.6
 """Share of a round that may be over before the merge of the last one is there."""
@@ -107,6 +120,29 @@ def best_length(replicas: int, most: int, speeds: Speeds) -> int:
     by_slowest = math.ceil(_LEAST_OF_SLOWEST * speeds.slowest_seconds / speeds.step_seconds)
     by_link = math.ceil(_network_seconds(replicas, speeds.exchange_bytes, speeds) / (_OVERLAP * speeds.step_seconds))
     return max(min(most, max(by_cost, by_slowest)), min(_MOST_BY_LINK * most, by_link))
+
+
+def best_codec(replicas: int, most: int, speeds: Speeds) -> tuple[str, int]:
+    """The codec with which replicas learn most in a second, and the steps of a round with it.
+
+    Args:
+        replicas: how many train together.
+        most: steps of a round otherwise.
+        speeds: what was measured, with the first codec of `SPARSER`.
+
+    >>> best_codec(4, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=10e6))
+    ('top8', 34)
+    >>> best_codec(4, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=2e6))
+    ('top16', 48)
+    >>> best_codec(4, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=0.5e6))
+    ('top32', 96)
+    """
+    enough = _LONGER_BY_LINK * best_length(replicas, most, replace(speeds, bytes_per_second=math.inf))
+    lengths = {
+        codec: best_length(replicas, most, replace(speeds, exchange_bytes=share * speeds.exchange_bytes))
+        for codec, share in SPARSER.items()
+    }
+    return next((item for item in lengths.items() if item[1] <= enough), [*lengths.items()][-1])
 
 
 def goes_in_full(replicas: int, speeds: Speeds) -> bool:

@@ -8,7 +8,7 @@ from rudel.replicas.codec.delta_codec import make_codec
 from rudel.replicas.codec.weight_vector import Layout
 
 LAYOUT = Layout(((784, 64), (64,), (64, 13), (13,), (3, 3, 8, 32), (), (0, 5), (1025,)))
-NAMES = ["float32", "float16", "int8", "top8"]
+NAMES = ["float32", "float16", "int8", "top8", "top16", "top32"]
 
 
 def noise(seed: int = 0, scale: float = 1e-3) -> np.ndarray:
@@ -40,14 +40,17 @@ def test_rounding_errs_by_no_more_than_its_bits(name: str, most: float) -> None:
     assert np.abs(codec.encode(values, layout)[1] - values).max() <= most
 
 
+@pytest.mark.parametrize(("group", "levels"), [(8, 15), (16, 7), (32, 3)])
 @pytest.mark.parametrize("size", [160_000, 100_001])
-def test_of_every_eight_the_largest_is_sent_in_a_byte(size: int) -> None:
-    codec, layout = make_codec("top8"), Layout(((size,),))
+def test_of_every_group_the_largest_is_sent_in_a_byte(size: int, group: int, levels: int) -> None:
+    codec, layout = make_codec(f"top{group}"), Layout(((size,),))
     values = np.random.default_rng(0).laplace(size=size).astype(np.float32)
     message, sent = codec.encode(values, layout)
-    groups = -(-size // 8)
-    filled = np.concatenate([values, np.zeros(8 * groups - size, np.float32)]).reshape(8, groups)
+    groups = -(-size // group)
+    filled = np.concatenate([values, np.zeros(group * groups - size, np.float32)]).reshape(group, groups)
     largest = np.abs(filled).argmax(axis=0) * groups + np.arange(groups)
+    exponents = np.frexp(values[largest])[1]
+    largest = largest[exponents > exponents.max() - levels]  # smaller ones are read as zero
     np.testing.assert_array_equal(np.flatnonzero(sent), np.sort(largest))
     ratios = sent[largest] / values[largest]
     assert ratios.min() > 0.68
@@ -93,8 +96,8 @@ def test_odd_values(name: str, values: np.ndarray) -> None:
     left = values - sent
     np.testing.assert_array_equal(codec.decode(message, layout), sent)
     assert np.abs(left).max() <= np.abs(values).max() * (1 + 1e-6)
-    if name == "top8":
-        assert np.count_nonzero(sent) <= -(-5000 // 8)
+    if name.startswith("top"):
+        assert np.count_nonzero(sent) <= -(-5000 // int(name.removeprefix("top")))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2e30])
@@ -172,7 +175,7 @@ def test_the_name_makes_the_codec(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "float64", "int3", "Top8", "top4", "int8:4"])
 def test_an_unknown_name_is_refused(name: str) -> None:
-    with pytest.raises(OptionError, match=r"^There is no codec '.*': it can be float32, .* or top8\.$"):
+    with pytest.raises(OptionError, match=r"^There is no codec '.*': it can be float32, .* or top32\.$"):
         make_codec(name)
 
 

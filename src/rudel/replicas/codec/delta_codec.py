@@ -11,6 +11,8 @@ Names, for the command line and for both sides to agree upon:
     float16     rounded to half the bytes
     int8        rounded to whole numbers, with a power of two as scale for every 256 elements
     top8        the largest element of every 8, in a byte; of small arrays, all elements
+    top16       the same of every 16, with magnitudes over a smaller range
+    top32       the same of every 32
 
 Where the ideas are from: error feedback, F. Seide and others, *1-bit stochastic gradient descent*, Interspeech 2014,
 and why it converges, S. P. Karimireddy and others, 1901.09847; the largest entries, Y. Lin and others, *Deep gradient
@@ -43,7 +45,7 @@ MOST = 1e30
 """The largest change of a weight that is sent."""
 
 _CHECKSUM = struct.Struct("<I")
-_NAMES = "float32, float16, int8 or top8"
+_NAMES = "float32, float16, int8, top8, top16 or top32"
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def make_codec(name: str) -> Codec:
     """The codec of this name.
 
     Args:
-        name: float32, float16, int8 or top8.
+        name: float32, float16, int8, top8, top16 or top32.
 
     Raises:
         OptionError: there is none of this name.

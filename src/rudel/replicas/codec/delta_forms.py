@@ -10,7 +10,8 @@ place in the group (3 bits), its sign (1 bit) and its size (4 bits). The size is
 of the largest element of the array, and is read as 1.375 times that power of two, as there are more small elements than
 large ones: what is left of an element is at most 3/8 of it. (With 1.5, four replicas end 0.3 points lower; see
 `benchmarks/convergence.py`.) Elements 2**15 times smaller than the largest one are read as zero. Arrays of up to 1,024
-elements, such as biases, are written in full, as bfloat16.
+elements, such as biases, are written in full, as bfloat16. `top16` and `top32` write one in 16 or 32, with a place of 4
+or 5 bits, and exponents of 3 or 2 bits.
 
 Selecting the k largest elements of a whole array with their places, as in Y. Lin and others, *Deep gradient
 compression*, 1712.01887, learns as much from a fifth fewer bytes, but takes several times as long: where the largest
@@ -34,11 +35,9 @@ _BLOCK = 256
 _CODES = 127
 """int8 holds whole numbers from -127 to 127."""
 
-_GROUP, _SMALL = 8, 1024
-"""Elements of which `top8` writes one, and elements of an array of which it writes all."""
+_SMALL, _CODE_BITS = 1024, 7
+"""Elements of an array of which all are written, and bits of a byte beside the sign."""
 
-_PLACE_BITS, _LEVEL_BITS = 3, 4
-_SIZE = np.int32(0x7FFFFFFF & -(1 << _PLACE_BITS + 1))
 _MANTISSA_BITS, _MIDDLE = 23, np.int32(3 << 20)  # of float32, and 0.375 as its mantissa
 _MOST_EXPONENT = 227
 """Biased exponent of the largest number that is written; see `rudel.replicas.codec.delta_codec.MOST`."""
@@ -96,55 +95,63 @@ def _read_integers(came: Sequence[jax.Array], shapes: Sequence[Shape]) -> Arrays
 # -- the largest -------------------------------------------------------------------------------------------------------
 
 
-def _write_largest(arrays: Sequence[jax.Array]) -> Arrays:
-    large = [_largest(array.reshape(-1)) for array in arrays if array.size > _SMALL]
-    small = [array.reshape(-1).astype(jnp.bfloat16) for array in arrays if array.size <= _SMALL]
-    codes, tops = _joined([codes for codes, _ in large], jnp.uint8), _joined([top for _, top in large], jnp.uint8)
-    return [codes, tops, _joined(small, jnp.bfloat16)]
+def _largest(place_bits: int) -> Form:
+    """One element in 2**place_bits, in a byte: its place, its sign, and its exponent in the other bits."""
+    group, level_bits = 1 << place_bits, _CODE_BITS - place_bits
+
+    def write(arrays: Sequence[jax.Array]) -> Arrays:
+        large = [_write_groups(array.reshape(-1), place_bits) for array in arrays if array.size > _SMALL]
+        small = [array.reshape(-1).astype(jnp.bfloat16) for array in arrays if array.size <= _SMALL]
+        codes, tops = _joined([codes for codes, _ in large], jnp.uint8), _joined([top for _, top in large], jnp.uint8)
+        return [codes, tops, _joined(small, jnp.bfloat16)]
+
+    def read(came: Sequence[jax.Array], shapes: Sequence[Shape]) -> Arrays:
+        codes, tops, small = came
+        arrays, number, begin, place = [], 0, 0, 0
+        for shape in shapes:
+            size = math.prod(shape)
+            if size > _SMALL:
+                groups = -(-size // group)
+                found = _read_groups(codes[begin : begin + groups], tops[number], level_bits)
+                arrays.append(found[:size].reshape(shape))
+                number, begin = number + 1, begin + groups
+            else:
+                arrays.append(small[place : place + size].astype(jnp.float32).reshape(shape))
+                place += size
+        return arrays
+
+    return Form(write, read, lambda came: int(came[1].max(initial=0)) <= _MOST_EXPONENT and _finite(came[2]))
 
 
-def _largest(vector: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _write_groups(vector: jax.Array, place_bits: int) -> tuple[jax.Array, jax.Array]:
     """The largest element of each group as a byte, uint8 (groups,), and the largest exponent, uint8 (1,).
 
-    Bits of positive floats are in the order of the floats. So the lowest four bits of a size, 2e-6 of it, give room for
-    place and sign, and one maximum finds all three; places are counted from the last one, so that of equal elements the
-    first is chosen, and none of those that fill an array up.
+    Bits of positive floats are in the order of the floats. So the lowest bits of a size, at most 8e-6 of it, give room
+    for place and sign, and one maximum finds all three; places are counted from the last one, so that of equal elements
+    the first is chosen, and none of those that fill an array up.
     """
-    bits = jnp.pad(_bits(vector), (0, -vector.size % _GROUP)).reshape(_GROUP, -1)
-    from_last = jnp.arange(_GROUP - 1, -1, -1, dtype=jnp.int32)[:, None]
-    keys = ((bits & _SIZE) | (from_last << 1) | jax.lax.shift_right_logical(bits, 31)).max(axis=0)
+    group, level_bits = 1 << place_bits, _CODE_BITS - place_bits
+    size = np.int32(0x7FFFFFFF & -(1 << place_bits + 1))
+    bits = jnp.pad(_bits(vector), (0, -vector.size % group)).reshape(group, -1)
+    from_last = jnp.arange(group - 1, -1, -1, dtype=jnp.int32)[:, None]
+    keys = ((bits & size) | (from_last << 1) | jax.lax.shift_right_logical(bits, 31)).max(axis=0)
     exponents = keys >> _MANTISSA_BITS
     top = exponents.max()
-    most = 2**_LEVEL_BITS - 1
+    most = 2**level_bits - 1
     levels = jnp.where(exponents > 0, jnp.maximum(exponents - top + most, 0), 0)
-    places = (_GROUP - 1) - ((keys >> 1) & (_GROUP - 1))
-    codes = (places << _LEVEL_BITS + 1) | ((keys & 1) << _LEVEL_BITS) | levels
+    places = (group - 1) - ((keys >> 1) & (group - 1))
+    codes = (places << level_bits + 1) | ((keys & 1) << level_bits) | levels
     return codes.astype(jnp.uint8), top.astype(jnp.uint8)[None]
 
 
-def _read_largest(came: Sequence[jax.Array], shapes: Sequence[Shape]) -> Arrays:
-    codes, tops, small = came
-    arrays, number, group, place = [], 0, 0, 0
-    for shape in shapes:
-        size = math.prod(shape)
-        if size > _SMALL:
-            groups = -(-size // _GROUP)
-            arrays.append(_spread(codes[group : group + groups], tops[number])[:size].reshape(shape))
-            number, group = number + 1, group + groups
-        else:
-            arrays.append(small[place : place + size].astype(jnp.float32).reshape(shape))
-            place += size
-    return arrays
-
-
-def _spread(codes: jax.Array, top: jax.Array) -> jax.Array:
-    """The elements that `_largest` has written, and zeros between them: float32 (8 * groups,)."""
-    numbers, most = codes.astype(jnp.int32), 2**_LEVEL_BITS - 1
+def _read_groups(codes: jax.Array, top: jax.Array, level_bits: int) -> jax.Array:
+    """The elements that `_write_groups` has written, and zeros between them: float32 (groups * elements of one,)."""
+    numbers, most = codes.astype(jnp.int32), 2**level_bits - 1
     levels = numbers & most
     exponents = top.astype(jnp.int32) + levels - most
     sizes = jnp.where((levels > 0) & (exponents > 0), (exponents << _MANTISSA_BITS) | _MIDDLE, 0)
-    values = sizes | ((numbers >> _LEVEL_BITS) & 1) << 31
-    chosen = (numbers >> _LEVEL_BITS + 1) == jnp.arange(_GROUP, dtype=jnp.int32)[:, None]
+    values = sizes | ((numbers >> level_bits) & 1) << 31
+    chosen = (numbers >> level_bits + 1) == jnp.arange(1 << _CODE_BITS - level_bits, dtype=jnp.int32)[:, None]
     return jax.lax.bitcast_convert_type(jnp.where(chosen, values, 0), jnp.float32).reshape(-1)
 
 
@@ -172,10 +179,8 @@ FORMS = {
     "float32": _floats(np.float32),
     "float16": _floats(np.float16),
     "int8": Form(_write_integers, _read_integers, lambda came: int(came[1].max(initial=0)) <= _MOST_EXPONENT),
-    "top8": Form(
-        _write_largest,
-        _read_largest,
-        lambda came: int(came[1].max(initial=0)) <= _MOST_EXPONENT and _finite(came[2]),
-    ),
+    "top8": _largest(3),
+    "top16": _largest(4),
+    "top32": _largest(5),
 }
 """All forms, by name."""

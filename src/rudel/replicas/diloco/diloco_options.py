@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rudel.errors import OptionError
 from rudel.loop.schedule import check_whole_number
-from rudel.replicas.lengths import Agreed, Speeds, best_length, goes_in_full
+from rudel.replicas.lengths import Agreed, Speeds, best_codec, best_length, goes_in_full
 
 if TYPE_CHECKING:
     from rudel.session.engine import Engine
@@ -19,7 +19,7 @@ learned; the more replicas, the more rounds it takes.
 """
 
 CODEC = "top8"
-"""How changes travel, there and back."""
+"""How changes travel, there and back; on slow links, fewer elements do (`rudel.replicas.lengths.best_codec`)."""
 
 IN_FULL = "int8"
 """How those of small models do, where that takes hardly longer."""
@@ -51,9 +51,10 @@ class Diloco:
             root of the number of replicas, at least 1 and at most 3.
         outer: what becomes of the mean delta: `average` or `nesterov:LR:MU`; None for `nesterov:1:MU`
             with a momentum of 1 - 1 / square root of the number of replicas, at most 0.99.
-        delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `int8` or `top8`; None
-            for `top8`, or `int8` where that takes hardly longer on its way.
-        merge_codec: how the merged delta travels to the replicas, in the same words; None for `top8` or `int8`.
+        delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `int8`, `top8`, `top16` or
+            `top32`; None for `int8` where that takes hardly longer on its way, else `top8`, or fewer elements where
+            links are slow.
+        merge_codec: how the merged delta travels to the replicas, in the same words; None for the same choice.
         patience: seconds to wait for a host to come back when all are lost.
 
     Raises:
@@ -137,10 +138,14 @@ def agreed(given: Any, chosen: Any, asked: int | None, most: int, replicas: int,
         replicas: how many train together.
         speeds: what was measured.
     """
+    codecs, best = (chosen.delta_codec, chosen.merge_codec), CODEC
     steps = best_length(replicas, most, speeds) if asked is None and replicas > 1 else most
-    codecs = chosen.delta_codec, chosen.merge_codec
-    if codecs == (CODEC, CODEC) and goes_in_full(replicas, speeds):
-        codecs = given.delta_codec or IN_FULL, given.merge_codec or IN_FULL
+    if codecs == (CODEC, CODEC):
+        if goes_in_full(replicas, speeds):
+            best = IN_FULL
+        elif asked is None and given.delta_codec is given.merge_codec is None:
+            best, steps = best_codec(replicas, most, speeds)
+        codecs = given.delta_codec or best, given.merge_codec or best
     return Agreed(steps, chosen.rate_factor, chosen.outer, *codecs)
 
 
