@@ -3,6 +3,7 @@
 MkDocs calls these functions by their names; mkdocs.yml names this file under `hooks`.
 """
 
+import ast
 import inspect
 import posixpath
 import re
@@ -35,6 +36,7 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, page, content=moved(text, posixpath.dirname(source))))
     files.append(File.generated(config, "api.md", content=reference()))
     files.append(File.generated(config, "commands.md", content=commands()))
+    files.append(File.generated(config, "map.md", content=module_map()))
     return files
 
 
@@ -113,6 +115,25 @@ def commands() -> str:
         rows = [_row(parameter) for parameter in command.params if not getattr(parameter, "hidden", False)]
         parts += ["\n".join(["| | | default |", "| --- | --- | --- |", *rows])] if rows else []
     return "\n\n".join(parts) + "\n"
+
+
+def module_map() -> str:
+    """The page with every module and the first line of its docstring, by package."""
+    source = ROOT / "src" / "rudel"
+    parts = ["# Map of the modules", "The first line of each module's docstring."]
+    for folder in [source, *sorted(path.parent for path in source.rglob("__init__.py") if path.parent != source)]:
+        name = ".".join(("rudel", *folder.relative_to(source).parts))
+        modules = sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
+        rows = [f"| `{path.name}` | {_summary(path)} |" for path in modules]
+        parts.append(f"## `{name}`\n\n{_summary(folder / '__init__.py')}")
+        parts += ["\n".join(["| module | |", "| --- | --- |", *rows])] if rows else []
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(path: Path) -> str:
+    """The first paragraph of a module's docstring, in one line."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
 
 
 def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:

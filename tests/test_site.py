@@ -32,6 +32,8 @@ def test_the_site_is_whole(tmp_path: Path) -> None:
     for command, option in (("rudel train", "--strategy"), ("rudel hosts setup", "--minimal"), ("rudel new", "NAME")):
         assert f"<code>{command}</code>" in commands
         assert option in commands
+    modules = {path.name for path in (ROOT / "src").rglob("*.py") if path.name != "__init__.py"}
+    assert modules == set(re.findall(r"<code>(\w+\.py)</code>", (tmp_path / "map" / "index.html").read_text("utf-8")))
     pages = {page.stem for page in (ROOT / "docs").glob("*.md")}
     navigated = set(re.findall(r"(\w[\w-]*)\.md$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
     assert pages <= navigated

@@ -1,4 +1,4 @@
-"""The source as the documentation describes it: its map, and the public names."""
+"""The source as the documentation describes it: what its map is made of, and the public names."""
 
 import ast
 import inspect
@@ -11,53 +11,12 @@ from pages.blocks import ROOT
 import rudel
 
 
-def test_every_module_is_on_the_map() -> None:
-    page = (ROOT / "docs/design.md").read_text(encoding="utf-8")
-    told, folder = set(), Path()
-    for cell in re.findall(
-        r"^\| (\*\*\S+\*\*|`[^|]*`) \|", page.partition("\n| file |")[2].partition("\n## ")[0], re.MULTILINE
-    ):
-        folder = Path(cell.strip("*")) if cell.startswith("**") else folder
-        told |= {folder / name for name in re.findall(r"`([^`]+)`", cell)}
-    source = ROOT / "src/rudel"
-    modules = {path.relative_to(source) for path in source.rglob("*.py") if path.name != "__init__.py"}
-    assert modules - told == set()
-    assert {path for path in told if not (source / path).exists()} == set()
-
-
-OF_DOCSTRINGS = (
-    "loop", "shipping", "runs", "session", "replicas", "replicas/codec", "replicas/diloco", "replicas/asynchronous",
-    "mesh", "mesh/hosts", "planning", "training", "tuning",
-)  # fmt: skip
-"""Packages whose part of the map is made of the first lines of docstrings; they follow each other on the map."""
-
-
-def test_the_map_says_what_docstrings_say(pytestconfig: pytest.Config) -> None:
-    page = ROOT / "docs/design.md"
-    text = page.read_text(encoding="utf-8")
-    begin = text.index(f"| **{OF_DOCSTRINGS[0]}** |")
-    end = text.index("\n| **", text.index(f"\n| **{OF_DOCSTRINGS[-1]}** |") + 1) + 1
-    rows = "".join(row for folder in OF_DOCSTRINGS for row in _rows(ROOT / "src/rudel" / folder, folder))
-    if pytestconfig.option.regenerate:
-        page.write_text(text[:begin] + rows + text[end:], encoding="utf-8")
-    else:
-        told = "docs/design.md is not what docstrings say; pytest tests/pages/test_source.py --regenerate writes it"
-        assert text[begin:end].splitlines() == rows.splitlines(), told
-
-
-def _rows(folder: Path, name: str) -> list[str]:
-    modules = sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
-    first = f"| **{name}** | {_summary(folder / '__init__.py')} |\n"
-    return [first, *(f"| `{path.name}` | {_summary(path)} |\n" for path in modules)]
-
-
-def _summary(path: Path) -> str:
-    """The first paragraph of a module's docstring, as a cell of a table."""
-    told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    words = told.partition("\n\n")[0].replace("\n", " ").removesuffix(".")
-    first = words.partition(" ")[0]
-    is_name = (len(first) > 1 and first.isupper()) or words.startswith(("Ctrl-C", "Keras"))
-    return words if is_name else words[0].lower() + words[1:]
+def test_modules_begin_with_a_sentence_for_the_map() -> None:
+    first = {
+        path: (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n\n")[0]
+        for path in (ROOT / "src/rudel").rglob("*.py")
+    }
+    assert [path for path, sentence in first.items() if not 10 < len(sentence) < 300] == []
 
 
 def test_the_public_names_are_all_there_and_sorted() -> None:
