@@ -195,7 +195,7 @@ def test_the_cache_holds_photographs_once_whatever_is_held_out(
 
 
 def test_the_report_shows_what_the_augmentation_does(trained: Any) -> None:
-    assert "What it learned from" in (trained.path / "report.html").read_text()
+    assert "Augmentation" in (trained.path / "report.html").read_text()
     with np.load(trained.path / "augmentation.npz") as file:
         assert file["changed"].shape == (3, 6, 32, 32, 3)
 

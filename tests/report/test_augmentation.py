@@ -72,7 +72,7 @@ def test_the_page_shows_each_example_above_its_versions(run: Any) -> None:
     augmentation.save(run.path / augmentation.FILE, rudel.Dataset(rudel.Examples(PICTURES), augment=random_brightness))
     page = run.report()
     assert "augmentation" in page.sections
-    assert "What it learned from" in page.words("h2")
+    assert "Augmentation" in page.words("h2")
     columns = next(item for item in page.all("ul") if "changes" in item.get("class", "")).findall("li")
     assert [len(column.findall("img")) for column in columns] == [4] * 6
     for number, column in zip([0, 10, 20, 29, 39, 49], columns, strict=True):

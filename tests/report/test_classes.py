@@ -91,5 +91,5 @@ def test_a_perfect_model_has_no_pairs_and_no_wrong_pictures(run, tmp_path):
     save(tmp_path / "predictions.npz", summarise(np.eye(3)[truth], truth), np.zeros((60, 8, 8), np.uint8))
     page = run.config().report()
     assert "most confused pairs" not in page.words("table")
-    assert "Surest and right" in page.words("h3")
-    assert "Surest and wrong" not in page.words("h3")
+    assert "Correct" in page.words("h3")
+    assert "Wrong" not in page.words("h3")

@@ -86,7 +86,7 @@ def test_what_it_says_of_three_hosts(spread_run):
         HOSTS[0], "3,000", "33.3\u202f%", "100", "87.5\u202f%", "12.5\u202f%", "20.0\u202f%", "340\u202fMB",
         "2\u202fkB", "0",
     ]  # fmt: skip
-    assert "What happened" not in told
+    assert "Events" not in told
 
 
 def test_the_rest_of_the_page_knows_of_the_rounds(spread_run):
@@ -141,7 +141,7 @@ def test_a_host_that_never_answered_is_named(spread_run):
 
 def test_what_happened_to_a_lost_host_is_told_and_drawn(spread_run):
     page = spread_run.rounds(log(events=LOST)).report()
-    assert page.table("What happened") == [
+    assert page.table("Events") == [
         ["9.50\u202fs", HOSTS[1], "was lost: it did not answer in time"],
         ["19.5\u202fs", HOSTS[1], "is back after 10.0\u202fs"],
     ]
@@ -182,14 +182,14 @@ def test_each_host_has_a_row_and_bars_stay_inside(spread_run):
 def test_a_resumption_is_marked(spread_run):
     lines = log()
     page = spread_run.rounds([*lines[:10], {"event": "resumed", "seconds": 10.0}, *lines[10:]]).report()
-    assert page.table("What happened") == [["10.0\u202fs", "all hosts", "began again: the training was resumed"]]
+    assert page.table("Events") == [["10.0\u202fs", "all hosts", "began again: the training was resumed"]]
     assert _paths(timeline_of(page), "resumed")
 
 
 def test_hosts_that_flap_do_not_fill_the_page(spread_run):
     events = [(n, "lost" if n % 2 else "joined", HOSTS[0], "") for n in range(1, 2001)]
     page = spread_run.rounds(log(2000, events=events)).report()
-    assert len(page.table("What happened")) == 20
+    assert len(page.table("Events")) == 20
     assert "And 1,980 more, in rounds.jsonl." in page.words()
     assert len(page.text) < 300_000
 
@@ -219,7 +219,7 @@ def test_names_are_escaped_and_shortened(spread_run):
     evil = "<b>$x$&'\"</b>" * 3
     page = spread_run.rounds(log(3, [evil, "a"], events=[(2, "lost", evil, "<i>")])).report()
     assert page.table("Host by host")[0][0] == evil
-    assert page.table("What happened")[0][1:] == [evil, "was lost: <i>"]
+    assert page.table("Events")[0][1:] == [evil, "was lost: <i>"]
     assert not page.all("i")
     assert len(shortened(evil)) == 24
 

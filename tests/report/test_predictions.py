@@ -148,7 +148,7 @@ def test_the_gallery_says_what_was_taken_for_what(run):
     page = run.config().report()
     told = [[" ".join("".join(span.itertext()).split()) for span in item.iter("span")] for item in page.all("li")]
     assert told == [["bird 100 %"], ["bird >99 %"], ["bird 98 %"], ["bird 97 %", "is fish"]]
-    assert page.all("img")[-1].get("alt") == "An example of fish, taken for bird with 97\u202f%"
+    assert page.all("img")[-1].get("alt") == "An example of fish, predicted as bird with 97\u202f%"
 
 
 MIXED_UP = np.array([[0.98, 0.01, 0.01], [0.97, 0.02, 0.01]])
@@ -169,7 +169,7 @@ def test_sound_is_heard_and_seen(run, browser):
         with wave.open(io.BytesIO(written)) as file:
             assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (rate, 1, 2)
             assert file.readframes(rate) == samples.tobytes()
-    assert page.all("audio")[1].get("aria-label") == "An example of fish, taken for bird with 97\u202f%"
+    assert page.all("audio")[1].get("aria-label") == "An example of fish, predicted as bird with 97\u202f%"
     low, high = (
         np.asarray(Image.open(io.BytesIO(base64.b64decode(i.get("src").split(",")[1])))) for i in page.all("img")
     )

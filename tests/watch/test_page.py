@@ -140,7 +140,7 @@ def test_curves_numbers_and_hosts(tmp_path: Path, browser: Browser, training: Be
     with browser.page(served(run.path).url) as page:
         page.until("document.querySelectorAll('.plots .chart .line').length === 7")
         headings = page.value("[...document.querySelectorAll('h3')].map(h => h.firstChild.textContent.trim())")
-        assert headings == ["Loss", "Accuracy", "Steps a second", "What each host did when", "Over the network"]
+        assert headings == ["Loss", "Accuracy", "Steps a second", "Timeline", "Over the network"]
         said = "document.querySelectorAll('figcaption')[1].textContent"
         assert page.value(said).replace("\u202f", " ") == (
             "Latest: training 86.7 %, validation 83.3 %. Best in validation: 83.3 %, epoch 3."

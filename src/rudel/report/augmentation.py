@@ -66,11 +66,11 @@ def augmentation(run: Run) -> Html | None:
         element(
             "li",
             _picture(original, "A training example"),
-            join(_picture(version[i], "The same example, changed at random") for version in changed),
+            join(_picture(version[i], "The same example, augmented") for version in changed),
         )
         for i, original in enumerate(originals)
     ]
-    told = "Above, examples as they are; below, what the net may see in their place, anew each time."
+    told = "Top: training examples. Below: randomly augmented versions, which the model sees in training."
     return join([element("p", told), element("ul", join(columns), class_="gallery changes")])
 
 

@@ -44,12 +44,12 @@ def write_comparison(runs: Sequence[Run], path: Path) -> None:
     same = element("p", "All settings are the same.")
     header = ["", *names]
     sections = [
-        ("How well they do", table("Metrics at the end", header, [[metric_name(n), *v] for n, v in _titled(metrics)])),
+        ("Metrics", table("Metrics at the end", header, [[metric_name(n), *v] for n, v in _titled(metrics)])),
         (
             "What differs",
             table("Settings", header, [[n, *v] for n, v in settings], words=range(99)) if settings else same,
         ),
-        ("How they learned", _curves(runs, names)),
+        ("Training curves", _curves(runs, names)),
     ]
     body = [element("h1", " and ".join(names)), *(element("section", element("h2", t), b) for t, b in sections if b)]
     with written_atomically(path) as file:

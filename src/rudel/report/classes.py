@@ -63,8 +63,8 @@ def class_table(run: Run) -> Html | None:
         [["mean over classes", *means, count(int(scores.support.sum()))]],
     )
     explained = (
-        "Precision: of the examples taken for the class, the share that is of it. "
-        "Recall: of the examples of the class, the share that was recognised. F1: their harmonic mean."
+        "Precision: of the examples predicted as this class, the share that belongs to it. "
+        "Recall: of the examples of this class, the share predicted as it. F1: their harmonic mean."
     )
     if len(rows) > _MOST_OPEN:
         made = element("details", element("summary", f"All {len(rows)} classes"), made)
@@ -79,7 +79,7 @@ def _extremes(run: Run, scores: Scores) -> Html | None:
     best, worst = order[0], order[-1]
     return element(
         "p",
-        f"Recognised best: {run.class_name(best)} (F1 {percent(float(scores.f1[best]))}); "
+        f"Best class: {run.class_name(best)} (F1 {percent(float(scores.f1[best]))}); "
         f"worst: {run.class_name(worst)} ({percent(float(scores.f1[worst]))}).",
     )
 

@@ -37,11 +37,11 @@ def confusion(run: Run) -> Html | None:
     drawing = _with_counts(matrix, names, label) if counts else _as_image(matrix, names, label)
     scale = "square" if counts else "cube"
     explained = (
-        "A row is what an example is, a column what the model took it for: right answers lie on the diagonal. "
+        "Rows are true classes, columns predicted classes; correct predictions lie on the diagonal. "
         f"Colour is the share of the row, on a {scale}-root scale, which keeps rare mistakes visible"
         + ("; the numbers count examples." if counts else ".")
     )
-    intro = f"{right:,} of {matrix.sum():,} validation examples were recognised, {percent(right / matrix.sum())}."
+    intro = f"{right:,} of {matrix.sum():,} validation examples are correct, {percent(right / matrix.sum())}."
     return join(
         [
             element("p", intro),
@@ -96,7 +96,8 @@ def _pairs_table(matrix: np.ndarray, names: list[str]) -> Html | None:
         return None
     sizes = matrix.sum(axis=1)
     rows = [[names[t], names[p], count(n), percent(n / sizes[t])] for t, p, n in pairs]
-    return table("The most confused pairs", ["is", "taken for", "examples", "share of its class"], rows, words=(0, 1))
+    header = ["true class", "predicted as", "examples", "share of its class"]
+    return table("The most confused pairs", header, rows, words=(0, 1))
 
 
 def _with_counts(matrix: np.ndarray, names: list[str], label: str) -> Html:
@@ -153,7 +154,7 @@ def _finished(axes: "Axes", names: list[str], label: str, ticks: range, width: f
     size = 12 if len(names) <= _MOST_WITH_COUNTS else 11
     axes.tick_params(length=0, pad=6, labelsize=size, labelcolor=INK)
     corner = 1 - axes.get_position().width - 4 / width
-    for words, above in (("is ↓", 12), ("taken for →", 27)):
+    for words, above in (("true ↓", 12), ("predicted →", 27)):
         place = corner - 10 / width, 1 - corner + above / width
         axes.figure.text(*place, words, color=MUTED, fontsize=12, ha="right")
     drawing = axes.get_figure(root=True)

@@ -25,8 +25,8 @@ def gallery(run: Run) -> Html | None:
     right = predictions.truth[index] == predictions.predicted[index]
     return join(
         [
-            _row(run, predictions, np.flatnonzero(right), "Surest and right"),
-            _row(run, predictions, np.flatnonzero(~right), "Surest and wrong"),
+            _row(run, predictions, np.flatnonzero(right), "Correct"),
+            _row(run, predictions, np.flatnonzero(~right), "Wrong"),
         ]
     )
 
@@ -57,7 +57,7 @@ def _example(run: Run, predictions: Predictions, i: int) -> Html:
     truth, answer = (run.class_name(int(c[example])) for c in (predictions.truth, predictions.predicted))
     sure = percent(float(predictions.confidence[example]), 0)
     mistaken = truth != answer
-    about = f"An example of {truth}, taken for {answer} with {sure}" if mistaken else f"An example of {truth}"
+    about = f"An example of {truth}, predicted as {answer} with {sure}" if mistaken else f"An example of {truth}"
     return element(
         "li",
         _shown(predictions, i, about),

@@ -22,7 +22,7 @@ def hosts(run: Run) -> Html | None:
             element("p", f"{_work(rounds)} {_shared(rounds)}"),
             element("p", _cost(rounds, run)),
             *(element("p", sentence) for sentence in _little(rounds, run)),
-            element("h3", "What each host did when"),
+            element("h3", "Timeline"),
             timeline(rounds),
             plots(rounds),
             _figures(rounds),
@@ -37,7 +37,7 @@ def _absent(run: Run) -> Html | None:
     if not isinstance(absent, list) or not absent:
         return None
     rows = [[str(one["host"]), str(one["reason"])] for one in absent]
-    return table("Hosts that took no part", ["host", "why"], rows, words=(0, 1), class_="happenings")
+    return table("Hosts left out", ["host", "why"], rows, words=(0, 1), class_="happenings")
 
 
 def _work(rounds: Rounds) -> str:
@@ -121,7 +121,7 @@ def _figures(rounds: Rounds) -> Html:
     made = table("Host by host", header, rows, foot if len(rows) > 1 else (), words=(0,))
     if len(rows) <= _MOST_ROWS:
         return made
-    return element("details", element("summary", "The numbers, host by host"), made)
+    return element("details", element("summary", "Numbers per host"), made)
 
 
 def _row(host: HostRecord, all_steps: int) -> list[str]:
@@ -158,7 +158,7 @@ def _happenings(rounds: Rounds) -> Html | None:
     return join(
         [
             table(
-                "What happened",
+                "Events",
                 ["after", "host", "what"],
                 [[duration(seconds), host, what] for seconds, host, what in shown],
                 words=(0, 1, 2),

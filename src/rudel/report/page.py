@@ -21,17 +21,17 @@ from rudel.report.regression_plots import data, fit
 from rudel.report.time import time_spent
 
 SECTIONS: tuple[tuple[str, str, Callable[[Run], Html | None]], ...] = (
-    ("data", "The data", data),
-    ("augmentation", "What it learned from", augmentation),
-    ("learning", "How it learned", curves),
-    ("fit", "What it predicts", fit),
-    ("mistakes", "What it mixes up", confusion),
-    ("pictures", "Where it was surest", gallery),
-    ("classes", "Class by class", class_table),
-    ("hosts", "What the hosts did", hosts),
-    ("forecast", "What was forecast", forecast),
-    ("time", "How the time was spent", time_spent),
-    ("ran", "What ran", what_ran),
+    ("data", "Data", data),
+    ("augmentation", "Augmentation", augmentation),
+    ("learning", "Training curves", curves),
+    ("fit", "Predictions", fit),
+    ("mistakes", "Confusion matrix", confusion),
+    ("pictures", "Most confident predictions", gallery),
+    ("classes", "Per-class accuracy", class_table),
+    ("hosts", "Hosts", hosts),
+    ("forecast", "Forecast", forecast),
+    ("time", "Time", time_spent),
+    ("ran", "Configuration", what_ran),
 )
 """Anchor, title and function of each section, in the order of the page."""
 
@@ -85,5 +85,5 @@ def document(name: str, main: Html) -> str:
         element("link", rel="icon", href="data:,"),
         element("style", Html((files("rudel.report") / "page.css").read_text(encoding="utf-8"))),
     )
-    foot = element("footer", element("p", "Made by Rudel from the run directory alone."))
+    foot = element("footer", element("p", "Made by Rudel from the run directory."))
     return "<!DOCTYPE html>\n" + element("html", head, element("body", main, foot), lang="en") + "\n"

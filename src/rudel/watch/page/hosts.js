@@ -33,7 +33,7 @@ export class Hosts {
       { hidden: true },
       html("h2", {}, "What the hosts do"),
       this.told,
-      html("h3", {}, "What each host did when"),
+      html("h3", {}, "Timeline"),
       this.keys,
       this.lines,
       this.now,
@@ -201,7 +201,7 @@ export class Hosts {
     const rows = changes.toReversed().map((change) => [duration(change.seconds), change.host, change.what]);
     const more = changed - rows.length;
     return this.changes.replaceChildren(
-      table("What happened, the latest first", ["after", "host", "what"], rows, [0, 1, 2]),
+      table("Events, latest first", ["after", "host", "what"], rows, [0, 1, 2]),
       html("p", { class: "note" }, more > 0 ? `And ${count(more)} more, in rounds.jsonl.` : ""),
     );
   }
