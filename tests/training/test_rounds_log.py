@@ -38,4 +38,4 @@ def test_every_round_is_logged_described_and_reported(tmp_path, warm_python):
     keys = {key for line in lines for key in (*line, *(k for host in line.get("hosts", {}).values() for k in host))}
     names = {path.name for path in run.iterdir()} | {*config, *summary, *keys}
     assert sorted(name for name in names if f"`{name}" not in told) == []
-    assert "What the hosts did" in (run / "report.html").read_text(encoding="utf-8")
+    assert "Hosts" in (run / "report.html").read_text(encoding="utf-8")
