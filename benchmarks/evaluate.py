@@ -33,7 +33,7 @@ from cluster_record import busy_cores, end_on_sigterm, keep, say, stalls_watched
 from cluster_site import Air, lab_site
 from evaluate_cells import ALONE, BATCH_SIZE, EXTRAPOLATED, LEARNERS, RIVALS, Cell, by_hosts, chosen
 from evaluate_measure import Stage
-from evaluate_page import written
+from evaluate_page import comma_separated, written
 from evaluate_plots import draw_all
 from evaluate_rivals import rival
 from measure import BenchmarkError, Numbers, machine
@@ -96,6 +96,7 @@ def main(
         raise typer.Exit(1) from error
     if page:
         page.write_text(written(document), encoding="utf-8")
+        page.with_suffix(".csv").write_text(comma_separated(document), encoding="utf-8")
     if plots:
         draw_all(document, plots)
 

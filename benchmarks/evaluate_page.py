@@ -36,20 +36,17 @@ TITLES: Mapping[str, str] = {
 SEVERAL = tuple(strategy for strategy in RUDEL if strategy not in ALONE)
 
 DEFINITION = """\
-Time to accuracy is defined in the manner of [AlgoPerf](https://github.com/mlcommons/algorithmic-efficiency):
+In the manner of [AlgoPerf](https://github.com/mlcommons/algorithmic-efficiency):
 
-- **Clock.** It runs from the first training step, when data and programs are on the hosts and everything is compiled,
-  and counts training only: evaluation and checkpoints are left out for everybody. On several hosts, exchanges, waiting
-  and what the driver does meanwhile count.
-- **Evaluations.** Every strategy and tool is evaluated on the same validation set after every so many examples: those
-  of {evaluations} steps of {batch} for the three models below. A tool that can be evaluated only at the end of its own
-  rounds is evaluated there.
-- **Target.** A validation accuracy that the median training on one host reaches. The time counts until the first
-  evaluation at or above it; nothing is interpolated.
-- **Seeds.** Every training is run with {seeds} of weights, dropout and order. The page gives the median, and, in
-  brackets, the fastest and the slowest. A training that misses the target counts as infinite, and a cell whose median
-  is infinite is "not reached".
-- **Settings.** Rudel's defaults. For other tools, the best settings we found ([benchmarks](../benchmarks/README.md)).
+- **Clock.** From the first training step, with data and programs on the hosts and compiled, to the target.
+  Evaluations and checkpoints are left out; exchanges, waiting and the driver's work count.
+- **Evaluations.** On the same validation set after every {evaluations} steps of {batch} examples (the three models
+  below), or at the end of a tool's own rounds.
+- **Target.** A validation accuracy that the median training on one host reaches; the first evaluation at or above it
+  counts.
+- **Seeds.** {seeds} of weights, dropout and order: the median, and in brackets the range. A training that misses the
+  target is infinite; a cell whose median is infinite is "not reached".
+- **Settings.** Rudel's defaults; for other tools, the [best we found](../benchmarks/README.md).
 """
 
 _BUSY = 0.95
@@ -57,17 +54,13 @@ _NOT_MEASURED, _NOT_REACHED = "not measured", "not reached"
 _RUN_AGAIN = """\
 ```
 sudo "$(command -v python)" benchmarks/evaluate.py --data FOLDER --python PY --rival-python PY \\
-    --json docs/evaluation.json --again
-sudo "$(command -v python)" benchmarks/evaluate.py --data FOLDER --python PY --rival-python PY \\
-    --json docs/evaluation.json --only 'diloco/mlp/*/100'
+    --json docs/evaluation.json
 python benchmarks/evaluate.py --json docs/evaluation.json --page docs/evaluation.md --plots docs/images
 ```
 
-The first line measures everything on this page, in about two hours; after an interruption, run it again without
-`--again` to continue. The second measures some cells, and `--all` in the place of `--only` the full product, which
-takes a day. The last makes the page and its pictures from the numbers. `FOLDER` has drawings in *Quick, Draw!*'s
-layout; [benchmarks](../benchmarks/README.md#several-computers) says how to make the environments. The lab needs Linux
-and root.
+The first line measures what is missing, in the lab, and can be interrupted; `--only 'diloco/mlp/*/100'` measures
+some cells. The last one writes this page. [Benchmarks](../benchmarks/README.md#several-computers) says how to make
+the environments.
 """
 
 
@@ -79,43 +72,25 @@ def written(document: Mapping[str, Any]) -> str:
     """
     numbers = Numbers(document)
     parts = [
-        "# Evaluation",
-        "`benchmarks/evaluate.py` makes this page from [its numbers](evaluation.json); nothing on it is written by "
-        "hand.",
+        "# Results on several hosts",
+        "`benchmarks/evaluate.py` makes this page from [its numbers](evaluation.json), which are also a "
+        "[table](evaluation.csv).",
         "## Time to accuracy",
         _defined(numbers),
         *_setting(document),
-        "## Which strategy, at which link speed",
+        "## Link speeds",
         *_in_short(numbers),
         "![Seconds to the target accuracy over link speed, for each strategy](images/evaluation-links.svg)",
         _table(("", *(f"{rate:,} Mbit/s" for rate in RATES)), _by_rate(numbers)),
-        "Seconds to the target on four hosts, with the MLP; in brackets the fastest and the slowest seed, and the "
-        "speed-up over one host.",
+        "Seconds to the target on four hosts, with the MLP; in round brackets the speed-up over one host.",
         *_against_ema(numbers),
-        "## How many hosts",
+        "## Numbers of hosts",
         "![Speed-up over the number of hosts, at 100 and at 20 Mbit/s](images/evaluation-hosts.svg)",
         _table(("", "Mbit/s", *(f"{hosts} hosts" for hosts in HOSTS[1:])), _by_hosts(numbers, numbers.speed_up)),
-        "Speed-up: time to accuracy of one host over that of so many; in brackets the efficiency, speed-up over "
-        "hosts. The same for examples/s, whatever is learned from them:",
+        "Speed-up: time to accuracy of one host over that of several; in brackets the efficiency. For examples/s:",
         _table(("", "Mbit/s", *(f"{hosts} hosts" for hosts in HOSTS[1:])), _by_hosts(numbers, numbers.throughput)),
-        "## Compared with other tools",
+        "## Other tools, and other models",
         "![Seconds and megabytes to the target accuracy, for each strategy and tool](images/evaluation-tools.svg)",
-        _table(
-            (
-                "",
-                "Mbit/s",
-                "ms a step",
-                "examples/s",
-                "seconds to the target",
-                "speed-up",
-                "MB to it",
-                "in the end",
-            ),
-            _by_tool(numbers),
-        ),
-        "Four hosts, the MLP. A step is 32 examples, whichever host computes them; examples/s are multiples of those "
-        "of one host. In the end: accuracy after the same examples, the mean over the seeds.",
-        "## Small and large models",
         "![Speed-up of four hosts for each model, at 100 and at 20 Mbit/s](images/evaluation-models.svg)",
         _table(
             (
@@ -127,34 +102,35 @@ def written(document: Mapping[str, Any]) -> str:
                 "seconds to the target",
                 "speed-up",
                 "MB to it",
-                "in the end",
+                "final",
             ),
             _by_model(numbers),
         ),
+        "Four hosts. A step is 32 examples, whichever host computes them; examples/s are multiples of one host's. "
+        "Final: accuracy after all examples, the mean over the seeds.",
         "## What was not measured",
         *_missing(numbers),
         "## How it was measured",
         _how(document),
-        "## All numbers",
-        _table(
-            (
-                "cell",
-                "ms a step",
-                "steps timed",
-                "steps to the target",
-                "seconds to it",
-                "MB to it",
-                "cores busy",
-                "by others",
-            ),
-            _all(numbers),
-        ),
-        "Names are strategy, model, hosts and Mbit/s. Cores busy: the mean of this computer while the clock ran; by "
-        "others: those busy with something else than the evaluation.",
         "## Run it again",
         _RUN_AGAIN.rstrip(),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def comma_separated(document: Mapping[str, Any]) -> str:
+    """All numbers as comma-separated values; a cell is strategy/model/hosts/Mbit/s."""
+    numbers = Numbers(document)
+    names = (
+        "step_seconds", "steps", "target_steps", "target_seconds", "target_bytes", "accuracy", "cores_busy",
+        "cores_of_others",
+    )  # fmt: skip
+    rows = [
+        ",".join([cell.name, *("" if found[name] is None else f"{found[name]:.6g}" for name in names)])
+        for cell in every_cell()
+        if (found := numbers.cells.get(cell.name))
+    ]
+    return "\n".join([",".join(["cell", *names]), *rows]) + "\n"
 
 
 def seconds_of(strategy: str, found: Mapping[str, Any] | None) -> str:
@@ -250,21 +226,12 @@ def _efficient(numbers: Numbers, found: Mapping[str, Any] | None, times: float |
     return f"{_ratio(times)} ({times / hosts:.0%}){_burdened(numbers, found)}"
 
 
-def _by_tool(numbers: Numbers) -> Iterator[Sequence[str]]:
-    for baseline in ALONE:
-        yield TITLES[baseline], "", *_described(numbers, baseline, "mlp", 1, CENTRE_RATES[0])
-    for rate in CENTRE_RATES:
-        for strategy in (*SEVERAL, *RIVALS):
-            yield TITLES[strategy], str(rate), *_described(numbers, strategy, "mlp", CENTRE_HOSTS, rate)
-
-
 def _by_model(numbers: Numbers) -> Iterator[Sequence[str]]:
     for model, net in MODELS.items():
         yield net.title, TITLES["single"], "", *_described(numbers, "single", model, 1, CENTRE_RATES[0])
         for rate in CENTRE_RATES:
             for strategy in (*SEVERAL, *RIVALS):
-                also = model != "mlp" and numbers.of(strategy, model, CENTRE_HOSTS, rate)
-                if strategy in SEVERAL or also:
+                if strategy in SEVERAL or numbers.of(strategy, model, CENTRE_HOSTS, rate):
                     yield (
                         net.title,
                         TITLES[strategy],
@@ -296,7 +263,7 @@ def _missing(numbers: Numbers) -> Iterator[str]:
     yield f"{measured} of the {len(everything)} cells of the full product are measured; nothing else is guessed."
     without = [cell.name for cell in default if cell.name not in numbers.cells and cell.name not in numbers.failures]
     if without:
-        yield "Meant to be on this page, and not measured yet: " + ", ".join(f"`{name}`" for name in without) + "."
+        yield "Planned, not measured yet: " + ", ".join(f"`{name}`" for name in without) + "."
     if failed := {name: why for name, why in numbers.failures.items() if name not in numbers.cells}:
         yield "Tried, and failed:"
         yield "\n".join(f"- `{name}`: {why}" for name, why in failed.items())
@@ -305,35 +272,14 @@ def _missing(numbers: Numbers) -> Iterator[str]:
 def _how(document: Mapping[str, Any]) -> str:
     quota, cores = document["job"]["cpu"], document["machine"]["cores"]
     return f"""\
-- What trains alone, and what all-reduces gradients in every step (`mesh`, MultiWorkerMirroredStrategy, DDP), is timed
-  over some steps. All of them learn in a step what one host learns from the same {BATCH_SIZE} examples, so their steps
-  to the target are those of whole trainings on one computer, one for each seed, and their seconds are steps times
-  seconds a step.
-- ParameterServerStrategy is timed over some steps of its workers, too. Its gradients are of older weights, which costs
-  some more steps; they are not counted, which is in its favour. The parameter server has the rest of the computer.
-- `diloco`, `async`, PostLocalSGD and Flower train to the end. Flower is `start_client` with clients in NumPy, with
-  rounds of 256 steps; PostLocalSGD averages every 64 steps.
-- Bytes are those of all frames on the network while the clock ran: a step's, times the steps to the target.
-- Nodes with {quota:g} of a core share {cores} cores with the driver and with the simulated network itself, which costs
-  the more the faster it is. † marks cells for which these cores were busy for {_BUSY:.0%} of the time or more: with a
-  computer for each host, it would have been faster. ‡ marks cells during which something else used the computer: they
-  are to be measured again.
-- A node is slowed to its share when everything is ready. `diloco` and `async` measure speeds and links after that."""
-
-
-def _all(numbers: Numbers) -> Iterator[Sequence[str]]:
-    for cell in every_cell():
-        if found := numbers.cells.get(cell.name):
-            reached, air = found["target_steps"], found["target_bytes"]
-            yield (
-                f"`{cell.name}`",
-                _short(found["step_seconds"] * 1e3) + _burdened(numbers, found),
-                f"{found['steps']:,.0f}",
-                _NOT_REACHED if reached is None else f"{reached:,.0f}",
-                seconds_of(cell.strategy, found),
-                "" if air is None or cell.hosts == 1 else _mark(cell.strategy) + _short(air / 1e6),
-                *("" if cores is None else f"{cores:.1f}" for cores in (found["cores_busy"], found["cores_of_others"])),
-            )
+- One host, and tools that all-reduce in every step (`mesh`, MultiWorkerMirroredStrategy, DDP), are timed over some
+  steps. Their steps to the target are those of whole trainings on one computer.
+- ParameterServerStrategy is timed likewise; that its gradients are of older weights is not counted, in its favour.
+- `diloco`, `async`, PostLocalSGD (every 64 steps) and Flower (`start_client`, NumPy clients, rounds of 256) train to
+  the end.
+- Bytes are all frames on the network while the clock ran.
+- Nodes with {quota:g} of a core share {cores} cores with driver and network. † marks cells for which these were busy
+  for {_BUSY:.0%} of the time or more, ‡ cells during which something else used the computer."""
 
 
 def _burdened(numbers: Numbers, found: Mapping[str, Any]) -> str:

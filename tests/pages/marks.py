@@ -74,7 +74,7 @@ pip install . "jax[cuda13]\"""",
     ),
     ("laptop-and-gpu-box.md", "ssh gpubox\ntmux\n.rudel/env/bin/rudel train mine.py --run runs/mine"),
     (
-        "slurm.md",
+        "kubernetes.md",
         """git archive --add-file=Dockerfile --add-file=versions.txt HEAD |
     docker build -t registry.example.com/rudel:0.1.0 -
 docker push registry.example.com/rudel:0.1.0
@@ -82,7 +82,7 @@ helm install --repo https://helm.dask.org --create-namespace -n dask-operator --
 kubectl apply -f rudel.yaml""",
     ),
     (
-        "slurm.md",
+        "kubernetes.md",
         """kubectl wait --for=condition=Ready pod --timeout=5m \\
     --selector dask.org/cluster-name=rudel,dask.org/component=scheduler
 kubectl port-forward service/rudel-scheduler 8786 &

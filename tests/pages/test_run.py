@@ -195,7 +195,7 @@ def test_what_is_added_to_commands(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_manifest_of_kubernetes_starts_what_rudel_trains_on(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
 ) -> None:
-    page = (ROOT / "docs/slurm.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
     spec = yaml.safe_load(re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0])["spec"]
     arguments = {part: spec[part]["spec"]["containers"][0]["args"] for part in ("scheduler", "worker")}
     assert [args[:2] for args in arguments.values()] == [["dask", "scheduler"], ["dask", "worker"]]
