@@ -45,7 +45,7 @@ def images(
     ssh_config: Annotated[Path | None, typer.Option(metavar="FILE", help="In the place of ~/.ssh/config.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Convert photographs into TFRecord shards for training; goes on where it was broken off."""
+    """Convert photographs into TFRecord shards for training; continues an interrupted conversion."""
     from rudel.data.images.convert import convert
 
     began = time.monotonic()
