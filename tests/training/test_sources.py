@@ -1,0 +1,184 @@
+"""`rudel.fit` on what other libraries feed to Keras: the weights are those of Keras' own `fit`."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import rudel
+from rudel.data.batch_source import stream_of
+from rudel.errors import DataError, OptionError
+
+X = np.random.default_rng(0).normal(size=(100, 8)).astype("float32")
+Y = (X[:, 0] > 0).astype("int32")
+WEIGHTS = np.linspace(0.5, 1.5, 100).astype("float32")
+SIZE = 16
+
+
+def net() -> Any:
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+    return model
+
+
+class Numbered(keras.utils.PyDataset):
+    """Batches by number, the last of 4 examples, with weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passes = 0
+
+    def __len__(self) -> int:
+        return -(-len(X) // SIZE)
+
+    def __getitem__(self, number: int) -> Any:
+        rows = slice(number * SIZE, (number + 1) * SIZE)
+        return X[rows], Y[rows], WEIGHTS[rows]
+
+    def on_epoch_end(self) -> None:
+        self.passes += 1
+
+
+class Loader:
+    """What a PyTorch `DataLoader` is to those who read it: a length, and lists of what has `detach`."""
+
+    def __len__(self) -> int:
+        return -(-len(X) // SIZE)
+
+    def __iter__(self) -> Iterator[Any]:
+        for first in range(0, len(X), SIZE):
+            yield [_Tensor(X[first : first + SIZE]), _Tensor(Y[first : first + SIZE].astype("int64"))]
+
+
+class _Tensor:
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def detach(self) -> "_Tensor":
+        return self
+
+    def cpu(self) -> np.ndarray:
+        return self.array
+
+
+def endless() -> Iterator[Any]:
+    while True:
+        for first in range(0, 96, SIZE):
+            yield X[first : first + SIZE], Y[first : first + SIZE]
+
+
+def same(one: Any, other: Any) -> bool:
+    return all(np.allclose(a, b, atol=1e-6) for a, b in zip(one.get_weights(), other.get_weights(), strict=True))
+
+
+def test_batches_by_number_train_and_evaluate_as_in_keras() -> None:
+    mine, theirs, source = net(), net(), Numbered()
+    history = rudel.fit(mine, source, epochs=3, validation_data=Numbered(), verbose=0).history
+    expected = theirs.fit(X, Y, SIZE, 3, sample_weight=WEIGHTS, shuffle=False, verbose=0).history
+    assert same(mine, theirs)
+    assert history["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+    assert len(history["val_accuracy"]) == 3
+    assert source.passes == 3
+
+
+def test_an_iterable_trains_as_in_keras() -> None:
+    mine, theirs = net(), net()
+    rudel.fit(mine, Loader(), epochs=2, verbose=0)
+    theirs.fit(X, Y, SIZE, 2, shuffle=False, verbose=0)
+    assert same(mine, theirs)
+
+
+def test_a_generator_continues_over_epochs() -> None:
+    mine, theirs = net(), net()
+    rudel.fit(mine, endless(), epochs=3, steps_per_epoch=4, verbose=0)
+    theirs.fit(X[:96], Y[:96], SIZE, 2, shuffle=False, verbose=0)
+    assert same(mine, theirs)
+
+
+def test_a_tensorflow_pipeline_trains_as_in_keras(tmp_path: Path) -> None:
+    script = """
+import rudel, keras, numpy as np, tensorflow as tf
+x = np.random.default_rng(0).normal(size=(100, 8)).astype("float32")
+y = (x[:, 0] > 0).astype("int64")
+def net():
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1, "sigmoid")])
+    model.compile("adam", "binary_crossentropy")
+    return model
+source = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
+mine, theirs = net(), net()
+rudel.fit(mine, source, epochs=2, validation_data=source.take(2), verbose=0)
+theirs.fit(x, y, 16, 2, shuffle=False, verbose=0)
+assert all(np.allclose(a, b, atol=1e-6) for a, b in zip(mine.get_weights(), theirs.get_weights()))
+try:
+    rudel.fit(mine, source.repeat())
+except rudel.RudelError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "does not say how many batches it has: give `steps_per_epoch`." in done.stdout
+
+
+def test_a_source_with_a_length_is_resumed(tmp_path: Path) -> None:
+    whole, parts = net(), net()
+    rudel.fit(whole, Numbered(), epochs=3, verbose=0)
+    rudel.fit(parts, Numbered(), steps=9, run=tmp_path / "run", verbose=0)  # in the middle of the second epoch
+    again = net()
+    rudel.fit(again, Numbered(), epochs=3, run=tmp_path / "run", resume=True, verbose=0)
+    assert same(whole, again)
+
+
+def test_examples_are_read_once_in_their_order() -> None:
+    stream = stream_of(Numbered(), None, "training")
+    assert len(stream) == 100
+    np.testing.assert_array_equal(stream.take(np.array([0])).x, X[:1])
+    over = np.array([97, 98, 99, 0, 1])
+    np.testing.assert_array_equal(stream.take(np.arange(20, 97)).x, X[20:97])
+    np.testing.assert_array_equal(stream.take(over).x, X[over])
+    np.testing.assert_array_equal(stream.take(slice(2, 40)).y, Y[2:40])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"y": Y}, "A Numbered brings its own targets and weights"),
+        ({"batch_size": 8}, "The batch size is that of the Numbered"),
+        ({"validation_split": 0.2}, "A Numbered cannot be split"),
+        ({"on": "nowhere"}, "A Numbered trains on one device of this computer"),
+        ({"steps_per_epoch": 3, "run": "run", "resume": True}, "cannot be resumed: its position is not known"),
+    ],
+)
+def test_what_a_source_has_no_use_for_is_refused(
+    arguments: dict[str, Any], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match=sentence):
+        rudel.fit(net(), Numbered(), **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_generator_without_steps_is_refused() -> None:
+    with pytest.raises(OptionError, match="a generator, does not say how many batches it has: give `steps_per_epoch`"):
+        rudel.fit(net(), endless())
+
+
+def test_batches_that_differ_are_refused() -> None:
+    def batches() -> Iterator[Any]:
+        yield X[:4], Y[:4]
+        yield X[:4, :3], Y[:4]
+
+    with pytest.raises(DataError, match="all batches have to be alike"):
+        rudel.fit(net(), batches(), steps_per_epoch=2)
+
+
+def test_a_source_that_ends_too_soon_is_refused() -> None:
+    with pytest.raises(DataError, match=r"ended after 16 of 48 examples of an epoch: give fewer `steps_per_epoch`"):
+        rudel.fit(net(), iter([(X[:SIZE], Y[:SIZE])]), steps_per_epoch=3)
