@@ -141,22 +141,60 @@ class TestCallbacks:
         rudel.fit(classifier(), *blobs, validation=blobs, epochs=2, callbacks=[Watch()])
         assert told == ["begin", ["accuracy", "loss"]] * 2
 
-    def test_hooks_between_steps_are_refused_by_name(self, classifier: Any, blobs: Any) -> None:
+    def test_callbacks_act_between_steps_as_in_keras(self, classifier: Any, blobs: Any) -> None:
+        class Between(keras.callbacks.Callback):
+            model: Any
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.seen: list[Any] = []
+
+            def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+                self.seen.append(batch)
+
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+                self.seen.append((batch, round(logs["loss"], 4), round(float(np.sum(self.model.get_weights()[0])), 3)))
+                if batch == 1:
+                    self.model.optimizer.learning_rate = 0.001
+
+        mine, theirs = Between(), Between()
+        keras.utils.set_random_seed(0)
+        rudel.fit(classifier(), *blobs, epochs=2, shuffle=False, callbacks=mine)
+        keras.utils.set_random_seed(0)
+        classifier().fit(*blobs, epochs=2, shuffle=False, verbose=0, callbacks=[theirs])
+        assert mine.seen == theirs.seen
+
+    def test_a_callback_ends_the_training_between_steps(self, classifier: Any, blobs: Any, tmp_path: Any) -> None:
+        class Enough(keras.callbacks.Callback):
+            model: Any
+
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+                self.model.stop_training = batch == 2
+
+        every_two: Any = 2
+        often = keras.callbacks.ModelCheckpoint(str(tmp_path / "{batch}.keras"), save_freq=every_two)
+        model = classifier()
+        rudel.fit(model, *blobs, epochs=5, callbacks=[Enough(), often])
+        assert int(model.optimizer.iterations) == 3
+        assert [path.name for path in tmp_path.iterdir()] == ["2.keras"]
+
+    def test_hooks_between_steps_are_refused_elsewhere(self, classifier: Any, blobs: Any) -> None:
         class Meddler(keras.callbacks.Callback):
             def on_train_batch_end(self, batch: int, logs: Any = None) -> None: ...
 
-        by_lambda = keras.callbacks.LambdaCallback(on_train_batch_begin=print)
+        of_tests: Any = keras.callbacks.LambdaCallback()
+        of_tests.on_test_batch_end = print
         every_ten: Any = 10
         between = keras.callbacks.ModelCheckpoint("x.keras", save_freq=every_ten)
         backup = keras.callbacks.BackupAndRestore("backup")
-        for callback, words in (
-            (Meddler(), "Meddler"),
-            (by_lambda, "LambdaCallback"),
-            (between, 'save_freq="epoch"'),
-            (backup, "resume=True"),
+        for callback, strategy, words in (
+            (Meddler(), "mesh", "Meddler has `on_train_batch_end`, .* one device of this computer"),
+            (between, "mesh", 'save_freq="epoch"'),
+            (of_tests, None, "has `on_test_batch_end`, and no callback acts between steps of the evaluation"),
+            (backup, None, "resume=True"),
         ):
             with pytest.raises(ModelError, match=words):
-                rudel.fit(classifier(), *blobs, callbacks=[callback])
+                rudel.fit(classifier(), *blobs, callbacks=[callback], strategy=strategy)
 
 
 class TestMistakes:

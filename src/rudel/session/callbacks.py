@@ -1,7 +1,7 @@
 """Keras callbacks around a compiled loop: at epoch ends, with their memory kept in checkpoints.
 
-The steps of a block run as one program, so there is no moment between two of them. A callback that asks for one is
-refused by name; those of Keras that only would under some settings are accepted under the others.
+The steps of a block run as one program. Where a callback wants to act between two of them, blocks of a single step are
+taken: on one device of this computer. Elsewhere, such a callback is refused by name.
 """
 
 from collections.abc import Sequence
@@ -13,42 +13,72 @@ import numpy as np
 from rudel.errors import ModelError
 from rudel.runs import checkpoint
 
-_BATCH_HOOKS = tuple(f"on_{kind}batch_{moment}" for kind in ("", "train_", "test_") for moment in ("begin", "end"))
+_TRAIN_HOOKS = tuple(f"on_{kind}batch_{moment}" for kind in ("", "train_") for moment in ("begin", "end"))
+_TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
 _SETTING_FOR_EPOCHS = {"ModelCheckpoint": "save_freq", "TensorBoard": "update_freq"}
 _HARMLESS_WITHOUT_BATCHES = ("TerminateOnNaN", "ProgbarLogger")
 
 
-def check_callbacks(keras: Any, callbacks: Sequence[Any]) -> None:
-    """Refuses callbacks that need a moment between steps.
+def check_callbacks(keras: Any, callbacks: Sequence[Any], *, one_device: bool) -> None:
+    """Refuses callbacks that cannot act.
+
+    Args:
+        keras: the module.
+        callbacks: what was given.
+        one_device: whether the training is on one device of this computer, and can stop between steps.
 
     Raises:
         ModelError: names the callback and the hook, and what to use instead.
     """
     for callback in callbacks:
         if not isinstance(callback, keras.callbacks.Callback):
-            raise ModelError(f"{callback!r} is no Keras callback: give instances of keras.callbacks.Callback.")
-        kind = type(callback)
+            raise ModelError(f"{callback!r} is not a Keras callback: give instances of keras.callbacks.Callback.")
+        kind = type(callback).__name__
         if isinstance(callback, keras.callbacks.BackupAndRestore):
             raise ModelError(
                 "BackupAndRestore works with model.fit alone: give run=... and resume=True, which restore every bit."
             )
-        ours = next((base for base in kind.__mro__ if base.__module__.startswith("keras.")), None)
-        if ours is kind:
-            setting = _SETTING_FOR_EPOCHS.get(kind.__name__)
-            if setting and getattr(callback, setting) != "epoch":
-                raise ModelError(
-                    f"{kind.__name__}({setting}={getattr(callback, setting)!r}) acts between steps, and Rudel compiles "
-                    f'many steps into one program: use {setting}="epoch".'
-                )
-            if setting or kind.__name__ in _HARMLESS_WITHOUT_BATCHES:
-                continue
-        usual = ours if ours and ours.__name__ in _SETTING_FOR_EPOCHS else keras.callbacks.Callback
-        for hook in _BATCH_HOOKS:
-            if getattr(kind, hook) is not getattr(usual, hook) or hook in vars(callback):
-                raise ModelError(
-                    f"The callback {kind.__name__} has `{hook}`, and Rudel compiles many steps into one program: "
-                    "do its work in `on_epoch_end` or `on_test_end`, or train with model.fit."
-                )
+        hooks = _hooks_between_steps(keras, callback)
+        refused = [hook for hook in hooks if hook in _TEST_HOOKS or not one_device]
+        if refused and _is_of_keras(callback):
+            setting = _SETTING_FOR_EPOCHS[kind]
+            raise ModelError(
+                f"{kind}({setting}={getattr(callback, setting)!r}) acts between steps, which only one device of this "
+                f'computer can: use {setting}="epoch".'
+            )
+        if refused:
+            where = "of the evaluation" if refused[0] in _TEST_HOOKS else "anywhere but on one device of this computer"
+            raise ModelError(
+                f"The callback {kind} has `{refused[0]}`, and no callback acts between steps {where}: do its work in "
+                "`on_epoch_end` or `on_test_end`, or train with model.fit."
+            )
+
+
+def act_between_steps(keras: Any, callbacks: Sequence[Any]) -> bool:
+    """Whether one of these callbacks wants to act between training steps."""
+    return any(_hooks_between_steps(keras, callback) for callback in callbacks)
+
+
+def _hooks_between_steps(keras: Any, callback: Any) -> list[str]:
+    """The hooks by which a callback acts between steps."""
+    kind = type(callback)
+    ours = next((base for base in kind.__mro__ if base.__module__.startswith("keras.")), None)
+    if ours is kind:
+        setting = _SETTING_FOR_EPOCHS.get(kind.__name__)
+        if setting:
+            return [] if getattr(callback, setting) == "epoch" else ["on_train_batch_end"]
+        if kind.__name__ in _HARMLESS_WITHOUT_BATCHES:
+            return []
+    usual = ours if ours and ours.__name__ in _SETTING_FOR_EPOCHS else keras.callbacks.Callback
+    return [
+        hook
+        for hook in (*_TRAIN_HOOKS, *_TEST_HOOKS)
+        if getattr(kind, hook) is not getattr(usual, hook) or hook in vars(callback)
+    ]
+
+
+def _is_of_keras(callback: Any) -> bool:
+    return type(callback).__module__.startswith("keras.") and type(callback).__name__ in _SETTING_FOR_EPOCHS
 
 
 @dataclass(frozen=True)

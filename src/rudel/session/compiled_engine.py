@@ -166,6 +166,10 @@ class CompiledEngine:
             self._decisions.wait()
         if note := self._devices.note():
             session.display.note(note)
+        if session.acts_between_steps:
+            session.display.note(
+                "A callback acts between steps: each step is a program call of its own, which is slower."
+            )
 
     def restore(self, saved: Checkpoint) -> None:
         """See `Engine`."""
@@ -227,10 +231,12 @@ class CompiledEngine:
         session, schedule, position = self._session, self._job.schedule, self._session.position
         feed, clock = self._feed, position.clock
         assert feed
-        began = time.perf_counter()
+        began, first = time.perf_counter(), position.step
         progress = Progress(self._state, self._logs, np.asarray(-1, np.int32))
         while position.step < end:
-            epoch = position.step // schedule.steps_per_epoch
+            epoch, batch = position.step // schedule.steps_per_epoch, position.step - first
+            if session.acts_between_steps:
+                session.callbacks.on_train_batch_begin(batch)
             steps = self._decisions.steps(self._wanted_steps())
             stop = min(position.step + steps, schedule.same_size_until(position.step), end)
             block_began, waited = time.perf_counter(), feed.wait_seconds
@@ -244,6 +250,10 @@ class CompiledEngine:
             clock.train += time.perf_counter() - began
             clock.wait += feed.wait_seconds - waited
             session.display.advance(done, as_floats(progress.logs), clock.train)
+            if session.acts_between_steps:
+                progress = self._let_callbacks_act(batch, progress)
+                if session.model.stop_training:
+                    break
             if done < end:
                 if self._save_is_due():
                     self._save()
@@ -278,8 +288,18 @@ class CompiledEngine:
             done = self._job.schedule.first_step(epoch) + int(part.last)
         return progress, done, int(under_way[0]) if under_way else -1
 
+    def _let_callbacks_act(self, batch: int, progress: Progress) -> Progress:
+        """Gives callbacks the model as it is after a step; returns the progress with what they have changed in it."""
+        model = self._session.model
+        self._devices.write(model, progress.state)
+        self._session.callbacks.on_train_batch_end(batch, as_floats(progress.logs))
+        self._state = self._devices.read(model)._replace(metrics=progress.state.metrics)
+        return progress._replace(state=self._state)
+
     def _wanted_steps(self) -> int:
-        """Steps until the block should end: by time, and where a checkpoint is due."""
+        """Steps until the block should end: by time, where a checkpoint is due, and where callbacks act."""
+        if self._session.acts_between_steps:
+            return 1
         left = self._session.steps_to_checkpoint()
         return self._steps_a_block if left is None else min(self._steps_a_block, left)
 

@@ -1,7 +1,8 @@
 """`Session`: what every training has, however its steps are taken.
 
 It owns callbacks, history, records, the best weights, checkpoints, the display, interrupts, and where the training
-stands; an `Engine` takes the steps. Limit: callbacks act at the ends of epochs, or of evaluations.
+stands; an `Engine` takes the steps. Callbacks act at the ends of epochs and of evaluations, and between steps where the
+engine can.
 """
 
 import time
@@ -80,6 +81,7 @@ class Session:
             list(job.callbacks), add_history=True, add_progbar=False, model=job.model, epochs=self.spans.count,
             steps=self.spans.length, verbose=0,
         )  # fmt: skip
+        self.acts_between_steps = callback_memory.act_between_steps(keras, job.callbacks)
         self._history = job.model.history
         self.initial_metrics = built(job)
         self.watch = best.make_watch(job.options, job.model.metrics, self._metric_names())

@@ -144,7 +144,7 @@ def check(keras: Any, request: Request) -> None:
     """
     dataset, model = request.dataset, request.model
     check_compiled(model)
-    check_callbacks(keras, request.callbacks)
+    check_callbacks(keras, request.callbacks, one_device=request.strategy is None or request.strategy.name == "single")
     for part, name in ((dataset.train, "training"), (dataset.validation, "validation"), (dataset.test, "test")):
         if isinstance(part, Examples):  # those of a stream are looked at when they are read
             check_examples(part, model, name)
