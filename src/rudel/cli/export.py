@@ -11,12 +11,12 @@ import typer
 
 from rudel.cli import complete
 from rudel.cli.output import interrupts_told, print_json, print_table
-from rudel.cli.use import JsonOption, RunArgument
+from rudel.cli.use import ClassesOption, CodeOption, JsonOption, ModelArgument
 from rudel.export.forms import FORMS
 
 
 def export(
-    run: RunArgument,
+    run: ModelArgument,
     to: Annotated[
         str,
         typer.Option(
@@ -47,6 +47,8 @@ def export(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the choice of examples.")] = 0,
+    classes: ClassesOption = None,
+    code: CodeOption = None,
     json: JsonOption = False,
 ) -> None:
     """Export a trained model, verify it, report size and accuracy."""
@@ -54,9 +56,10 @@ def export(
 
     keras_on_jax(light=True)
     from rudel.export.exporting import export_run
+    from rudel.runs.model_as_run import as_run
 
-    with interrupts_told(), _status() as tell:
-        made = export_run(run, to, out, data, calibration, seed, tell)
+    with interrupts_told(), _status() as tell, as_run(run, classes, code) as directory:
+        made = export_run(directory, to, out, data, calibration, seed, tell)
     if json:
         print_json(dataclasses.asdict(made) | {"path": str(made.path)})
         return

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from rudel.cli import complete
+from rudel.cli.use import ClassesOption, CodeOption
 
 
 def play(
@@ -17,7 +18,7 @@ def play(
         Path | None,
         typer.Argument(
             metavar="[RUN]",
-            help="A run directory.  \\[default: the newest in runs with a page]",
+            help="A run directory, or a model file (.keras, .h5).  \\[default: the newest in runs with a page]",
             autocompletion=complete.runs,
         ),
     ] = None,
@@ -26,6 +27,8 @@ def play(
         int, typer.Option("--port", "-p", min=0, max=65535, help="Port to listen on; 0 for any free one.")
     ] = 8480,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    classes: ClassesOption = None,
+    code: CodeOption = None,
 ) -> None:
     """Try a model in the browser: draw, speak or move a phone."""
     from rudel.backend import keras_on_jax
@@ -36,12 +39,15 @@ def play(
     from rudel.play.module import PageModule, what_is_missing
     from rudel.play.opening import newest_run, open_run
     from rudel.play.server import PlayServer
+    from rudel.runs.model_as_run import as_run
 
+    opened = contextlib.ExitStack()
     with interrupts_told():
-        player = open_run(run) if run else newest_run() or open_run(_trained())
+        given = opened.enter_context(as_run(run, classes, code)) if run else None
+        player = open_run(given) if given else newest_run() or open_run(_trained())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     module = PageModule(player.run / "model.keras", lambda out: _export(player.run, out))
-    with contextlib.closing(module), PlayServer(player, host, port, module) as server:
+    with opened, contextlib.closing(module), PlayServer(player, host, port, module) as server:
         typer.echo(f"Play with {player.run} at {server.address}  (Ctrl-C ends it)")
         if isinstance(player, Listener):
             typer.echo("Compiling the model ...", err=True)

@@ -1,5 +1,7 @@
 """`rudel serve`: models over HTTP."""
 
+import contextlib
+import dataclasses
 import os
 from pathlib import Path
 from typing import Annotated, Literal
@@ -7,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from rudel.cli import complete
+from rudel.cli.use import ClassesOption, CodeOption, UnsafeOption
 
 
 def serve(
@@ -14,7 +17,8 @@ def serve(
         list[str],
         typer.Argument(
             metavar="RUN...",
-            help="Runs, folders with versions 1, 2, ..., .tflite files, SavedModels; as NAME=PATH to name them.",
+            help="Runs, .keras, .h5 and .tflite files, SavedModels, folders with versions 1, 2, ...; as NAME=PATH to "
+            "name them.",
             autocompletion=complete.runs,
         ),
     ],
@@ -48,8 +52,12 @@ def serve(
     ] = 16.0,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Time limit of a request.")] = 30.0,
     log: Annotated[Literal["text", "json", "none"], typer.Option(help="Format of the request log.")] = "text",
+    classes: ClassesOption = None,
+    code: CodeOption = None,
+    unsafe: UnsafeOption = False,
 ) -> None:
     """Serve models over HTTP (TensorFlow Serving's REST API, Open Inference Protocol)."""
+    from rudel.runs.model_as_run import as_run, is_model_file
     from rudel.serve.limits import Limits
     from rudel.serve.server import Settings, check_packages
     from rudel.serve.server import serve as serve_models
@@ -66,4 +74,9 @@ def serve(
         seconds=timeout,
     )
     token = read_token(token_file, os.environ.get("RUDEL_TOKEN"))
-    serve_models(sources, Settings(host, port, token, tuple(allow_host or ()), log, limits), typer.echo)
+    with contextlib.ExitStack() as stack:
+        for place, source in enumerate(sources):
+            if is_model_file(source.path):
+                run = stack.enter_context(as_run(source.path, classes, code, unsafe))
+                sources[place] = dataclasses.replace(source, path=run)
+        serve_models(sources, Settings(host, port, token, tuple(allow_host or ()), log, limits), typer.echo)

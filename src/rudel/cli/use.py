@@ -9,11 +9,27 @@ from rudel.cli import complete
 from rudel.cli.output import download_display, interrupts_told, print_json
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", autocompletion=complete.runs)]
+ModelArgument = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="A run directory, or a model file (.keras, .h5).", autocompletion=complete.runs),
+]
+ClassesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--classes", metavar="A,B,...|FILE.json", help="For a model file: names of its classes.  \\[default: numbers]"
+    ),
+]
+CodeOption = Annotated[
+    Path | None, typer.Option("--code", metavar="FILE.py", help="For a model file: its own layers and functions.")
+]
+UnsafeOption = Annotated[
+    bool, typer.Option("--unsafe", help="For a model file: execute code in it, such as lambdas. Only if you trust it.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def evaluate(
-    run: RunArgument,
+    run: ModelArgument,
     data: Annotated[
         str | None,
         typer.Option(
@@ -26,17 +42,21 @@ def evaluate(
         str | None, typer.Option(metavar="NAME", help="Which split of the records in --data to use.  \\[default: all]")
     ] = None,
     best: Annotated[bool, typer.Option("--best", help="Use the best weights, not the last.")] = False,
+    classes: ClassesOption = None,
+    code: CodeOption = None,
+    unsafe: UnsafeOption = False,
     json: JsonOption = False,
 ) -> None:
     """Evaluate a run on its validation data, or on your own."""
     from rudel.backend import keras_on_jax
 
     keras_on_jax(light=True)
+    from rudel.runs.model_as_run import as_run
     from rudel.runs.use_run import evaluate_run
     from rudel.session.training_display import described
 
-    with download_display() as progress, interrupts_told():
-        result = evaluate_run(run, data, best=best, split=split, progress=progress)
+    with download_display() as progress, interrupts_told(), as_run(run, classes, code, unsafe) as directory:
+        result = evaluate_run(directory, data, best=best, split=split, progress=progress)
     if json:
         print_json(
             {
@@ -57,18 +77,23 @@ def evaluate(
 
 
 def predict(
-    run: RunArgument,
+    run: ModelArgument,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Images, sound files, or .npy arrays.")],
     top: Annotated[int, typer.Option(min=1, help="Number of classes to print for each.")] = 3,
+    classes: ClassesOption = None,
+    code: CodeOption = None,
+    unsafe: UnsafeOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run inference on images, sound or arrays."""
     from rudel.backend import keras_on_jax
 
     keras_on_jax(light=True)
+    from rudel.runs.model_as_run import as_run
     from rudel.runs.use_run import predict_files
 
-    predictions = predict_files(run, files)
+    with as_run(run, classes, code, unsafe) as directory:
+        predictions = predict_files(directory, files)
     if json:
         print_json(
             [

@@ -67,7 +67,8 @@ def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> A
     for name in _OWN_LAYERS:
         importlib.import_module(name)
     try:
-        with without_tensorflow():
+        with without_tensorflow(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")  # of one never trained
             return keras.models.load_model(path, custom_objects=dict(custom_objects or {}))
     except Exception as error:
         raise RunError(

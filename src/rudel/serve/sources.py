@@ -69,7 +69,7 @@ def read_sources(arguments: Sequence[str]) -> list[Source]:
             name, place = "", argument
         path = Path(place).expanduser()
         own = path.resolve().name
-        name = name or (own.removesuffix(".tflite") if path.suffix == ".tflite" else own)
+        name = name or (path.stem if path.suffix in (".tflite", ".keras", ".h5") else own)
         if not _NAME.fullmatch(name):
             raise ServeError(
                 f"`{name}` cannot be the name of a model: give one by NAME={place}, of letters and digits."

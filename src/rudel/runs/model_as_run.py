@@ -1,0 +1,139 @@
+"""A Keras model file from elsewhere, as a finished run: what is done with runs can be done with it.
+
+Files may come from strangers. Nothing in them is executed: Keras' safe mode stays on unless the caller switches it off,
+and an archive with other members than Keras writes, or that unpacks to much more than it is, is refused before it is
+opened.
+"""
+
+import contextlib
+import importlib.util
+import json
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rudel.backend import keras_here
+from rudel.errors import OptionError, RunError
+from rudel.runs.model_file import load_model, save_model
+from rudel.runs.own_classes import check_can_be_loaded
+from rudel.runs.run_directory import RunDirectory
+
+SUFFIXES = (".keras", ".h5")
+_MEMBERS = ("config.json", "metadata.json", "model.weights.h5", "model.weights.json")
+_FOLDERS = ("assets/", "model.weights/")
+_MOST_UNPACKED, _ALWAYS_ALLOWED = 20, 1 << 24
+"""How many times its size an archive may unpack to, and bytes that any may: Keras compresses nothing."""
+
+
+def is_model_file(path: Path) -> bool:
+    """Whether a path names a Keras model file, there or not."""
+    return path.suffix in SUFFIXES and not path.is_dir()
+
+
+@contextlib.contextmanager
+def as_run(path: Path, classes: str | None = None, code: Path | None = None, unsafe: bool = False) -> Iterator[Path]:
+    """Yields a run directory: that at a path, or one made of a model file for as long as the block lasts.
+
+    Args:
+        path: of a run, or of a `.keras` or `.h5` file.
+        classes: names of the classes with commas between them, or the path of a JSON file with a list; None for none.
+        code: a Python file with the model's own layers and functions.
+        unsafe: whether code in the file, such as a lambda, may be executed.
+
+    Raises:
+        OptionError: an option for model files beside a run, or one that makes no sense.
+        RunError: the file is not a model, is damaged, or needs what it may not have.
+    """
+    if not is_model_file(path):
+        for name, value in (("classes", classes), ("code", code), ("unsafe", unsafe)):
+            if value:
+                raise OptionError(f"`--{name}` is for model files (.keras, .h5), and {path} is not one: leave it out.")
+        yield path
+        return
+    if not path.is_file():
+        raise RunError(f"There is no model file at {path}.")
+    if path.suffix == ".keras":
+        check_archive(path)
+    names = _class_names(classes)
+    if code is not None:
+        _import(code)
+    if unsafe:
+        keras_here().config.enable_unsafe_deserialization()
+    model = load_model(path)
+    outputs = getattr(model, "output_shape", None)
+    if names and isinstance(outputs, tuple) and outputs[-1] not in (len(names), 1):
+        raise OptionError(f"--classes has {len(names)} names, and the model in {path} has {outputs[-1]} outputs.")
+    with tempfile.TemporaryDirectory(prefix="rudel-model-") as folder:
+        run = RunDirectory(Path(folder) / path.stem)
+        run.path.mkdir()
+        own = {} if unsafe else check_can_be_loaded(model)
+        save_model(model, run.model)
+        run.write_config({"recipe": "", "class_names": names, **({"own_classes": own} if own else {})})
+        run.write_summary({"metrics": {}})
+        yield run.path
+
+
+def check_archive(path: Path) -> None:
+    """Refuses an archive that Keras has not written.
+
+    Raises:
+        RunError: it is not an archive, has members that do not belong there, or unpacks to much more than it is.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except (zipfile.BadZipFile, OSError) as error:
+        raise RunError(f"{path} is not a Keras model file: {error}.") from error
+    for member in members:
+        name = member.filename
+        within = name in _MEMBERS or (name.startswith(_FOLDERS) and ".." not in name.split("/"))
+        if not within or "\\" in name:
+            raise RunError(f"{path} is not a Keras model file: Keras writes no member `{name[:100]}`.")
+    unpacked = sum(member.file_size for member in members)
+    if unpacked > max(_ALWAYS_ALLOWED, _MOST_UNPACKED * path.stat().st_size):
+        size = path.stat().st_size
+        raise RunError(f"{path} unpacks from {size:,} to {unpacked:,} bytes: Keras writes no such file.")
+
+
+def _class_names(classes: str | None) -> list[str]:
+    """Names from a text with commas, or from a JSON file.
+
+    Raises:
+        OptionError: the file is not a list of names, or two names are equal.
+    """
+    if classes is None:
+        return []
+    names: Sequence[object] = classes.split(",")
+    if classes.endswith(".json"):
+        try:
+            names = json.loads(Path(classes).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise OptionError(f"--classes {classes} cannot be read ({error}): give a JSON file with a list.") from error
+    if not isinstance(names, list) or not all(isinstance(name, str) and name.strip() for name in names):
+        raise OptionError(f"--classes {classes} is not a list of names: give a,b,c or a JSON file with a list.")
+    found = [str(name).strip() for name in names]
+    if len(set(found)) < len(found):
+        raise OptionError(f"--classes {classes} has a name twice.")
+    return found
+
+
+def _import(code: Path) -> None:
+    """Imports a file of the user's, so that Keras finds the classes and functions in it.
+
+    Raises:
+        OptionError: there is no such file, or it cannot be imported.
+    """
+    name = code.stem
+    spec = importlib.util.spec_from_file_location(name, code)
+    if spec is None or spec.loader is None or not code.is_file():
+        raise OptionError(f"--code {code} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise OptionError(f"--code {code} cannot be imported: {type(error).__name__}: {error}.") from error
+    own = {key: value for key, value in vars(module).items() if getattr(value, "__module__", None) == name}
+    keras_here().saving.get_custom_objects().update(own)

@@ -1,0 +1,142 @@
+"""Keras model files on the command line, those of strangers among them."""
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from processes import started
+
+CODE = """
+import keras
+
+class Twice(keras.layers.Layer):
+    def call(self, x):
+        return 2 * x
+"""
+
+
+def net(*more: Any) -> Any:
+    keras.utils.set_random_seed(0)
+    layers = [keras.Input((4,)), *more, keras.layers.Dense(3, activation="softmax")]
+    model = keras.Sequential(layers)
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model in both kinds of files, and examples that it tells apart by chance."""
+    model = net()
+    for name in ("small.keras", "small.h5"):
+        model.save(tmp_path / name)
+    x = np.random.default_rng(0).normal(size=(40, 4)).astype("float32")
+    np.savez(tmp_path / "data.npz", x=x, y=model.predict(x, verbose=0).argmax(1))
+    np.save(tmp_path / "some.npy", x[:2])
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["small.keras", "small.h5"])
+def test_a_file_is_evaluated_and_asked(rudel: Callable[..., Any], folder: Path, name: str) -> None:
+    done = rudel("evaluate", folder / name, "--data", folder / "data.npz", "--json")
+    assert done.code == 0, done.err
+    result = json.loads(done.out)
+    assert result["run"] == str(folder / name)
+    assert result["metrics"]["accuracy"] == 1.0
+    told = rudel("predict", folder / name, folder / "some.npy", "--classes", "a,b,c", "--top", 1).out
+    assert [line.split()[1] in "abc" for line in told.splitlines()] == [True, True]
+
+
+def test_a_file_is_exported_with_examples(rudel: Callable[..., Any], folder: Path) -> None:
+    result = rudel("export", folder / "small.keras", "--to", "litert-int8", "--data", folder / "data.npz")
+    assert result.code == 0, result.err
+    assert (folder / "small-int8.tflite").is_file()
+    assert "give data with --data FILE.npz" in rudel("export", folder / "small.keras", "--to", "litert").error
+
+
+def test_a_file_is_served(folder: Path) -> None:
+    import urllib.request
+
+    command = [
+        str(Path(sys.executable).with_name("rudel")),
+        "serve",
+        str(folder / "small.keras"),
+        "--port",
+        "0",
+        "--classes",
+        "a,b,c",
+    ]
+    with started(command, stdout=subprocess.PIPE) as server:
+        assert server.stdout
+        address = next(word for line in server.stdout for word in line.split() if word.startswith("http")).rstrip("/")
+        body = json.dumps({"examples": [{"x": [0, 0, 0, 0]}]}).encode()
+        described = json.load(urllib.request.urlopen(f"{address}/v1/models/small/metadata"))
+        name = next(iter(described["metadata"]["signature_def"]["signature_def"]["serving_default"]["inputs"]))
+        body = json.dumps({"instances": [{name: [0, 0, 0, 0]}]}).encode()
+        answer = json.load(urllib.request.urlopen(f"{address}/v1/models/small:classify", body))
+    assert {label for label, _ in answer["results"][0]} == {"a", "b", "c"}
+
+
+def test_layers_of_ones_own_come_from_a_file(rudel: Callable[..., Any], folder: Path) -> None:
+    (folder / "layers.py").write_text(CODE)
+    scope: dict[str, Any] = {"__name__": "layers"}
+    exec(CODE, scope)
+    net(scope["Twice"]()).save(folder / "own.keras")
+    assert "cannot be loaded" in rudel("predict", folder / "own.keras", folder / "some.npy").error
+    assert rudel("predict", folder / "own.keras", folder / "some.npy", "--code", folder / "layers.py").code == 0
+
+
+def test_a_lambda_needs_trust(rudel: Callable[..., Any], folder: Path) -> None:
+    net(keras.layers.Lambda(lambda x: x + 1)).save(folder / "lambda.keras")
+    before = sorted(folder.iterdir())
+    assert "cannot be loaded" in rudel("predict", folder / "lambda.keras", folder / "some.npy").error
+    assert sorted(folder.iterdir()) == before
+    program = [str(Path(sys.executable).with_name("rudel"))]
+    command = ["predict", folder / "lambda.keras", folder / "some.npy", "--unsafe"]
+    subprocess.run([*program, *map(str, command)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("member", "size", "words"),
+    [
+        ("../../outside.txt", 4, r"Keras writes no member `\.\./\.\./outside\.txt`"),
+        ("assets/../../outside.txt", 4, "Keras writes no member"),
+        ("assets/bomb", 1 << 28, "unpacks from"),
+    ],
+)
+def test_a_malicious_archive_is_refused(
+    rudel: Callable[..., Any], folder: Path, member: str, size: int, words: str
+) -> None:
+    with zipfile.ZipFile(folder / "small.keras", "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(member, bytes(size))
+    before = sorted(folder.rglob("*"))
+    error = rudel("evaluate", folder / "small.keras", "--data", folder / "data.npz").error
+    assert re.search(words, error)
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["small.keras", "--classes", "a,b"], "--classes has 2 names, and the model"),
+        (["small.keras", "--classes", "a,a,b"], "has a name twice"),
+        (["small.keras", "--code", "nothing.py"], "is not a Python file"),
+        (["nothing.keras"], "There is no model file at"),
+        (["data.npz", "--classes", "a,b,c"], "`--classes` is for model files"),
+    ],
+)
+def test_mistakes_are_one_sentence(rudel: Callable[..., Any], folder: Path, arguments: list[str], words: str) -> None:
+    first, *others = arguments
+    assert words in rudel("predict", folder / first, folder / "some.npy", *others).error
+
+
+def test_what_is_no_archive_is_refused(rudel: Callable[..., Any], folder: Path) -> None:
+    (folder / "text.keras").write_text("no zip")
+    assert "text.keras is not a Keras model file" in rudel("predict", folder / "text.keras", folder / "some.npy").error
