@@ -227,10 +227,11 @@ class TestMistakes:
             ((x[:0], y[:0]), "no examples"),
             ((np.array([["a"] * 6] * 192), y), "give numbers"),
             (([[1.0], [2.0, 3.0]], y[:2]), "different lengths"),
-            (((row for row in x), y), "generator"),
         ):
             with pytest.raises(DataError, match=words):
                 rudel.fit(classifier(), *data)
+        with pytest.raises(OptionError, match="A generator brings its own targets"):
+            rudel.fit(classifier(), (row for row in x), y)
         with pytest.raises(DataError, match="validation y"):
             rudel.fit(classifier(), x, y, validation=(x, wrong))
 

@@ -52,8 +52,8 @@ def fit(
     """Trains a compiled Keras model, several times faster than `model.fit` where steps are short.
 
     The steps are the model's own `train_step`, compiled together by the hundred, on data that stays on the device in
-    the dtype it has (uint8 stays uint8). An epoch is a seeded permutation of the examples in full batches; what does
-    not fill a batch is left out of that epoch.
+    the dtype it has (uint8 stays uint8). An epoch is a seeded permutation of the examples; the last batch of an epoch
+    may be smaller than the others, as in Keras.
 
     It takes the arguments of `keras.Model.fit`, in their order, and then those of its own.
 
@@ -70,7 +70,8 @@ def fit(
         batch_size: examples a step; None for 32.
         epochs: passes over the examples; 1 if neither epochs nor steps are given.
         verbose: True, 1 or 2 for a live display on standard error, False or 0 for none, "auto" for one on terminals.
-        callbacks: Keras callbacks, or a single one; they act at the ends of epochs, or of every `eval_every` steps.
+        callbacks: Keras callbacks, or a single one; they act at the ends of epochs, or of every `eval_every` steps, and
+            on one device also between steps, where they have `on_train_batch_begin` or `on_train_batch_end`.
         validation_split: fraction of the training examples to hold out, the last ones, before they are shuffled;
             `validation` holds out examples at random.
         validation_data: Keras' name of `validation`, for examples; goes before `validation_split`.
