@@ -1,14 +1,17 @@
 """`rudel.fit` on what other libraries feed to Keras: the weights are those of Keras' own `fit`."""
 
+import importlib
+import importlib.util
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 import numpy as np
 import pytest
+from distributed import Client, LocalCluster
 
 import rudel
 from rudel.data.batch_source import stream_of
@@ -127,6 +130,27 @@ except rudel.RudelError as error:
     assert "does not say how many batches it has: give `steps_per_epoch`." in done.stdout
 
 
+def test_a_pytorch_loader_trains_as_in_keras(lacking: Callable[[str], NoReturn]) -> None:
+    if importlib.util.find_spec("torch") is None:
+        lacking("There is no PyTorch, whose loader need not be installed: pip install torch")
+    data = importlib.import_module("torch.utils.data")
+    tensor = importlib.import_module("torch").from_numpy
+    mine, theirs = net(), net()
+    loader = data.DataLoader(data.TensorDataset(tensor(X), tensor(Y.astype("int64"))), batch_size=SIZE)
+    rudel.fit(mine, loader, epochs=2, verbose=0)
+    theirs.fit(X, Y, SIZE, 2, shuffle=False, verbose=0)
+    assert same(mine, theirs)
+
+
+def test_two_hosts_read_a_pass_into_memory() -> None:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        history = rudel.fit(net(), Numbered(), epochs=20, validation_data=Numbered(), client=client, verbose=0).history
+    assert history["val_loss"][-1] < 0.8 * history["val_loss"][0]
+
+
 def test_a_source_with_a_length_is_resumed(tmp_path: Path) -> None:
     whole, parts = net(), net()
     rudel.fit(whole, Numbered(), epochs=3, verbose=0)
@@ -152,7 +176,7 @@ def test_examples_are_read_once_in_their_order() -> None:
         ({"y": Y}, "A Numbered brings its own targets and weights"),
         ({"batch_size": 8}, "The batch size is that of the Numbered"),
         ({"validation_split": 0.2}, "A Numbered cannot be split"),
-        ({"on": "nowhere"}, "A Numbered trains on one device of this computer"),
+        ({"on": "nowhere", "steps_per_epoch": 3}, "take one pass of a Numbered into memory: leave out"),
         ({"steps_per_epoch": 3, "run": "run", "resume": True}, "cannot be resumed: its position is not known"),
     ],
 )

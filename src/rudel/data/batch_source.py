@@ -21,6 +21,7 @@ from rudel.data.stream import Stream
 from rudel.errors import DataError, OptionError
 
 _INFINITE = -1  # of tf.data's cardinality
+_JOINED_BYTES = 1 << 22
 
 
 def is_source(data: Any) -> bool:
@@ -59,12 +60,7 @@ def stream_of(source: Any, steps: int | None, what: str) -> "BatchStream":
         )
     if steps is not None:
         return BatchStream(batches, steps * size, size, continues=True)
-    last = batches.last()
-    if last is not None:
-        rows = (batches.length or 1) * size - size + len(last)
-    else:
-        rows = sum(len(batch) for batch in batches.passes())
-    return BatchStream(batches, rows, size, continues=False)
+    return BatchStream(batches, batches.rows(size), size, continues=False)
 
 
 class _Batches:
@@ -81,6 +77,7 @@ class _Batches:
         self.can_begin_again = self.is_indexed or iter(source) is not source
         self._under_way: Iterator[Examples] | None = None
         self._looked_at: list[Examples] = []
+        self._joined = 0
 
     @property
     def length(self) -> int | None:
@@ -95,14 +92,27 @@ class _Batches:
         except TypeError:
             return None
 
+    def rows(self, size: int) -> int:
+        """Examples of a pass whose first batch has so many; a pass is read to count them only where nothing says it."""
+        sampler: Any = getattr(self.source, "sampler", None)
+        if hasattr(sampler, "__len__") and getattr(self.source, "batch_size", None) == size:  # a DataLoader
+            return len(sampler) // size * size if self.source.drop_last else len(sampler)
+        last = self._last()
+        if last is not None:
+            return (self.length or 1) * size - size + len(last)
+        return sum(len(batch) for batch in self.passes())
+
     def first(self) -> Examples | None:
         """The first batch, which the next pass has, too; None where there is none."""
         batch = next(self.passes(), None)
         if not self.can_begin_again and batch is not None:
             self._looked_at.append(batch)
+        if batch is not None:
+            size = sum(array.nbytes for _, array in batch.named_arrays())
+            self._joined = len(batch) * (_JOINED_BYTES // max(1, size))
         return batch
 
-    def last(self) -> Examples | None:
+    def _last(self) -> Examples | None:
         """The last batch, where it can be had without all others."""
         if not self.length or self.length < 0:
             return None
@@ -117,7 +127,10 @@ class _Batches:
         if self.is_indexed:
             return self._by_number()
         if self.can_begin_again:
-            return map(self._examples, getattr(self.source, "as_numpy_iterator", self.source.__iter__)())
+            source: Any = self.source
+            if self._joined > 1 and hasattr(source, "rebatch"):  # tf.data hands over large batches with less effort
+                source = source.rebatch(self._joined)
+            return map(self._examples, getattr(source, "as_numpy_iterator", source.__iter__)())
         self._under_way = self._under_way or map(self._examples, self.source)
         return self._next_ones(self._under_way)
 

@@ -50,6 +50,11 @@ def compile_config(model: Any) -> dict[str, Any]:
     return dict(getattr(getattr(model, "_compile_config", None), "config", None) or {})
 
 
+def compile_stamp(model: Any) -> Any:
+    """An object that every call of `model.compile` replaces; None for a model that is not compiled."""
+    return getattr(model, "_compile_config", None)
+
+
 def compiled_metrics(model: Any) -> Any:
     """The metrics that `model.compile` made, or None."""
     return getattr(model, "_compile_metrics", None)

@@ -19,6 +19,7 @@ from jax import lax
 
 from rudel.errors import ModelError
 from rudel.loop.convolution import fast_on_cpu
+from rudel.loop.kept_programs import form, kept
 from rudel.loop.model_state import ModelState, why_not_traced
 
 _BOUNDS = (np.int32(0), np.int32(1))
@@ -66,6 +67,8 @@ def compile_training(
     `augment(key, x) -> x`; every step derives its own from it. The progress that goes in is consumed (its buffers are
     donated); the second result is its `bad_step` once more, which can be waited for when the first is consumed, too.
 
+    Where `jit` is JAX's own, the program is kept for the model's next training.
+
     Of `state`, `data` and `order`, only shapes and dtypes are looked at. `order` can be int32 (steps,), if `data` has
     whole batches along axis 0. `jit` compiles, and may know more of where things are to be. Of every batch, the first
     `size` examples count; None for all of them. With `ahead`, another thread compiles, and the first call waits for it.
@@ -88,7 +91,8 @@ def compile_training(
         arguments = begin, data, order, jax.random.key(0), *_BOUNDS, np.int32(0)
         return jit(block, donate_argnums=0, keep_unused=True).trace(*arguments), begin.logs
 
-    return _compile(model, "train_step", traced, ahead)
+    key = ("train_step", form((state, data, order)), augment, size) if jit is jax.jit else None
+    return _compile(model, "train_step", key, traced, ahead)
 
 
 def training_loop(
@@ -188,7 +192,8 @@ def compile_evaluation(
             state.trainable, state.non_trainable, state.metrics, data, *_BOUNDS
         ), None
 
-    return _compile(model, "test_step", traced)[0]
+    key = ("test_step", form((state, data)), batch_size) if jit is jax.jit else None
+    return _compile(model, "test_step", key, traced)[0]
 
 
 def compile_prediction(model: Any, state: ModelState, x: Any) -> Program:
@@ -204,18 +209,27 @@ def compile_prediction(model: Any, state: ModelState, x: Any) -> Program:
     return _compile(
         model,
         "predict_step",
+        ("predict_step", form((state.trainable, state.non_trainable, x))),
         lambda: (jax.jit(run, keep_unused=True).trace(state.trainable, state.non_trainable, x), None),
     )[0]
 
 
 def _compile(
-    model: Any, method: str, traced: Callable[[], tuple[Any, Any]], ahead: bool = False
+    model: Any,
+    method: str,
+    key: tuple[Any, ...] | None,
+    traced: Callable[[], tuple[Any, Any]],
+    ahead: bool = False,
 ) -> tuple[Program, Any]:
     began = time.perf_counter()
-    with tracing(model, method), fast_on_cpu():
-        trace, extra = traced()
-    program = _compiled_ahead(trace.lower()) if ahead else trace.lower().compile()
-    return Program(program, time.perf_counter() - began), extra
+
+    def make() -> tuple[Any, Any]:
+        with tracing(model, method), fast_on_cpu():
+            trace, extra = traced()
+        return _compiled_ahead(trace.lower()) if ahead else trace.lower().compile(), extra
+
+    run, extra = make() if key is None else kept(model, key, make)
+    return Program(run, time.perf_counter() - began), extra
 
 
 def _compiled_ahead(lowered: Any) -> Callable[..., Any]:

@@ -274,7 +274,8 @@ class CompiledEngine:
         """
         if epoch != self._keyed:
             key = jax.random.key(self._job.schedule.seed)
-            self._keyed, self._key = epoch, jax.random.fold_in(key, epoch)
+            augments = self._job.augment is not None  # nothing else asks for random numbers by this key
+            self._keyed, self._key = epoch, jax.random.fold_in(key, epoch) if augments else key
         done = self._session.position.step
         program = self._programs[self._job.schedule.size(done)]
         under_way: list[jax.Array] = []

@@ -62,9 +62,10 @@ def fit(
         x: inputs (N, ...) of any dtype, or a `rudel.Dataset`, a `rudel.Examples`, or a tuple `(x, y)` or
             `(x, y, sample_weight)`; x and y are arrays, or dicts, lists or tuples of arrays for several inputs or
             outputs. Or a stream such as `rudel.Records`, for data larger than memory: it is read while it is trained
-            on, and the weights are the same bits. Or a source of batches, in its own order, on this computer: a
+            on, and the weights are the same bits. Or a source of batches, in its own order: a
             `keras.utils.PyDataset`, a `tf.data.Dataset`, a `torch.utils.data.DataLoader`, a generator. One with a
-            length is resumed by skipping what was seen; others want `steps_per_epoch`, and cannot be resumed.
+            length is resumed by skipping what was seen; others want `steps_per_epoch`, and cannot be resumed. Several
+            hosts or devices read one pass into memory first, and take its examples in any order.
         y: targets (N, ...), if `x` holds inputs alone. Labels may be strings: they are numbered in alphabetical order,
             or in that of the `class_names` of a `Dataset`, and become the names of the classes.
         batch_size: examples a step; None for 32.
@@ -134,7 +135,7 @@ def fit(
     from rudel.training import keras_arguments
     from rudel.training.automatic import decided
     from rudel.training.places import place
-    from rudel.training.sources import training_stream, validation_stream
+    from rudel.training.sources import training_source, validation_stream
     from rudel.training.text_labels import encode_text_labels
     from rudel.training.whole_run import Request, execute
 
@@ -145,13 +146,13 @@ def fit(
     callbacks = keras_arguments.as_callbacks(keras, callbacks)
     validation = keras_arguments.chosen_validation(validation, validation_data, validation_split)
     validation = validation_stream(validation, validation_steps)
-    source = training_stream(
+    source = training_source(
         x, targets=y is not None or sample_weight is not None, batch_size=batch_size, steps_per_epoch=steps_per_epoch,
         validation_split=validation_split, resume=resume,
-        here=on is None and cluster is None and client is None and strategy in (None, "single"),
+        here=on is None and cluster is None and client is None and strategy in (None, "single"), shuffle=shuffle,
     )  # fmt: skip
     if source is not None:
-        x, batch_size, shuffle = source, source.batch_size, False
+        x, batch_size, shuffle = source
     epochs, steps, eval_every = keras_arguments.as_steps(steps_per_epoch, epochs, steps, eval_every)
     batch_size = 32 if batch_size is None else batch_size
     if x is None:

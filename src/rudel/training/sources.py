@@ -1,12 +1,29 @@
 """What `rudel.fit` makes of sources of batches: `PyDataset`, `tf.data.Dataset`, `DataLoader`, generators."""
 
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from rudel.data.batch_source import BatchStream, is_source, stream_of
+from rudel.data.dataset import Examples
 from rudel.errors import OptionError
 
 
-def training_stream(
+class Source(NamedTuple):
+    """Training data from batches.
+
+    Args:
+        data: in the source's order, or all of it in memory.
+        batch_size: examples of the source's first batch.
+        shuffle: whether epochs may take the examples in an order of their own.
+    """
+
+    data: BatchStream | Examples
+    batch_size: int
+    shuffle: bool
+
+
+def training_source(
     x: Any,
     *,
     targets: bool,
@@ -15,17 +32,22 @@ def training_stream(
     validation_split: float,
     resume: bool,
     here: bool,
-) -> BatchStream | None:
-    """The training data as a stream, where it is a source of batches; None for everything else.
+    shuffle: bool,
+) -> Source | None:
+    """The training data, where it is a source of batches; None for everything else.
+
+    On one device of this computer it is read while it is trained on. Several hosts or devices are dealt examples by
+    number, so one pass is read into memory first.
 
     Args:
         x: what `fit` was given.
         targets: whether `y` or `sample_weight` were given, too.
         batch_size, steps_per_epoch, validation_split, resume: as given.
         here: whether the training is on one device of this computer.
+        shuffle: as given; of no effect here.
 
     Raises:
-        OptionError: an argument that a source has no use for, or hosts.
+        OptionError: an argument that a source has no use for, or a source without an end for several hosts.
         DataError: the source gives no batch, or one that is none.
     """
     if not is_source(x):
@@ -37,15 +59,20 @@ def training_stream(
         raise OptionError(f"The batch size is that of the {name}: leave out `batch_size`.")
     if validation_split:
         raise OptionError(f"A {name} cannot be split: give `validation_data` instead of `validation_split`.")
-    if not here:
-        raise OptionError(f"A {name} trains on one device of this computer: give hosts arrays or rudel.Records.")
+    if not here and steps_per_epoch is not None:
+        raise OptionError(
+            f"Several hosts or devices take one pass of a {name} into memory: leave out `steps_per_epoch`, and give a "
+            "source with an end, arrays or rudel.Records."
+        )
     stream = stream_of(x, steps_per_epoch, "training")
     if resume and not stream.repeatable:
         raise OptionError(
             f"A training on a {name} without an end, or with `steps_per_epoch`, cannot be resumed: its position is not "
             "known. Leave out `resume`, or give a source with a length."
         )
-    return stream
+    if not here:
+        return Source(stream.take(np.arange(len(stream))), stream.batch_size, shuffle)
+    return Source(stream, stream.batch_size, False)
 
 
 def validation_stream(validation: Any, steps: int | None) -> Any:

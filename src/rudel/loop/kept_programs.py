@@ -1,0 +1,63 @@
+"""Programs that were compiled for a model, kept as long as it lives, so that its next training need not compile again.
+
+A program is good for as long as Keras would use its own: until `compile` is called, or until the model's variables,
+the shapes and dtypes of the examples, or the changes made to them are others. As with Keras, whoever changes an
+attribute of a layer calls `compile` to make it count.
+"""
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from rudel.internals.keras import compile_stamp
+from rudel.loop import model_state
+
+_MOST = 16
+"""Programs a model."""
+
+
+@dataclass
+class _Kept:
+    stamp: weakref.ref[Any]
+    programs: dict[Any, Any] = field(default_factory=dict)
+
+
+_of_models: weakref.WeakKeyDictionary[Any, _Kept] = weakref.WeakKeyDictionary()
+
+
+def kept(model: Any, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    """What `make` returns for a model and a key, made at the first time.
+
+    Args:
+        model: a built Keras model; of one that is not compiled, nothing is kept.
+        key: what the program depends on besides the model; hashable.
+        make: makes it.
+    """
+    stamp = compile_stamp(model)
+    if stamp is None:
+        return make()
+    mine = _of_models.get(model)
+    if mine is None or mine.stamp() is not stamp:
+        mine = _of_models[model] = _Kept(weakref.ref(stamp))
+    key = (*key, _identities(model))
+    if key not in mine.programs:
+        made = make()
+        while len(mine.programs) >= _MOST:
+            del mine.programs[next(iter(mine.programs))]
+        mine.programs[key] = made
+    return mine.programs[key]
+
+
+def form(tree: Any) -> tuple[Any, ...]:
+    """The structure, shapes and dtypes of arrays, as a part of a key."""
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple(
+        (jax.numpy.shape(leaf), str(leaf.dtype), getattr(leaf, "weak_type", False)) for leaf in leaves
+    )
+
+
+def _identities(model: Any) -> tuple[Any, ...]:
+    return id(model.optimizer), tuple(tuple(map(id, part)) for part in model_state.variables(model))
