@@ -68,6 +68,8 @@ def check_indices(x: Any, model: Any, what: str, numbers: np.ndarray | None = No
 def check_examples(examples: Examples, model: Any, what: str, numbers: np.ndarray | None = None) -> None:
     """Refuses NaN, pictures of another size than the model's, indices and labels that it has no place for.
 
+    In a column of a table, NaN is a missing number.
+
     Args:
         examples: to look at.
         model: a compiled Keras model.
@@ -77,8 +79,12 @@ def check_examples(examples: Examples, model: Any, what: str, numbers: np.ndarra
     Raises:
         DataError: says which array, at which example.
     """
+    from rudel.features.table_layer import columns_of
+
+    gaps = {f"x[{column.name!r}]" for column in columns_of(model) if column.gaps}
     for name, array in examples.named_arrays():
-        check_finite(array, f"{what} {name}", numbers)
+        if name not in gaps:
+            check_finite(array, f"{what} {name}", numbers)
     _check_size(examples.x, model, what)
     check_indices(examples.x, model, what, numbers)
     _check_label_form(examples.y, model, what)

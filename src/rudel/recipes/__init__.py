@@ -7,7 +7,7 @@ and a function `evaluation(source, split, class_names) -> ToEvaluate` what all t
 Where the model's classes are not defined when the file is imported, a function `register_classes()` defines them.
 """
 
-BUILT_IN = ("digits", "images", "keywords", "motion", "quickdraw", "recommend", "sine")
+BUILT_IN = ("digits", "images", "keywords", "motion", "quickdraw", "recommend", "sine", "table")
 """Names of the modules in this package that are recipes."""
 
 _FORMER = {"montagsmaler": "quickdraw", "signs": "images"}

@@ -70,7 +70,11 @@ def dataset_of(run: RunDirectory, source: str | None = None) -> Dataset:
 
 
 def to_evaluate(
-    run: RunDirectory, source: str, split: str | None = None, progress: Callable[[int, int], None] | None = None
+    run: RunDirectory,
+    source: str,
+    split: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    model: Any = None,
 ) -> ToEvaluate:
     """All that a run can be evaluated on at a source; or what its recipe validates on there, if it says no more.
 
@@ -79,6 +83,7 @@ def to_evaluate(
         source: an address or a folder.
         split: which of several parts to take; None for all.
         progress: called with (done, in all) while the data is fetched or converted.
+        model: of the run, for recipes whose data depends on it.
 
     Raises:
         RunError: the run has no recipe that can be read.
@@ -88,7 +93,8 @@ def to_evaluate(
     recipe, settings = _recipe_and_settings(run, source)
     if recipe.has_evaluation:
         names = run.read_config().get("class_names") or []
-        return recipe.evaluation(settings, source=source, split=split, class_names=names, progress=progress)
+        given = {"source": source, "split": split, "class_names": names, "progress": progress, "model": model}
+        return recipe.evaluation(settings, **given)
     if split is not None:
         raise OptionError(f"The data of the recipe `{recipe.name}` has no splits to choose from: leave out --split.")
     dataset = recipe.data(settings, source=source, progress=progress)

@@ -49,7 +49,7 @@ def check_can_be_saved(model: Any) -> Any:
         ) from error
 
 
-_OWN_LAYERS = ("rudel.features.layer", "rudel.features.masks")
+_OWN_LAYERS = ("rudel.features.layer", "rudel.features.masks", "rudel.features.table_layer")
 """Modules that register layers of Rudel's with Keras, so that a run also loads where Rudel is in another folder."""
 
 

@@ -85,7 +85,7 @@ def evaluate_run(
         names = directory.read_config().get("class_names", [])
         found = ToEvaluate(*read_arrays(Path(str(data)), names, _input_shape(model, directory)))
     elif data is not None:
-        found = to_evaluate(directory, str(data), split, progress)
+        found = to_evaluate(directory, str(data), split, progress, model)
     else:
         validation = dataset_of(directory).validation
         if validation is None:

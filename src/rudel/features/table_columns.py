@@ -1,0 +1,140 @@
+"""Columns of a table as numbers: how their values are read, scaled and looked up, on every way into a model.
+
+A model takes each column as an input of its own: numbers as float32 (N,), in which NaN is a missing one, and categories
+as int32 (N,), which count the column's categories from 1; 0 is a category that was not there in training.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from rudel.errors import DataError
+
+_MISSING = {"", "na", "n/a", "nan", "null", "none", "<na>", "nat", "?"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that a model takes.
+
+    Args:
+        name: in the table.
+        categories: what it may hold, with "" for a missing one; empty for a column of numbers.
+        mean: of its numbers in training.
+        deviation: their standard deviation, above 0.
+        edges: quantiles of them, ascending; without, the number itself is all that the model sees.
+        gaps: whether some were missing in training, so that the model has learned what that means.
+    """
+
+    name: str
+    categories: tuple[str, ...] = ()
+    mean: float = 0.0
+    deviation: float = 1.0
+    edges: tuple[float, ...] = ()
+    gaps: bool = False
+
+    @property
+    def dtype(self) -> str:
+        """Of the model's input."""
+        return "int32" if self.categories else "float32"
+
+    def config(self) -> dict[str, Any]:
+        """Plain data that `column_of` reads."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+    def encoded(self, values: Sequence[Any] | np.ndarray, source: str) -> np.ndarray:
+        """Values as the model takes them, (N,).
+
+        A number that is missing is NaN where the model knows gaps, and else the mean.
+
+        Args:
+            values: (N,) numbers or texts; None, NaN and words such as "NA" are missing.
+            source: what messages call the table.
+
+        Raises:
+            DataError: a text in a column of numbers.
+        """
+        if self.categories:
+            places = {name: place for place, name in enumerate(self.categories, 1)}
+            return np.array([places.get(text, 0) for text in texts_of(values)], np.int32)
+        found, wrong = numbers_of(values)
+        if wrong is not None:
+            raise DataError(
+                f"The column `{self.name}` in {source} holds {str(values[wrong])!r} in row {wrong + 1:,}, and the "
+                "model takes numbers there: correct it, or leave it empty."
+            )
+        found = np.clip(found, np.finfo(np.float32).min, np.finfo(np.float32).max).astype(np.float32)
+        return found if self.gaps else np.where(np.isnan(found), np.float32(self.mean), found)
+
+
+def column_of(config: Mapping[str, Any]) -> Column:
+    """The column of a `Column.config`."""
+    return Column(**{key: tuple(value) if isinstance(value, list | tuple) else value for key, value in config.items()})
+
+
+def encoded(columns: Sequence[Column], table: Mapping[str, Any], source: str) -> dict[str, np.ndarray]:
+    """A table as a model takes it; columns that it does not take are left out.
+
+    Args:
+        columns: of the model.
+        table: values (N,) by the names of the columns.
+        source: what messages call the table.
+
+    Raises:
+        DataError: a column is missing, or holds texts in the place of numbers.
+    """
+    if missing := [column.name for column in columns if column.name not in table]:
+        told = ", ".join(f"`{name}`" for name in missing)
+        there = ", ".join(f"`{name}`" for name in table)
+        raise DataError(f"{source} has no column {told}, which the model takes: it has {there}.")
+    return {column.name: column.encoded(table[column.name], source) for column in columns}
+
+
+def numbers_of(values: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, int | None]:
+    """Values as float64 (N,), NaN for missing and infinite ones; and the place of the first that is not a number.
+
+    >>> numbers_of(["1.5", None, "NA", "x"])
+    (array([1.5, nan, nan, nan]), 3)
+    """
+    array = np.asarray(values)
+    if array.dtype.kind in "iuf":
+        found, wrong = array.astype(np.float64), None
+    else:
+        found, wrong = np.full(len(values), np.nan), None
+        for place, value in enumerate(values):
+            try:
+                found[place] = np.nan if is_missing(value) else _number(value)
+            except (TypeError, ValueError):
+                wrong = place if wrong is None else wrong
+    found[np.isinf(found)] = np.nan
+    return found, wrong
+
+
+def texts_of(values: Sequence[Any] | np.ndarray) -> list[str]:
+    """Values as texts; "" for those that are missing, and whole numbers without a decimal point.
+
+    >>> texts_of([" red", None, 8001.0, "?", True])
+    ['red', '', '8001', '', 'True']
+    """
+    return ["" if is_missing(value) else _text(value) for value in values]
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value says that there is none."""
+    if isinstance(value, float | np.floating):
+        return value != value
+    return value is None or (str(value).strip().lower() in _MISSING)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool | np.bool_) or (isinstance(value, str) and "_" in value):
+        raise ValueError(value)
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return value.decode(errors="replace").strip() if isinstance(value, bytes) else str(value).strip()

@@ -1,0 +1,154 @@
+"""Tables of numbers and categories: predicts a column from the others, with a small net.
+
+For a CSV or Parquet file, or in Python a frame. The model takes the values as they are in the table: it holds the scale of
+each number and the list of each column's categories.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+import rudel
+from rudel.data.dataset import ToEvaluate
+from rudel.data.table import read_table
+from rudel.errors import DataError, OptionError
+from rudel.features.table_columns import Column, encoded
+from rudel.recipes.table_roles import Target, find_columns, find_target
+
+training = {"epochs": 20, "least_steps": 1500, "batch_size": 128}
+
+_WHERE_TO_GET_THEM = (
+    "The recipe `table` learns from a table: give a CSV or Parquet file with --data, and with --set target=COLUMN the "
+    "column to predict."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class TableDataset(rudel.Dataset):
+    """What `model` is made for.
+
+    Args:
+        columns: that the model takes.
+    """
+
+    columns: Sequence[Column] = ()
+
+
+def data(
+    source: Any = None,
+    target: str = "",
+    task: Literal["auto", "classification", "regression"] = "auto",
+    categories: tuple = (),
+    ignore: tuple = (),
+    validation: float = 0.2,
+    seed: int = 0,
+) -> TableDataset:
+    """A table, of which some rows are held out.
+
+    Args:
+        source: a CSV or Parquet file, or a frame of pandas, Polars or PyArrow.
+        target: the column to predict. Rows without it are left out.
+        task: what it is; auto takes texts, and whole numbers of at most ten kinds, for classes.
+        categories: columns whose numbers are names of categories, such as postcodes, separated by commas.
+        ignore: columns to leave out, separated by commas.
+        validation: share of rows to hold out.
+        seed: of their choice.
+    """
+    if source is None:
+        raise DataError(_WHERE_TO_GET_THEM)
+    table = read_table(source)
+    if not target:
+        names = ", ".join(f"`{name}`" for name in table.columns)
+        raise OptionError(f"Which column is to be predicted? Say it by `--set target=COLUMN`: {table.name} has {names}.")
+    if not 0 < validation < 1:
+        raise OptionError(f"`validation` is a share, between 0 and 1, not {validation:g}.")
+    found = find_target(table, target, task)
+    table, y = table.take(found.known), found.values[found.known]
+    rows, held_out = rudel.split(rudel.Examples(np.arange(len(table))), validation, seed)
+    columns, notes = find_columns(table.take(rows.x), target, categories, ignore)
+    x = encoded(columns, table.columns, table.name)
+    every = rudel.Examples(x, y)
+    return TableDataset(
+        every.take(rows.x),
+        every.take(held_out.x),
+        class_names=found.class_names,
+        notes=(_what(target, found), *notes),
+        columns=columns,
+    )
+
+
+def evaluation(
+    source: Any, split: str | None, class_names: Sequence[str], model: Any, target: str = ""
+) -> ToEvaluate:
+    """All rows of a table, for `rudel evaluate --data`; see `data`.
+
+    Args:
+        source: a CSV or Parquet file, or a frame.
+        split: a table has none.
+        class_names: of the model.
+        model: says which columns it takes.
+        target: the column to predict.
+    """
+    from rudel.features.table_layer import columns_of
+
+    if split is not None:
+        raise OptionError("A table has no splits to choose from: leave out --split.")
+    table = read_table(source)
+    found = find_target(table, target, "auto", class_names)
+    fits = found.known & (found.values.reshape(-1) >= 0) if class_names else found.known
+    if not fits.any():
+        raise DataError(f"{table.name} has no row with a class that the model knows: {', '.join(class_names)}.")
+    table, left_out = table.take(fits), table.take(found.known & ~fits)
+    x = encoded(columns_of(model), table.columns, table.name)
+    unknown = Counter(map(str, left_out.columns[target]))
+    return ToEvaluate(rudel.Examples(x, found.values[fits]), dict(sorted(unknown.items())))
+
+
+def model(
+    dataset: TableDataset,
+    steps: int = 1,
+    hidden: int = 128,
+    layers: int = 2,
+    dropout: float = 0.1,
+    learning_rate: float = 2e-3,
+) -> Any:
+    """A net for a table: an input for each column to probabilities, or to a number in the target's unit.
+
+    Args:
+        dataset: gives the columns, the classes, and the mean and the spread of numbers to predict.
+        steps: of the whole training, over which the learning rate falls to 0 along a cosine.
+        hidden: units of each hidden layer.
+        layers: how many hidden layers.
+        dropout: share of the units to drop in training.
+        learning_rate: of AdamW, at the beginning.
+    """
+    import keras
+
+    from rudel.features.table_layer import TableColumns
+
+    inputs = {column.name: keras.Input((), dtype=column.dtype, name=column.name) for column in dataset.columns}
+    x = TableColumns(dataset.columns, name="columns")(inputs)
+    for _ in range(layers):
+        x = keras.layers.Dense(hidden, activation="relu")(x)
+        x = keras.layers.Dropout(dropout)(x)
+    if dataset.class_names:
+        outputs = keras.layers.Dense(len(dataset.class_names), "softmax", dtype="float32", name="classes")(x)
+        loss, metric = "sparse_categorical_crossentropy", "accuracy"
+    else:
+        y = dataset.train.y.astype(np.float64)
+        outputs = keras.layers.Dense(1, dtype="float32", name="scaled")(x)
+        outputs = keras.layers.Rescaling(y.std() or 1.0, y.mean(), dtype="float32", name="number")(outputs)
+        loss, metric = "mse", "mae"
+    made = keras.Model(inputs, outputs, name="table")
+    schedule: Any = keras.optimizers.schedules.CosineDecay(learning_rate, max(1, steps))
+    made.compile(keras.optimizers.AdamW(schedule, weight_decay=1e-2), loss, metrics=[metric])
+    return made
+
+
+def _what(target: str, found: Target) -> str:
+    if found.class_names:
+        return f"`{target}` has {len(found.class_names)} classes: this is a classification."
+    return f"`{target}` is a number: this is a regression."
