@@ -40,7 +40,7 @@ def plan(
             help="Simulate hosts: hosts=1000,rate=20,latency=40,speed=lognormal:0.5,loss=0.01 (Mbit/s, ms one way).",
         ),
     ] = None,
-    data: Annotated[str | None, typer.Option(metavar="DIR|URL", help="As for `rudel train`.")] = None,
+    data: Annotated[str | None, typer.Option(metavar="FILE|DIR|URL", help="As for `rudel train`.")] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", "-e", help="As for `rudel train`.")] = None,
     steps: Annotated[int | None, typer.Option(help="As for `rudel train`.")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", "-b", help="As for `rudel train`.")] = None,

@@ -53,7 +53,9 @@ def train(
     ] = "digits",
     data: Annotated[
         str | None,
-        typer.Option(metavar="DIR|URL", help="Data for the recipe, where it takes any.", rich_help_panel=_TRAINING),
+        typer.Option(
+            metavar="FILE|DIR|URL", help="Data for the recipe, where it takes any.", rich_help_panel=_TRAINING
+        ),
     ] = None,
     epochs: Annotated[
         int | None,

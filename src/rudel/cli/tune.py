@@ -29,7 +29,7 @@ def tune(
         str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers are to train.")
     ] = None,
     data: Annotated[
-        str | None, typer.Option(metavar="DIR|URL", help="Where the recipe shall take its data from.")
+        str | None, typer.Option(metavar="FILE|DIR|URL", help="Where the recipe shall take its data from.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training examples, of each trial.")] = None,
     steps: Annotated[int | None, typer.Option(help="Optimizer steps, in the place of epochs.")] = None,

@@ -33,7 +33,7 @@ def evaluate(
     data: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE.npz|DIR|URL",
+            metavar="FILE|DIR|URL",
             help="Arrays x, y and optionally names; or data for the recipe, such as a folder of "
             "photographs.  \\[default: the validation data of the run]",
         ),
@@ -78,7 +78,7 @@ def evaluate(
 
 def predict(
     run: ModelArgument,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Images, sound files, or .npy arrays.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Images, sound, tables, or .npy arrays.")],
     top: Annotated[int, typer.Option(min=1, help="Number of classes to print for each.")] = 3,
     classes: ClassesOption = None,
     code: CodeOption = None,

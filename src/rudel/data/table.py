@@ -1,7 +1,7 @@
 """Tables from CSV and Parquet files, and from frames of pandas, Polars or PyArrow: the values of each column.
 
-A CSV file is UTF-8, has its columns' names in the first line, and commas, semicolons or tabs between fields; where these
-are semicolons, a number may have a decimal comma.
+A CSV file is UTF-8, has its columns' names in the first line, and commas, semicolons or tabs between fields; where
+these are semicolons, a number may have a decimal comma.
 """
 
 import csv

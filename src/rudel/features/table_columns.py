@@ -36,6 +36,11 @@ class Column:
     gaps: bool = False
 
     @property
+    def key(self) -> str:
+        """Name of the model's input: that of the column, without slashes, which Keras does not allow."""
+        return self.name.replace("/", "\N{DIVISION SLASH}")
+
+    @property
     def dtype(self) -> str:
         """Of the model's input."""
         return "int32" if self.categories else "float32"
@@ -71,11 +76,12 @@ class Column:
 
 def column_of(config: Mapping[str, Any]) -> Column:
     """The column of a `Column.config`."""
-    return Column(**{key: tuple(value) if isinstance(value, list | tuple) else value for key, value in config.items()})
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in config.items()}
+    return Column(**values)
 
 
 def encoded(columns: Sequence[Column], table: Mapping[str, Any], source: str) -> dict[str, np.ndarray]:
-    """A table as a model takes it; columns that it does not take are left out.
+    """A table as a model takes it, by the columns' keys; columns that it does not take are left out.
 
     Args:
         columns: of the model.
@@ -89,7 +95,7 @@ def encoded(columns: Sequence[Column], table: Mapping[str, Any], source: str) ->
         told = ", ".join(f"`{name}`" for name in missing)
         there = ", ".join(f"`{name}`" for name in table)
         raise DataError(f"{source} has no column {told}, which the model takes: it has {there}.")
-    return {column.name: column.encoded(table[column.name], source) for column in columns}
+    return {column.key: column.encoded(table[column.name], source) for column in columns}
 
 
 def numbers_of(values: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, int | None]:

@@ -13,7 +13,7 @@ _FARTHEST = 8.0
 
 @keras.saving.register_keras_serializable("rudel")
 class TableColumns(keras.layers.Layer):
-    """Columns by their names, (N,) each, as one vector (N, F).
+    """Columns by their keys, (N,) each, as one vector (N, F).
 
     A number becomes its distance from the mean in standard deviations, its place between each two neighbouring
     quantiles from 0 to 1 (piecewise linear encoding: Gorishniy et al., On Embeddings for Numerical Features in Tabular
@@ -45,7 +45,7 @@ class TableColumns(keras.layers.Layer):
 
         parts = []
         for column in self.columns:
-            values = inputs[column.name]
+            values = inputs[column.key]
             if column.categories:
                 parts.append(ops.take(self.vectors[column.name], ops.cast(values, "int32"), axis=0))
             else:

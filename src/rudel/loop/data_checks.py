@@ -81,7 +81,7 @@ def check_examples(examples: Examples, model: Any, what: str, numbers: np.ndarra
     """
     from rudel.features.table_layer import columns_of
 
-    gaps = {f"x[{column.name!r}]" for column in columns_of(model) if column.gaps}
+    gaps = {f"x[{column.key!r}]" for column in columns_of(model) if column.gaps}
     for name, array in examples.named_arrays():
         if name not in gaps:
             check_finite(array, f"{what} {name}", numbers)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rudel.data.table import is_table
 from rudel.errors import OptionError, RecipeError, RudelError
 from rudel.recipes import BUILT_IN, current_name
 from rudel.recipes.folder import instead_of
@@ -165,6 +166,11 @@ def find_recipe(name: str) -> Recipe:
     if path.is_dir():
         raise RecipeError(instead_of(name))
     if path.suffix != ".py":
+        if is_table(path) and path.is_file():
+            raise RecipeError(
+                f"`{name}` is a table, not a recipe: `rudel train table --data {name} --set target=COLUMN` learns "
+                "from it."
+            )
         if path.with_suffix(".py").is_file():
             raise RecipeError(f"There is no recipe `{name}`, but a file: give its path, {name}.py.")
         raise RecipeError(f"There is no recipe `{name}`{_nearest(name, BUILT_IN)} `rudel recipes` lists all.")

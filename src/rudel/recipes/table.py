@@ -1,7 +1,7 @@
 """Tables of numbers and categories: predicts a column from the others, with a small net.
 
-For a CSV or Parquet file, or in Python a frame. The model takes the values as they are in the table: it holds the scale of
-each number and the list of each column's categories.
+For a CSV or Parquet file, or in Python a frame. The model takes the values as they are in the table: it holds the scale
+of each number and the list of each column's categories.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from rudel.errors import DataError, OptionError
 from rudel.features.table_columns import Column, encoded
 from rudel.recipes.table_roles import Target, find_columns, find_target
 
-training = {"epochs": 20, "least_steps": 1500, "batch_size": 128}
+training = {"epochs": 20, "least_steps": 60, "batch_size": 128}
 
 _WHERE_TO_GET_THEM = (
     "The recipe `table` learns from a table: give a CSV or Parquet file with --data, and with --set target=COLUMN the "
@@ -62,7 +62,9 @@ def data(
     table = read_table(source)
     if not target:
         names = ", ".join(f"`{name}`" for name in table.columns)
-        raise OptionError(f"Which column is to be predicted? Say it by `--set target=COLUMN`: {table.name} has {names}.")
+        raise OptionError(
+            f"Which column is to be predicted? Say it by `--set target=COLUMN`: {table.name} has {names}."
+        )
     if not 0 < validation < 1:
         raise OptionError(f"`validation` is a share, between 0 and 1, not {validation:g}.")
     found = find_target(table, target, task)
@@ -80,9 +82,7 @@ def data(
     )
 
 
-def evaluation(
-    source: Any, split: str | None, class_names: Sequence[str], model: Any, target: str = ""
-) -> ToEvaluate:
+def evaluation(source: Any, split: str | None, class_names: Sequence[str], model: Any, target: str = "") -> ToEvaluate:
     """All rows of a table, for `rudel evaluate --data`; see `data`.
 
     Args:
@@ -129,22 +129,22 @@ def model(
 
     from rudel.features.table_layer import TableColumns
 
-    inputs = {column.name: keras.Input((), dtype=column.dtype, name=column.name) for column in dataset.columns}
+    inputs = {column.key: keras.Input((), dtype=column.dtype, name=column.key) for column in dataset.columns}
     x = TableColumns(dataset.columns, name="columns")(inputs)
     for _ in range(layers):
         x = keras.layers.Dense(hidden, activation="relu")(x)
         x = keras.layers.Dropout(dropout)(x)
     if dataset.class_names:
         outputs = keras.layers.Dense(len(dataset.class_names), "softmax", dtype="float32", name="classes")(x)
-        loss, metric = "sparse_categorical_crossentropy", "accuracy"
+        loss, metrics = "sparse_categorical_crossentropy", ["accuracy"]
     else:
         y = dataset.train.y.astype(np.float64)
         outputs = keras.layers.Dense(1, dtype="float32", name="scaled")(x)
         outputs = keras.layers.Rescaling(y.std() or 1.0, y.mean(), dtype="float32", name="number")(outputs)
-        loss, metric = "mse", "mae"
+        loss, metrics = "mse", ["mae", keras.metrics.R2Score(name="r2")]
     made = keras.Model(inputs, outputs, name="table")
     schedule: Any = keras.optimizers.schedules.CosineDecay(learning_rate, max(1, steps))
-    made.compile(keras.optimizers.AdamW(schedule, weight_decay=1e-2), loss, metrics=[metric])
+    made.compile(keras.optimizers.AdamW(schedule, weight_decay=1e-2), loss, metrics=metrics)
     return made
 
 

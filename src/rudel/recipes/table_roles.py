@@ -15,7 +15,7 @@ from rudel.features.table_columns import Column, is_missing, numbers_of, texts_o
 _LEAST_OF_CATEGORY = 2
 _MOST_CLASSES_OF_NUMBERS = 10
 _MOSTLY = 0.9
-_QUANTILES = 16
+_MOST_QUANTILES, _ROWS_OF_QUANTILE = 16, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,9 @@ def find_target(
             task = "classification" if wrong is not None or few else "regression"
         class_names = _classes(values[known], wrong is None) if task == "classification" else ()
         if len(class_names) == 1:
-            raise DataError(f"The column `{name}` of {table.name} is `{class_names[0]}` in every row: nothing to learn.")
+            raise DataError(
+                f"The column `{name}` of {table.name} is `{class_names[0]}` in every row: nothing to learn."
+            )
     if class_names:
         places = {each: place for place, each in enumerate(class_names)}
         labels = np.array([places.get(text, -1) for text in texts_of(values)], np.int32)
@@ -102,8 +104,10 @@ def find_columns(
     for option, names in (("categories", categories), ("ignore", ignore)):
         for name in names:
             if name not in table.columns:
-                raise OptionError(f"`{option}` names `{name}`, and {table.name} has no such column"
-                                  f"{nearest(name, list(table.columns))}")
+                raise OptionError(
+                    f"`{option}` names `{name}`, and {table.name} has no such column"
+                    f"{nearest(name, list(table.columns))}"
+                )
     found: list[Column] = []
     notes = []
     for name, values in table.columns.items():
@@ -135,8 +139,8 @@ def _column(name: str, values: np.ndarray, table: str, is_category: bool) -> Col
     known = numbers[~np.isnan(numbers)]
     if not len(known) or known.min() == known.max():
         return "it is the same in all rows"
-    edges = np.unique(np.quantile(known, np.linspace(0, 1, _QUANTILES + 1)).astype(np.float32))
-    edges = edges[np.concatenate([[True], np.diff(edges) > 0])]
+    quantiles = min(_MOST_QUANTILES, len(known) // _ROWS_OF_QUANTILE)
+    edges = np.unique(np.quantile(known, np.linspace(0, 1, quantiles + 1)).astype(np.float32))
     return Column(
         name,
         mean=float(np.float32(known.mean())),

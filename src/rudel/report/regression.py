@@ -127,6 +127,8 @@ def answers(truth: np.ndarray, predicted: np.ndarray, inputs: Any, *, neighbours
 def nearest(points: np.ndarray, count: int = NEIGHBOURS) -> np.ndarray:
     """The nearest other points of each point, by Euclidean distance after each feature was scaled to its own spread.
 
+    In the place of NaN, a missing number, stands the feature's mean.
+
     Args:
         points: float64 (M, F), M at least 2.
         count: how many for each, or M - 1 if that is less.
@@ -137,6 +139,8 @@ def nearest(points: np.ndarray, count: int = NEIGHBOURS) -> np.ndarray:
     >>> nearest(np.array([[0.0], [1.0], [3.0], [10.0]]), 2).tolist()
     [[1, 2], [0, 2], [1, 0], [2, 1]]
     """
+    if (missing := np.isnan(points)).any():
+        points = np.where(missing, np.where(missing, 0, points).sum(0) / np.maximum(1, (~missing).sum(0)), points)
     spread = points.std(axis=0)
     scaled = (points - points.mean(axis=0)) / np.where(spread > 0, spread, 1)
     squares = (scaled**2).sum(axis=1)

@@ -10,8 +10,11 @@ import numpy as np
 from rudel.data.arrays_file import read_arrays
 from rudel.data.dataset import ToEvaluate
 from rudel.data.pictures import read_input
+from rudel.data.table import read_table
 from rudel.errors import DataError, OptionError, RunError
 from rudel.features.layer import rate_of
+from rudel.features.table_columns import encoded
+from rudel.features.table_layer import columns_of
 from rudel.loop.classification import as_probabilities
 from rudel.loop.evaluation import DEFAULT_BATCH_SIZE, evaluate, predict
 from rudel.runs import run_directory
@@ -104,7 +107,7 @@ def predict_files(run: str | Path, files: Sequence[str | Path]) -> list[Predicti
     Args:
         run: its directory.
         files: pictures (one input each), recordings of sound (WAV, FLAC) or motion (CSV), or `.npy` arrays of one input
-            or of several (N, ...).
+            or of several (N, ...); where the model takes a table, tables (CSV, Parquet).
 
     Raises:
         RunError: there is no such run, or it is unfinished.
@@ -112,17 +115,16 @@ def predict_files(run: str | Path, files: Sequence[str | Path]) -> list[Predicti
     """
     directory = run_directory.open_finished(Path(run))
     model = load(run)
-    shape = _input_shape(model, directory)
-    recipe = recipe_of(directory)
-    inputs: list[np.ndarray] = []
+    if not files:
+        return []
+    read = _table_reader(model) or _input_reader(model, directory)
+    inputs: list[Any] = []
     sources: list[str] = []
     for file in files:
-        rows = read_input(Path(file), shape, recipe.read_image if recipe else None, rate_of(model))
+        rows, count = read(Path(file))
         inputs.append(rows)
-        sources += [str(file)] if len(rows) == 1 else [f"{file}[{i}]" for i in range(len(rows))]
-    if not inputs:
-        return []
-    outputs = predict(model, np.concatenate(inputs))
+        sources += [str(file)] if count == 1 else [f"{file}[{i}]" for i in range(count)]
+    outputs = predict(model, _joined(inputs))
     if not isinstance(outputs, np.ndarray):
         raise DataError(f"The model of the run {directory.path} has several outputs; call rudel.predict in Python.")
     probabilities = as_probabilities(model, outputs)
@@ -131,6 +133,36 @@ def predict_files(run: str | Path, files: Sequence[str | Path]) -> list[Predicti
         Prediction(source, output.reshape(-1).astype(float).tolist(), _ranking(probabilities, i, names))
         for i, (source, output) in enumerate(zip(sources, outputs, strict=True))
     ]
+
+
+def _table_reader(model: Any) -> Callable[[Path], tuple[Any, int]] | None:
+    """Reads a table as inputs of a model, and says how many; None for a model that does not take a table."""
+    columns = columns_of(model)
+    if not columns:
+        return None
+
+    def read(path: Path) -> tuple[dict[str, np.ndarray], int]:
+        table = read_table(path)
+        return encoded(columns, table.columns, table.name), len(table)
+
+    return read
+
+
+def _input_reader(model: Any, run: RunDirectory) -> Callable[[Path], tuple[Any, int]]:
+    """Reads any other file as inputs of a model, and says how many."""
+    shape, recipe = _input_shape(model, run), recipe_of(run)
+
+    def read(path: Path) -> tuple[np.ndarray, int]:
+        rows = read_input(path, shape, recipe.read_image if recipe else None, rate_of(model))
+        return rows, len(rows)
+
+    return read
+
+
+def _joined(inputs: Sequence[Any]) -> Any:
+    if isinstance(inputs[0], dict):
+        return {name: np.concatenate([rows[name] for rows in inputs]) for name in inputs[0]}
+    return np.concatenate(inputs)
 
 
 def _input_shape(model: Any, run: RunDirectory) -> tuple[int, ...]:

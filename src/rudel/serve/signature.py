@@ -36,11 +36,13 @@ class Tensor:
         name: unique among the inputs, or the outputs.
         shape: of one example; `OPEN` for a dimension of any size.
         dtype: NumPy's name of it, or `bytes`.
+        gaps: whether a value may be missing: null in JSON, NaN, an empty text.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    gaps: bool = False
 
     @property
     def v2_name(self) -> str:

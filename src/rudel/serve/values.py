@@ -31,10 +31,24 @@ def column_of_rows(rows: Sequence[Any], tensor: Tensor) -> np.ndarray:
     Raises:
         Refusal: they do not fit the input.
     """
+    rows = filled(rows, tensor)
     first = rows[0]
     if tensor.dtype == "bytes" or (isinstance(first, dict) and first.keys() == {"b64"}):
         return column_of_bytes([_bytes(row, tensor) for row in rows], tensor)
     return checked(_array(rows, tensor), tensor)
+
+
+def filled(values: Sequence[Any], tensor: Tensor) -> Sequence[Any]:
+    """Values of JSON with something in the place of null, where they may be missing; numbers are texts for categories.
+
+    >>> filled([None, 8001], Tensor("x", (), "bytes", gaps=True)), filled([None, 1], Tensor("x", (), "float32"))
+    (['', '8001'], [None, 1])
+    """
+    if not tensor.gaps:
+        return values
+    if tensor.dtype == "bytes":
+        return ["" if value is None else str(value) if isinstance(value, int | float) else value for value in values]
+    return [np.nan if value is None else value for value in values]
 
 
 def column_of_bytes(contents: Sequence[bytes], tensor: Tensor) -> np.ndarray:
@@ -76,7 +90,7 @@ def checked(array: np.ndarray, tensor: Tensor) -> np.ndarray:
         if array.dtype != wanted:
             with np.errstate(over="ignore"):
                 array = array.astype(wanted)
-        if not np.isfinite(array).all():
+        if not (np.isfinite(array) | (tensor.gaps & np.isnan(array))).all():
             raise bad(f"The input `{tensor.name}` holds NaN, or a number that is too large for {tensor.dtype}.")
         return array
     if kind not in ("b" if wanted.kind == "b" else "iu"):

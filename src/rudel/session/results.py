@@ -127,8 +127,6 @@ def _keep_predictions(path: Path, model: Any, dataset: Dataset) -> None:
     if examples is None:
         return
     inputs = _Inputs(examples) if isinstance(examples, Stream) else examples.x
-    if isinstance(inputs, dict | list | tuple):
-        return
     answered = _of_stream(model, examples) if isinstance(examples, Stream) else _of_examples(model, examples)
     if answered:
         save(path, answered, inputs, rate_of(model))

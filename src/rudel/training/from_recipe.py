@@ -42,7 +42,7 @@ class TrainedRun:
 def train_recipe(
     recipe: str = "digits",
     *,
-    data: str | None = None,
+    data: Any = None,
     options: Mapping[str, Any] | None = None,
     epochs: int | None = None,
     steps: int | None = None,
@@ -72,7 +72,8 @@ def train_recipe(
 
     Args:
         recipe: a built-in name or the path of a Python file; see `rudel.recipes`.
-        data: where its data is, an address or a folder, for recipes that take one.
+        data: where its data is, an address, a file or a folder, for recipes that take one; for `table`, also a frame,
+            which a run does not keep.
         options: values of its options, as Python values or as texts.
         epochs: passes over the examples, in the place of what the recipe says.
         steps: optimizer steps, in the place of what the recipe says.

@@ -22,7 +22,7 @@ class Asked:
 
     Args:
         recipe: a built-in name or the path of a Python file.
-        data: where its data is, for recipes that take one.
+        data: where its data is, or data itself such as a frame, for recipes that take one.
         options: values of its options, as Python values or as texts.
         epochs, steps: how long; they exclude each other.
         batch_size: examples a step.
@@ -36,7 +36,7 @@ class Asked:
     """
 
     recipe: str = "digits"
-    data: str | None = None
+    data: Any = None
     options: Mapping[str, Any] | None = None
     epochs: int | None = None
     steps: int | None = None
@@ -115,10 +115,17 @@ def prepare(asked: Asked, dataset: Dataset | None = None) -> Prepared:
         "recipe": found.name if current_name(asked.recipe) == found.name else str(found.path.resolve()),
         "options": {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()},
         "learning_rate": rate,
-        "source": asked.data if asked.data is None or "://" in asked.data else str(Path(asked.data).resolve()),
+        "source": _place(asked.data),
         "notes": list(made.notes),
     }
     return Prepared(found.name, model, made, schedule, plan, about)
+
+
+def _place(data: Any) -> str | None:
+    """Where a run finds its data again; None where it was given as an object."""
+    if not isinstance(data, str | Path):
+        return None
+    return str(data) if "://" in str(data) else str(Path(data).resolve())
 
 
 def _plan(defaults: dict[str, Any], epochs: int | None, steps: int | None, batch_size: int | None) -> dict[str, Any]:

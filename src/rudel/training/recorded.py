@@ -22,6 +22,8 @@ def recorded(given: dict[str, Any]) -> dict[str, Any] | None:
     on, client, strategy = given.pop("on"), given.pop("client"), given.pop("strategy")
     if given.pop("callbacks") or given.pop("cluster") is not None or not isinstance(client, str | None):
         return None
+    if not isinstance(given["data"], str | Path | None):
+        return None
     hosts, spread = _hosts(on), _strategy(strategy)
     if (on is not None and hosts is None) or (strategy is not None and spread is None):
         return None

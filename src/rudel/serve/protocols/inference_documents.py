@@ -15,7 +15,7 @@ import orjson
 
 from rudel.serve.refusal import Refusal, bad
 from rudel.serve.signature import OPEN, V2_DTYPES, Signature, Tensor
-from rudel.serve.values import checked, column_of_bytes, numbers
+from rudel.serve.values import checked, column_of_bytes, filled, numbers
 
 JSON_LENGTH = b"inference-header-content-length"
 
@@ -177,7 +177,7 @@ def _column(given: Mapping[str, Any], part: memoryview | None, tensor: Tensor) -
 
 def _numbers(data: Any, datatype: str, tensor: Tensor) -> np.ndarray:
     """Numbers as JSON has them, flat or nested, if they are of the datatype."""
-    array = numbers(data)
+    array = numbers(filled(data, tensor) if isinstance(data, list) else data)
     dtype = V2_DTYPES[datatype]
     fits = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}[dtype.kind]
     if array is None or array.ndim == 0 or array.size == 0 or array.dtype.kind not in fits:
@@ -205,7 +205,7 @@ def _from_bytes(part: memoryview, datatype: str, tensor: Tensor) -> np.ndarray:
 
 def _texts(data: Any, tensor: Tensor) -> list[bytes]:
     flat = data if isinstance(data, list) else [data]
-    texts = [each[0] if isinstance(each, list) and len(each) == 1 else each for each in flat]
+    texts = filled([each[0] if isinstance(each, list) and len(each) == 1 else each for each in flat], tensor)
     if not all(isinstance(text, str) for text in texts):
         raise bad(f"`data` of the input `{tensor.name}` is not a list of texts.")
     return [str(text).encode() for text in texts]

@@ -93,6 +93,8 @@ def _named(inputs: Sequence[Tensor], values: Sequence[Schema]) -> Schema:
 def _value(tensor: Tensor) -> Schema:
     """One example, nested as its shape says."""
     schema = _number(tensor)
+    if tensor.gaps:
+        schema = {"anyOf": [schema, {"type": "null"}]}
     for size in reversed(tensor.shape):
         schema = {"type": "array", "items": schema} | ({} if size == OPEN else {"minItems": size, "maxItems": size})
     return schema

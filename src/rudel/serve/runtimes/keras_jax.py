@@ -18,6 +18,7 @@ from rudel.serve.recordings import RECORDINGS
 from rudel.serve.refusal import bad
 from rudel.serve.runtimes.runtime import Loaded, buckets, padded
 from rudel.serve.signature import Signature, Tensor
+from rudel.serve.tables import of_table
 
 
 def load_run(path: Path, most: int) -> Loaded:
@@ -36,6 +37,7 @@ def load_run(path: Path, most: int) -> Loaded:
     keras = keras_on_jax(light=True)
     from rudel.export.inputs import inputs_of, output_names
     from rudel.features.layer import rate_of
+    from rudel.features.table_layer import columns_of
     from rudel.loop.classification import as_probabilities
     from rudel.runs import run_directory
     from rudel.runs.loading import load, recipe_of
@@ -63,13 +65,16 @@ def load_run(path: Path, most: int) -> Loaded:
         tuple(Tensor(name, output.shape[1:], str(output.dtype)) for name, output in zip(names, outputs, strict=True)),
     )
     recipe = recipe_of(directory)
+    compute, check = programs.compute, programs.check
+    if columns := columns_of(model):
+        signature, compute, check = of_table(columns, [leaf.key for leaf in inputs.leaves], signature, compute)
     return Loaded(
         signature,
-        programs.compute,
+        compute,
         "jax",
         tuple(map(str, directory.read_config().get("class_names") or ())),
         *_files(signature, recipe, rate_of(model)),
-        programs.check,
+        check,
         partial(as_probabilities, model),
     )
 
