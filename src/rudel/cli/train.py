@@ -79,6 +79,16 @@ def train(
         float | None,
         typer.Option(help="Learning rate of the optimizer.  \\[default: the recipe's]", rich_help_panel=_TRAINING),
     ] = None,
+    start_from: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="RUN|FILE",
+            help="Begin with the weights of a run or a .keras file that fit by name and shape.",
+            autocompletion=complete.runs,
+            rich_help_panel=_TRAINING,
+        ),
+    ] = None,
     precision: Annotated[
         Precision, typer.Option(help="Keras dtype policy of the model.", rich_help_panel=_TRAINING)
     ] = "float32",
@@ -253,6 +263,7 @@ def train(
             steps=steps,
             batch_size=batch_size,
             learning_rate=learning_rate,
+            start_from=start_from,
             precision=precision,
             seed=seed,
             run=run,

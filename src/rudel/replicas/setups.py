@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rudel.backend import backend_name
+from rudel.backend import backend_name, keras_here
 from rudel.loop.model_state import ModelState
 from rudel.replicas.example_source import Source
 from rudel.replicas.host_checks import belongs_on_disk, check_disk, check_memory, check_versions, room_for_data
@@ -124,10 +124,15 @@ def _is_seed(variable: Any) -> bool:
 
 
 def _frozen(model: Any) -> set[int]:
-    """Places, among a model's non-trainable variables, of weights that would be trainable were their layer not
-    frozen.
+    """Places, among a model's non-trainable variables, of those that no step changes.
+
+    They are weights that would be trainable were their layer not frozen, and the statistics of batch normalisation that
+    is frozen, which Keras then runs as in inference.
     """
     from rudel.internals.keras import frozen_or_trainable, layers_of
 
-    made_trainable = {id(v) for layer in layers_of(model) for v in frozen_or_trainable(layer)}
-    return {i for i, variable in enumerate(model.non_trainable_variables) if id(variable) in made_trainable}
+    layers = layers_of(model)
+    fixed = {id(v) for layer in layers for v in frozen_or_trainable(layer)}
+    still = [each for each in layers if isinstance(each, keras_here().layers.BatchNormalization) and not each.trainable]
+    fixed |= {id(v) for layer in still for v in layer.non_trainable_variables}
+    return {i for i, variable in enumerate(model.non_trainable_variables) if id(variable) in fixed}

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from rudel.backend import keras_here
 from rudel.errors import OptionError
 from rudel.mesh.hosts.together import all_or_none, is_first, join_for
+from rudel.runs import checkpoint as checkpoints
 from rudel.runs.run_directory import check_free, path_of
 from rudel.session.training_options import TrainingOptions
 from rudel.training.automatic import decided
@@ -48,6 +49,7 @@ def train_recipe(
     steps: int | None = None,
     batch_size: int | None = None,
     learning_rate: float | None = None,
+    start_from: str | Path | None = None,
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32",
     seed: int = 0,
     run: str | Path | None = None,
@@ -79,6 +81,8 @@ def train_recipe(
         steps: optimizer steps, in the place of what the recipe says.
         batch_size: examples a step, in the place of what the recipe says.
         learning_rate: in the place of what the recipe says.
+        start_from: a run directory or a `.keras` file: weights of it whose layer, name and shape the model has, too,
+            are the ones it begins with. A note says how many.
         precision: Keras' dtype policy for the model.
         seed: of weights, dropout and the order of examples.
         run: directory for the run; by default `runs/RECIPE`, `runs/RECIPE-2`, ...
@@ -114,8 +118,8 @@ def train_recipe(
         | {"eval_every": eval_every, "checkpoint_every": checkpoint_every, "keep": keep, "monitor": monitor}
         | {"stop_early": stop_early, "callbacks": callbacks, "on": on, "cluster": cluster, "client": client}
         | {"strategy": strategy, "ssh_config": ssh_config, "min_hosts": min_hosts, "dashboard": dashboard}
+        | {"start_from": None if start_from is None else str(start_from)}
     )
-    asked = Asked(recipe, data, options, epochs, steps, batch_size, learning_rate, precision, seed, progress)
     wanted = TrainingOptions(
         seed=seed, eval_every=eval_every, checkpoint_every=checkpoint_every, keep=keep, monitor=monitor,
         stop_early=stop_early,
@@ -123,6 +127,11 @@ def train_recipe(
     directory = path_of(run)
     if resume and run is None:
         raise OptionError("Which run is to be resumed? Name its directory with --run.")
+    if resume and directory is not None and checkpoints.newest(directory):
+        start_from = None  # the checkpoint has the weights
+    asked = Asked(
+        recipe, data, options, epochs, steps, batch_size, learning_rate, precision, seed, progress, start_from
+    )
     spread_by = check_place(on, cluster, client, strategy, ssh_config, min_hosts, dashboard)
     if on is cluster is client is None:
         join_for(spread_by)  # before anything is computed

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from rudel.errors import OptionError
 from rudel.loop.schedule import Schedule, check_whole_number, plan_schedule
 from rudel.recipes import current_name
 from rudel.recipes.load import Recipe, find_recipe
+from rudel.runs.start_weights import copy_weights
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
@@ -30,6 +31,7 @@ class Asked:
         precision: Keras' dtype policy for the model.
         seed: of weights, dropout and the order of examples.
         progress: called with (bytes done, bytes in all) while data is fetched.
+        start_from: a run directory or a model file, whose weights the model begins with where they fit.
 
     Raises:
         OptionError: a value that makes no sense.
@@ -45,6 +47,7 @@ class Asked:
     precision: str = "float32"
     seed: int = 0
     progress: Callable[[int, int], None] | None = None
+    start_from: str | Path | None = None
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
@@ -111,6 +114,8 @@ def prepare(asked: Asked, dataset: Dataset | None = None) -> Prepared:
         keras.config.set_dtype_policy(previous_policy)
     if rate is not None and "learning_rate" not in found.options:
         _set_learning_rate(model, rate, found)
+    if asked.start_from is not None:
+        made = replace(made, notes=(*made.notes, copy_weights(model, Path(asked.start_from))))
     about = {
         "recipe": found.name if current_name(asked.recipe) == found.name else str(found.path.resolve()),
         "options": {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()},

@@ -28,7 +28,7 @@ def recorded(given: dict[str, Any]) -> dict[str, Any] | None:
     if (on is not None and hosts is None) or (strategy is not None and spread is None):
         return None
     given["options"] = {k: list(v) if isinstance(v, tuple) else v for k, v in (given["options"] or {}).items()}
-    for name in ("recipe", "data", "ssh_config"):
+    for name in ("recipe", "data", "ssh_config", "start_from"):
         given[name] = _absolute(given[name])
     asked = given | {"on": hosts, "client": client, "strategy": spread}
     return asked if _is_plain(asked) else None
