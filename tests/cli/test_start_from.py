@@ -41,7 +41,7 @@ def recipe(tmp_path: Path) -> Path:
 
 
 def weights(path: Path) -> dict[str, np.ndarray]:
-    model = keras.models.load_model(path)
+    model: Any = keras.models.load_model(path)
     return {f"{layer.name}/{each.name}": np.asarray(each) for layer in model.layers for each in layer.weights}
 
 
