@@ -27,6 +27,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 if TYPE_CHECKING:
     from rudel.cluster.engine import Cluster
     from rudel.data.dataset import Dataset, Examples, split
+    from rudel.data.images.images_dataset import Images
     from rudel.data.records.records import Records
     from rudel.errors import RudelError
     from rudel.export import export
@@ -47,6 +48,7 @@ __all__ = [
     "Dataset",
     "Diloco",
     "Examples",
+    "Images",
     "Mesh",
     "Records",
     "RudelError",
@@ -68,6 +70,7 @@ _HOMES = {
     "Dataset": "rudel.data.dataset",
     "Diloco": "rudel.replicas.diloco.diloco_options",
     "Examples": "rudel.data.dataset",
+    "Images": "rudel.data.images.images_dataset",
     "Mesh": "rudel.mesh.mesh_options",
     "Records": "rudel.data.records.records",
     "RudelError": "rudel.errors",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rudel.recipes.photographs import find_photographs
+from rudel.data.images.image_sets import find_photographs
 
 
 @pytest.fixture

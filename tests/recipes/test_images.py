@@ -140,7 +140,7 @@ def test_labels_are_matched_by_the_names_of_classes(
     # "a new one" is sorted before all others, so every label of the folder means another class than in the model
     out = renamed(folder, tmp_path / "photographs", {"disc": "a new one", "frame": "frame", "stripes": "stripes"})
     if streamed == "true":
-        monkeypatch.setattr("rudel.recipes.images._MOST_IN_MEMORY", 0)
+        monkeypatch.setattr("rudel.data.images.images_dataset._MOST_IN_MEMORY", 0)
     found = evaluate_run(trained.path, str(out))
     assert (found.examples, found.left_out) == (100, {"a new one": 50})
     expected = sum(right(trained, [*(folder / name).iterdir()], name) for name in ("frame", "stripes"))

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 import rudel
 from rudel.data.dataset import ToEvaluate
+from rudel.data.images.image_sets import find_photographs
+from rudel.data.images.images_dataset import Images, fits_memory
 from rudel.errors import DataError, OptionError
-from rudel.recipes.photographs import find_photographs
 
 training = {"epochs": 40, "batch_size": 32}
 
@@ -22,8 +23,6 @@ _WHERE_TO_GET_THEM = (
     "or the records that `rudel data images FOLDER --out DIR` makes of it; ten hand signs are at "
     "https://github.com/ardamavi/Sign-Language-Digits-Dataset."
 )
-_MOST_IN_MEMORY = 2**29
-_LEAST_SIDE = 32
 
 
 def data(
@@ -48,15 +47,9 @@ def data(
     """
     if source is None:
         raise DataError(_WHERE_TO_GET_THEM)
-    if side < _LEAST_SIDE:
-        raise OptionError(f"`side` must be at least {_LEAST_SIDE} pixels, not {side}.")
-    found = find_photographs(source, progress)
-    train, held_out = found.decoded(side, validation)
-    if _fits_memory(streamed, len(train) + len(held_out), side):
-        train, held_out = train.in_memory(), held_out.in_memory()
-    return rudel.Dataset(
-        train, held_out, class_names=found.class_names(), notes=found.notes, augment=_changes(augmentation)
-    )
+    in_memory = {"auto": None, "true": False, "false": True}[streamed]
+    changes = _changes(augmentation)
+    return Images(source, side, validation=validation, augment=changes, in_memory=in_memory, progress=progress)
 
 
 def evaluation(
@@ -78,7 +71,7 @@ def evaluation(
         streamed: whether photographs are decoded when they are needed.
     """
     found = find_photographs(source, progress, least_classes=1).to_evaluate(side, split, class_names)
-    if _fits_memory(streamed, len(found.examples), side):
+    if streamed == "false" or (streamed == "auto" and fits_memory(len(found.examples), side)):
         return replace(found, examples=found.examples.in_memory())
     return found
 
@@ -132,10 +125,6 @@ def model(
         keras.optimizers.AdamW(rate, weight_decay=1e-2), "sparse_categorical_crossentropy", metrics=["accuracy"]
     )
     return made
-
-
-def _fits_memory(streamed: str, count: int, side: int) -> bool:
-    return streamed == "false" or (streamed == "auto" and count * side * side * 3 <= _MOST_IN_MEMORY)
 
 
 def _changes(name: str) -> Any:

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-import rudel
 from rudel.cache import cache_folder
-from rudel.data.dataset import ToEvaluate
+from rudel.data.dataset import ToEvaluate, split
 from rudel.data.images.convert import convert
 from rudel.data.images.plan import place
 from rudel.data.photographs import decode
 from rudel.data.records.packages import is_remote
+from rudel.data.records.records import Records
 from rudel.data.records.sources import open_source
 from rudel.errors import DataError, OptionError
 
@@ -46,7 +46,7 @@ class Photographs:
     notes: tuple[str, ...] = ()
 
     def decoded(self, side: int, validation: float) -> tuple[Any, Any]:
-        """Streams of (uint8 (side, side, 3), label): what to learn from, and what is held out.
+        """Streams of (uint8 (side, side, 3), label): what to learn from, and what is held out, if anything.
 
         Args:
             side: height and width to scale to, in pixels.
@@ -55,12 +55,14 @@ class Photographs:
         if not 0 <= validation < 1:
             raise OptionError(f"`validation` is a share, from 0 to below 1, not {validation:g}.")
         function = partial(_example, side=side)
-        train = rudel.Records(self.folder, features=[_IMAGE, _LABEL]).map(function)
+        train = Records(self.folder, features=[_IMAGE, _LABEL]).map(function)
         if self._has_validation():
-            return train, rudel.Records(self.folder, "validation", features=[_IMAGE, _LABEL]).map(function)
+            return train, Records(self.folder, "validation", features=[_IMAGE, _LABEL]).map(function)
+        if not validation:
+            return train, None
         held_out = self._held_out(validation) if self.by_name else 0
         if not 0 < held_out < len(train):
-            return rudel.split(train, validation)
+            return split(train, validation)
         return train.subset(np.arange(held_out, len(train))), train.subset(np.arange(held_out))
 
     def to_evaluate(self, side: int, split: str | None, class_names: Sequence[str]) -> ToEvaluate:
@@ -79,10 +81,10 @@ class Photographs:
                 f"`--split` chooses among the records of a folder, and {self.source} has photographs: leave it out."
             )
         names, function = self._names_in_file(), partial(_example, side=side)
-        stream: Any = rudel.Records(self.folder, split, features=[_IMAGE, _LABEL])
+        stream: Any = Records(self.folder, split, features=[_IMAGE, _LABEL])
         if names == list(class_names):
             return ToEvaluate(stream.map(function), {}, self.notes)
-        stored = rudel.Records(self.folder, split, features=[_LABEL]).map(_label).in_memory().x
+        stored = Records(self.folder, split, features=[_LABEL]).map(_label).in_memory().x
         if names is None:  # then labels mean what those of the model mean
             names = [*class_names, *map(str, range(len(class_names), stored.max() + 1))]
         if stored.max() >= len(names):
@@ -106,7 +108,7 @@ class Photographs:
         names = self._names_in_file()
         if names is not None:
             return names
-        labels = rudel.Records(self.folder, features=[_LABEL]).map(_label).in_memory()
+        labels = Records(self.folder, features=[_LABEL]).map(_label).in_memory()
         return [str(label) for label in range(int(labels.x.max()) + 1)]
 
     def _names_in_file(self) -> list[str] | None:
@@ -121,7 +123,7 @@ class Photographs:
 
     def _held_out(self, validation: float) -> int:
         """How many of the records, from the first, are held out: they are sorted by the places of their names."""
-        records = rudel.Records(self.folder, features=[_NAME])
+        records = Records(self.folder, features=[_NAME])
         return bisect.bisect_left(
             range(len(records)), validation, key=lambda number: place(os.fsdecode(records[number][_NAME]))
         )

@@ -1,0 +1,73 @@
+"""`rudel.Images`: photographs in Python as on the command line."""
+
+import csv
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+import rudel
+from rudel.data.augmentation import random_flip
+from rudel.errors import DataError, OptionError
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Dark and light photographs, 20 each."""
+    monkeypatch.setenv("RUDEL_CACHE", str(tmp_path / "cache"))
+    random = np.random.default_rng(0)
+    for name, brightness in (("dark", 60), ("light", 190)):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(20):
+            pixels = random.integers(brightness - 50, brightness + 50, (40, 48, 3)).astype("uint8")
+            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{number}.png")
+    return tmp_path / "photos"
+
+
+def test_a_folder_trains_a_model_of_ones_own(folder: Path) -> None:
+    images = rudel.Images(folder, 32, validation=0.2, augment=random_flip)
+    assert images.class_names == ["dark", "light"]
+    assert images.validation is not None
+    assert len(images.train) + len(images.validation) == 40
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential(
+        [
+            keras.Input((32, 32, 3)),
+            keras.layers.Rescaling(1 / 255),
+            keras.layers.GlobalAveragePooling2D(),
+            keras.layers.Dense(2, activation="softmax"),
+        ]
+    )
+    model.compile(keras.optimizers.Adam(0.1), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    history = rudel.fit(model, images, epochs=20, batch_size=8, verbose=0).history
+    assert history["val_accuracy"][-1] == 1
+
+
+def test_tables_and_frames_give_what_the_folder_gives(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = sorted(folder.rglob("*.png"))
+    with (folder.parent / "table.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("path", "label"), *((path, path.parent.name) for path in files)])
+    monkeypatch.chdir(folder)
+    frame = {"path": [str(path.relative_to(folder)) for path in files], "label": [path.parent.name for path in files]}
+    every = [rudel.Images(source, 32, validation=0.0) for source in (folder, folder.parent / "table.csv", frame)]
+    sums = [sorted((int(x.sum()), int(y)) for x, y in zip(each.train.x, each.train.y, strict=True)) for each in every]
+    assert sums[0] == sums[1] == sums[2]
+    assert len(sums[0]) + len(every[0].validation or ()) == 40
+
+
+def test_photographs_may_stay_encoded(folder: Path) -> None:
+    now, later = (rudel.Images(folder, 32, in_memory=held) for held in (True, False))
+    assert isinstance(now.train, rudel.Examples)
+    assert not isinstance(later.train, rudel.Examples)
+    np.testing.assert_array_equal(now.train.x, later.train.take(np.arange(len(later.train))).x)
+
+
+def test_mistakes(folder: Path) -> None:
+    with pytest.raises(OptionError, match="`side` must be at least 32 pixels, not 8"):
+        rudel.Images(folder, 8)
+    with pytest.raises(DataError, match="There is no folder"):
+        rudel.Images(folder / "nothing")
+    with pytest.raises(DataError, match="is not a table"):
+        rudel.Images(7)
