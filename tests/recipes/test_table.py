@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pandas
 import polars
 import pyarrow
@@ -227,10 +228,32 @@ def test_what_is_not_a_table_is_said(tmp_path: Path) -> None:
         find_recipe(str(tmp_path / "t.csv"))
 
 
-@pytest.mark.parametrize("form", ["onnx", "litert"])
-def test_an_export_answers_like_the_model(classifier: Any, tmp_path: Path, form: str) -> None:
-    made = rudel.export(classifier.path, form, tmp_path / "model")
+def test_a_lite_model_takes_the_numbers_of_categories(classifier: Any, tmp_path: Path) -> None:
+    made = rudel.export(classifier.path, "litert", tmp_path / "model.tflite")
     assert made.largest_difference < 1e-5
+    assert {each["name"]: each["dtype"] for each in made.inputs}["city"] == "int32"
+    assert "takes categories by number" in made.notes[0]
+
+
+def test_an_onnx_model_takes_texts(classifier: Any, tmp_path: Path) -> None:
+    made = rudel.export(classifier.path, "onnx", tmp_path / "model.onnx")
+    assert made.largest_difference < 1e-5
+    session: Any = onnxruntime.InferenceSession(str(made.path))
+    kinds = {given.name: given.type for given in session.get_inputs()}
+    assert kinds == {"km_h": "tensor(float)", "city": "tensor(string)", "heating": "tensor(float)"}
+    few = {
+        "city": (*CITIES, "Atlantis", ""),
+        "heating": ["0.5", "", "0.1", "", "0.2", "0.3"],
+        "km/h": range(50, 110, 10),
+    }
+    wanted = predict_files(classifier.path, [write(tmp_path / "few.csv", few)])
+    for row, prediction in enumerate(wanted):
+        given = {
+            "km_h": np.array([few["km/h"][row]], np.float32),
+            "city": np.array([few["city"][row]]),
+            "heating": np.array([few["heating"][row] or "nan"]).astype(np.float32),
+        }
+        np.testing.assert_allclose(session.run(None, given)[0][0], prediction.outputs, atol=1e-5)
 
 
 def test_workers_train_together(file: Path, tmp_path: Path) -> None:

@@ -51,6 +51,17 @@ def test_a_row_is_answered_as_in_a_file(run: Path, server: Server, tmp_path: Pat
     assert dict(labels[0])["yes"] == pytest.approx(wanted[0][1], rel=1e-5)
 
 
+def test_a_savedmodel_takes_the_same_rows(
+    run: Path, server: Server, start: Callable[..., Server], tmp_path: Path
+) -> None:
+    examples = table.data(TABLE, target="answer", categories=("postcode",)).train
+    exported = rudel.export(run, "savedmodel", tmp_path / "cars", data=examples)
+    row = {"km_h": 7, "postcode": "3000", "colour_of_it": "pink"}
+    found = start(exported.path).ask("/v1/models/cars:predict", {"instances": [row]}).json["predictions"]
+    wanted = server.ask("/v1/models/cars:predict", {"instances": [ROW | {"colour of it": "pink"}]}).json["predictions"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
 def test_the_open_inference_protocol_takes_a_row(server: Server) -> None:
     about = server.ask("/v2/models/cars").json["inputs"]
     assert {each["name"]: each["datatype"] for each in about} == {

@@ -121,8 +121,13 @@ def export_run(
         comparison = compare(materials.model, materials.comparison, told, answers)
         order = output_names(keras_on_jax(), materials.model, told)  # a SavedModel sorts its outputs by name
         about["outputs"].sort(key=lambda port: order.index(port["name"]) if port["name"] in order else 0)
-        notes = [serving] if isinstance(serving, str) else []
+        notes = [serving] if isinstance(serving, str) and not front.texts else []
         notes += front.notes
+        if front.texts and form.converter.startswith("litert"):
+            notes.append(
+                "It takes categories by number: the place among those of their column in "
+                '`rudel.load(RUN).get_layer("columns").columns`, from 1; 0 is an unknown one.'
+            )
         if materials.half:
             notes.append(f"It computes in float32, and the model of the run in {materials.half}.")
         from_files = None
@@ -159,6 +164,7 @@ def _convert(
         "inputs": [{"name": leaf.name, "shape": leaf.shape, "dtype": leaf.dtype} for leaf in front.inputs.leaves],
         "structure": front.inputs.structure,
         "calibration": calibration and str(calibration),
+        "texts": {} if form.converter.startswith("litert") else front.texts,
         "photographs": asdict(serving) if isinstance(serving, Serving) else None,
         "made": str(made),
     }
@@ -170,7 +176,10 @@ def _run(
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Runs an exported model; returns its outputs by name, and what it says of itself."""
     examples, outputs = folder / "examples.npz", folder / "outputs.npz"
-    _save(examples, front.columns(materials.comparison.x))
+    _save(
+        examples,
+        front.with_texts(materials.comparison.x) if form.converter == "onnx" else front.columns(materials.comparison.x),
+    )
     job = {
         "kind": form.converter.partition("-")[0],
         "path": str(made),

@@ -4,8 +4,8 @@ That is the spectrogram of sound, where the form has no operators for it; and no
 form is in int8 and the columns are too different for one scale. In C, the features are beside the model.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from rudel.features.c import sources
 from rudel.features.columns import Columns, column_sources, columns_of
 from rudel.runs.model_file import save_model
 
+_UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 SPECTROGRAM, NORMALISED = "spectrogram", "normalised"
 """Names of the inputs that take the place of sound, and of rows of a sensor."""
 
@@ -31,11 +32,20 @@ class Front:
         model: path of the .keras file that is converted.
         inputs: of that model.
         features: that make them of sound, or of rows; None where it takes what the run's model takes.
+        texts: by input that takes the number of a category of a table, the categories from 1; others are 0.
     """
 
     model: Path
     inputs: Inputs
     features: LogMel | Columns | None = None
+    texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def with_texts(self, x: Any) -> list[np.ndarray]:
+        """The inputs of examples, in which the texts themselves are what they are numbers of."""
+        return [
+            np.array([_UNKNOWN, *self.texts[leaf.name]])[column] if leaf.name in self.texts else column
+            for leaf, column in zip(self.inputs.leaves, self.columns(x), strict=True)
+        ]
 
     def columns(self, x: Any) -> list[np.ndarray]:
         """The inputs of examples, (N, ...) each."""
@@ -104,9 +114,14 @@ def front_of(model: Any, path: Path, x: Any, converter: str, folder: Path) -> Fr
     Raises:
         DataError: the examples do not fit the model.
     """
+    from rudel.features.table_layer import columns_of as table_columns_of
+
     layer, features = _first(model, converter)
     if layer is None or features is None:
-        return Front(path.absolute(), inputs_of(model, x))
+        inputs = inputs_of(model, x)
+        known = {column.key: column.categories for column in table_columns_of(model) if column.categories}
+        texts = {leaf.name: known[str(leaf.key)] for leaf in inputs.leaves if str(leaf.key) in known}
+        return Front(path.absolute(), inputs, texts=texts)
     keras = keras_on_jax()
     behind = keras.Model(layer.output, model.outputs)
     shape = tuple(layer.output.shape)[1:]

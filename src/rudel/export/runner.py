@@ -5,7 +5,7 @@ A job has:
     kind         litert, savedmodel or onnx
     path         of the model
     inputs       names of its inputs
-    examples     path of an .npz file with arrays "0", "1", ... of examples for each input
+    examples     path of an .npz file with arrays "0", "1", ... of examples for each input; for onnx, texts are texts
     outputs      path of the .npz file to write: the outputs by name, as float32 where they were quantised
     files        how many pictures there are in the folder, as N.picture, to be given to the signature of a savedmodel
                  that takes files; its answers go to answers.npz there
@@ -165,7 +165,7 @@ def _onnx(path: Path, names: Sequence[str], columns: Sequence[np.ndarray]) -> To
     import onnxruntime
 
     session: Any = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    kinds = {"tensor(float)": "float32", "tensor(double)": "float64"}
+    kinds = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(string)": "str"}
     inputs, outputs = (
         {
             value.name: {

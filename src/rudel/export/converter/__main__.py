@@ -10,6 +10,7 @@ A job has:
     inputs       for each input: name, shape (of one example), dtype
     structure    how the model takes them: the number of one, or a list or dict of numbers
     calibration  path of an .npz file with arrays "0", "1", ... of examples for each input; for litert-int8
+    texts        for onnx and savedmodel: by name of an input that takes a number for a text, the texts numbered from 1
     photographs  for savedmodel: what `rudel.export.photographs.Serving` says, or null
     made         where to write the result
 """
@@ -36,7 +37,9 @@ def convert(job: dict[str, Any]) -> dict[str, Any]:
     made, form = Path(job["made"]), job["form"]
     versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
     if form == "savedmodel":
-        savedmodel.write(Forward(model, job["inputs"], job["structure"], batch=None), job["photographs"], made)
+        savedmodel.write(
+            Forward(model, job["inputs"], job["structure"], batch=None), job["photographs"], job["texts"], made
+        )
         return versions
     if form == "litert-int8":
         unroll(model)
@@ -44,7 +47,7 @@ def convert(job: dict[str, Any]) -> dict[str, Any]:
     if form == "onnx":
         from rudel.export.converter import onnx
 
-        return versions | onnx.write(forward, made)
+        return versions | onnx.write(forward, job["texts"], made)
     with fuse_lstms():
         litert.write(forward, form, job.get("calibration"), Path(job["folder"]), made)
     return versions

@@ -51,11 +51,18 @@ class Forward:
                 "Layers of your own have to compute with keras.ops, not with jax.numpy."
             ) from error
 
-    def save(self, path: Path, signatures: dict[str, Any] | None = None) -> None:
-        """Writes a SavedModel, which is called by `serve` or by a signature: if none is given, `serving_default`."""
+    def save(self, path: Path, signatures: dict[str, Any] | None = None, tables: Any = None) -> None:
+        """Writes a SavedModel, which is called by `serve` or by a signature: if none is given, `serving_default`.
+
+        Args:
+            path: of its folder.
+            signatures: concrete functions by name.
+            tables: that these look up texts in.
+        """
         module: Any = tf.Module()
         module.weights = [] if self._values else [variable.value for variable in self._model.variables]
         module.serve = self.function
+        module.tables = tables
         tf.saved_model.save(module, str(path), signatures=signatures or {"serving_default": self.trace()})
 
     def _outputs(self, *tensors: tf.Tensor) -> dict[str, tf.Tensor]:

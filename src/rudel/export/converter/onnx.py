@@ -1,6 +1,7 @@
 """ONNX, by way of tf2onnx."""
 
 import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,16 @@ from rudel.export.converter.forward import Forward
 from rudel.export.converter.model import told
 
 OPSET = 18
+_ML = "ai.onnx.ml"
 
 
-def write(forward: Forward, made: Path) -> dict[str, str]:
+def write(forward: Forward, texts: Mapping[str, Sequence[str]], made: Path) -> dict[str, str]:
     """Converts a model for one example at a time; returns the versions of the tools.
+
+    Args:
+        forward: the model.
+        texts: by input that takes a number for a text, the texts that are numbered from 1; others are 0.
+        made: the file to write.
 
     Raises:
         ExportError: ONNX has no operator for something.
@@ -29,6 +36,7 @@ def write(forward: Forward, made: Path) -> dict[str, str]:
         raise ExportError(f"The conversion to onnx failed: {told(error)}") from error
     _order_outputs(model.graph, names, forward.outputs)
     _rename_outputs(model.graph, forward.outputs)
+    _number_texts(model, texts)
     made.write_bytes(model.SerializeToString(deterministic=True))
     return {"tf2onnx": tf2onnx.__version__, "onnx": onnx.__version__}
 
@@ -52,6 +60,24 @@ def _order_outputs(graph: Any, names: list[str], wanted: list[str]) -> None:
     outputs = dict(zip(names, list(graph.output), strict=True))
     del graph.output[:]
     graph.output.extend(outputs[name] for name in wanted)
+
+
+def _number_texts(model: Any, texts: Mapping[str, Sequence[str]]) -> None:
+    """Lets inputs take texts, which a node in front numbers."""
+    for value in model.graph.input:
+        if (known := texts.get(value.name)) is None:
+            continue
+        number, kind = f"{value.name}__number", value.type.tensor_type.elem_type
+        for node in model.graph.node:
+            node.input[:] = [number if name == value.name else name for name in node.input]
+        table = {"keys_strings": known, "values_int64s": list(range(1, len(known) + 1)), "default_int64": 0}
+        looked_up = onnx.helper.make_node("LabelEncoder", [value.name], [f"{number}_wide"], domain=_ML, **table)
+        model.graph.node.insert(0, onnx.helper.make_node("Cast", [f"{number}_wide"], [number], to=kind))
+        model.graph.node.insert(0, looked_up)
+        value.type.tensor_type.elem_type = onnx.TensorProto.STRING
+    if texts:
+        model.opset_import.append(onnx.helper.make_opsetid(_ML, 2))
+        onnx.checker.check_model(model, full_check=True)
 
 
 def _rename_outputs(graph: Any, names: list[str]) -> None:
