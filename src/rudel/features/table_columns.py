@@ -4,7 +4,7 @@ A model takes each column as an input of its own: numbers as float32 (N,), in wh
 as int32 (N,), which count the column's categories from 1; 0 is a category that was not there in training.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -104,16 +104,15 @@ def numbers_of(values: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, int | No
     >>> numbers_of(["1.5", None, "NA", "x"])
     (array([1.5, nan, nan, nan]), 3)
     """
-    array = np.asarray(values)
-    if array.dtype.kind in "iuf":
-        found, wrong = array.astype(np.float64), None
-    else:
-        found, wrong = np.full(len(values), np.nan), None
-        for place, value in enumerate(values):
-            try:
-                found[place] = np.nan if is_missing(value) else _number(value)
-            except (TypeError, ValueError):
-                wrong = place if wrong is None else wrong
+    array, wrong = np.asarray(values), None
+    try:
+        if array.dtype.kind not in "iuf" and set(map(type, values)) != {str}:
+            raise ValueError
+        found = array.astype(np.float64)
+    except ValueError:
+        read = _each(_number, values)
+        wrong = read.index(None) if None in read else None
+        found = np.array(read, np.float64)  # None becomes NaN
     found[np.isinf(found)] = np.nan
     return found, wrong
 
@@ -124,7 +123,7 @@ def texts_of(values: Sequence[Any] | np.ndarray) -> list[str]:
     >>> texts_of([" red", None, 8001.0, "?", True])
     ['red', '', '8001', '', 'True']
     """
-    return ["" if is_missing(value) else _text(value) for value in values]
+    return _each(lambda value: "" if is_missing(value) else _text(value), values)
 
 
 def is_missing(value: Any) -> bool:
@@ -134,10 +133,23 @@ def is_missing(value: Any) -> bool:
     return value is None or (str(value).strip().lower() in _MISSING)
 
 
-def _number(value: Any) -> float:
-    if isinstance(value, bool | np.bool_) or (isinstance(value, str) and "_" in value):
-        raise ValueError(value)
-    return float(value)
+def _each(function: Callable[[Any], Any], values: Sequence[Any] | np.ndarray) -> list[Any]:
+    """What a function gives of each value; where all are texts, it is called once for equal ones."""
+    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    if set(map(type, listed)) - {str, type(None)}:
+        return [function(value) for value in listed]
+    known = {value: function(value) for value in dict.fromkeys(listed)}
+    return [known[value] for value in listed]
+
+
+def _number(value: Any) -> float | None:
+    """A number, NaN where it is missing; None for what is not a number."""
+    if isinstance(value, bool | np.bool_):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan if is_missing(value) else None
 
 
 def _text(value: Any) -> str:

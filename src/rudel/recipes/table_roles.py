@@ -10,7 +10,7 @@ import numpy as np
 
 from rudel.data.table import Table
 from rudel.errors import DataError, OptionError
-from rudel.features.table_columns import Column, is_missing, numbers_of, texts_of
+from rudel.features.table_columns import Column, numbers_of, texts_of
 
 _LEAST_OF_CATEGORY = 2
 _MOST_CLASSES_OF_NUMBERS = 10
@@ -53,10 +53,10 @@ def find_target(
     if name not in table.columns:
         raise DataError(f"{table.name} has no column `{name}` to predict{nearest(name, list(table.columns))}")
     values = table.columns[name]
-    known = np.array([not is_missing(value) for value in values])
+    numbers, wrong = numbers_of(values)
+    known = ~np.isnan(numbers) if wrong is None else np.array(texts_of(values), object) != ""
     if not known.any():
         raise DataError(f"The column `{name}` of {table.name}, which is to be predicted, is empty in every row.")
-    numbers, wrong = numbers_of(values)
     if class_names is None:
         if task == "auto":
             kinds = np.unique(numbers[known]) if wrong is None else ()
@@ -76,7 +76,7 @@ def find_target(
             f"The column `{name}` of {table.name} holds {str(values[wrong])!r} in row {wrong + 1:,}: a regression "
             "predicts numbers."
         )
-    return Target((), numbers.astype(np.float32)[:, None], ~np.isnan(numbers))
+    return Target((), numbers.astype(np.float32)[:, None], known)
 
 
 def _classes(values: np.ndarray, numeric: bool) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ def _column(name: str, values: np.ndarray, table: str, is_category: bool) -> Col
     numbers, wrong = numbers_of(values)
     if wrong is not None and not is_category:
         read = int((~np.isnan(numbers)).sum())
-        texts = sum(not is_missing(value) for value in values) - read
+        texts = sum(text != "" for text in texts_of(values)) - read
         if texts < (1 - _MOSTLY) * (texts + read):
             raise DataError(
                 f"The column `{name}` of {table} holds numbers, and {str(values[wrong])!r} beside them: correct it, or "
