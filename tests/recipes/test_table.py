@@ -23,6 +23,8 @@ from rudel.features.table_columns import Column
 from rudel.recipes import table as recipe
 from rudel.recipes.load import find_recipe
 from rudel.recipes.table_roles import find_columns
+from rudel.runs.loading import dataset_of
+from rudel.runs.run_directory import open_finished
 from rudel.runs.use_run import evaluate_run, predict_files
 
 keras = keras_on_jax()
@@ -254,6 +256,20 @@ def test_an_onnx_model_takes_texts(classifier: Any, tmp_path: Path) -> None:
             "heating": np.array([few["heating"][row] or "nan"]).astype(np.float32),
         }
         np.testing.assert_allclose(session.run(None, given)[0][0], prediction.outputs, atol=1e-5)
+
+
+def test_a_table_that_has_changed_is_read_as_in_training(tmp_path: Path) -> None:
+    file, options = write(tmp_path / "rents.csv", made_up()), {"target": "rich", "ignore": "rent"}
+    run = rudel.train_recipe("table", data=str(file), options=options, run=tmp_path / "run", epochs=15).path
+    changed = made_up(400, seed=2)
+    changed["city"] = ["Bern" if each == "Bern" else f"{each}!" for each in changed["city"]]
+    changed["rich"][:5] = ["a class that is new"] * 5
+    write(file, {name: values[:400] for name, values in changed.items()} | {"area": range(400)})
+    found = evaluate_run(run)
+    again = dataset_of(open_finished(run), model=rudel.load(run))
+    assert sorted(again.train.x) == ["city", "heating", "km/h".replace("/", "\N{DIVISION SLASH}")]
+    assert set(np.unique(again.train.x["city"])) == {0, 1}
+    assert found.examples == 79
 
 
 def test_workers_train_together(file: Path, tmp_path: Path) -> None:

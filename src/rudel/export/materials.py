@@ -130,10 +130,10 @@ def _parts(run: RunDirectory, model: Any, data: Any) -> Dataset | Examples | Str
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str | Path):
-        return _read(Path(data), run, model) if str(data).endswith(".npz") else dataset_of(run, str(data))
+        return _read(Path(data), run, model) if str(data).endswith(".npz") else dataset_of(run, str(data), model)
     if data is not None:
         return as_part(data, "given")
-    return dataset_of(run)
+    return dataset_of(run, model=model)
 
 
 def _some(examples: Examples | Stream, count: int, seed: int) -> Examples:

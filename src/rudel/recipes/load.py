@@ -20,9 +20,10 @@ from rudel.recipes import BUILT_IN, current_name
 from rudel.recipes.folder import instead_of
 from rudel.recipes.options import Option, options_of
 
-GIVEN = {"data": ("source", "progress"), "model": ("dataset", "steps")}
-"""Arguments that Rudel gives to a recipe's functions, where they take them: the address or folder of `--data`, and a
-callback `progress(done, total)` for what takes long; the dataset, and the number of steps of the whole training."""
+GIVEN = {"data": ("source", "progress", "trained"), "model": ("dataset", "steps")}
+"""Arguments that Rudel gives to a recipe's functions, where they take them: the address or folder of `--data`, a
+callback `progress(done, total)` for what takes long, and the model and the class names of a run whose data is made
+again, or None; the dataset, and the number of steps of the whole training."""
 
 _FOLDERS: set[Path] = set()
 """Folders of recipes that have been put on the path of imports here."""

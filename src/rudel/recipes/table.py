@@ -39,6 +39,7 @@ class TableDataset(rudel.Dataset):
 
 def data(
     source: Any = None,
+    trained: tuple[Any, Sequence[str]] | None = None,
     target: str = "",
     task: Literal["auto", "classification", "regression"] = "auto",
     categories: tuple = (),
@@ -50,6 +51,7 @@ def data(
 
     Args:
         source: a CSV or Parquet file, or a frame of pandas, Polars or PyArrow.
+        trained: a model, and its class names: the table is read as it takes it.
         target: the column to predict. Rows without it are left out.
         task: what it is; auto takes texts, and whole numbers of at most ten kinds, for classes.
         categories: columns whose numbers are names of categories, such as postcodes, separated by commas.
@@ -67,10 +69,16 @@ def data(
         )
     if not 0 < validation < 1:
         raise OptionError(f"`validation` is a share, between 0 and 1, not {validation:g}.")
-    found = find_target(table, target, task)
-    table, y = table.take(found.known), found.values[found.known]
+    found = find_target(table, target, task, trained and trained[1])
+    usable = found.usable
+    table, y = table.take(usable), found.values[usable]
     rows, held_out = rudel.split(rudel.Examples(np.arange(len(table))), validation, seed)
-    columns, notes = find_columns(table.take(rows.x), target, categories, ignore)
+    if trained:
+        from rudel.features.table_layer import columns_of
+
+        columns, notes = columns_of(trained[0]), []
+    else:
+        columns, notes = find_columns(table.take(rows.x), target, categories, ignore)
     x = encoded(columns, table.columns, table.name)
     every = rudel.Examples(x, y)
     return TableDataset(
@@ -98,9 +106,7 @@ def evaluation(source: Any, split: str | None, class_names: Sequence[str], model
         raise OptionError("A table has no splits to choose from: leave out --split.")
     table = read_table(source)
     found = find_target(table, target, "auto", class_names)
-    fits = found.known & (found.values.reshape(-1) >= 0) if class_names else found.known
-    if not fits.any():
-        raise DataError(f"{table.name} has no row with a class that the model knows: {', '.join(class_names)}.")
+    fits = found.usable
     table, left_out = table.take(fits), table.take(found.known & ~fits)
     x = encoded(columns_of(model), table.columns, table.name)
     unknown = Counter(map(str, left_out.columns[target]))

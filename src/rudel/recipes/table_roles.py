@@ -32,6 +32,11 @@ class Target:
     values: np.ndarray
     known: np.ndarray
 
+    @property
+    def usable(self) -> np.ndarray:
+        """Rows with a number, or a class that has a name, bool (N,)."""
+        return self.known & (self.values.reshape(-1) >= 0) if self.class_names else self.known
+
 
 def find_target(
     table: Table,
@@ -70,7 +75,10 @@ def find_target(
     if class_names:
         places = {each: place for place, each in enumerate(class_names)}
         labels = np.array([places.get(text, -1) for text in texts_of(values)], np.int32)
-        return Target(tuple(class_names), labels, known)
+        target = Target(tuple(class_names), labels, known)
+        if not target.usable.any():
+            raise DataError(f"{table.name} has no row with a class that the model knows: {', '.join(class_names)}.")
+        return target
     if wrong is not None:
         raise DataError(
             f"The column `{name}` of {table.name} holds {str(values[wrong])!r} in row {wrong + 1:,}: a regression "

@@ -54,19 +54,22 @@ def recipe_of(run: RunDirectory) -> Recipe | None:
         return None
 
 
-def dataset_of(run: RunDirectory, source: str | None = None) -> Dataset:
+def dataset_of(run: RunDirectory, source: str | None = None, model: Any = None) -> Dataset:
     """The data of a run, made anew by its recipe.
 
     Args:
         run: the run.
         source: an address or a folder to take the data from, in the place of the one used in training.
+        model: of the run, for recipes that make data for a model.
 
     Raises:
         RunError: the run has no recipe that can be read.
         RecipeError: the recipe cannot make its data.
     """
     recipe, settings = _recipe_and_settings(run, source)
-    return recipe.data(settings, source=source or run.read_config().get("source"))
+    config = run.read_config()
+    trained = None if model is None else (model, config.get("class_names") or [])
+    return recipe.data(settings, source=source or config.get("source"), trained=trained)
 
 
 def to_evaluate(

@@ -90,7 +90,7 @@ def evaluate_run(
     elif data is not None:
         found = to_evaluate(directory, str(data), split, progress, model)
     else:
-        validation = dataset_of(directory).validation
+        validation = dataset_of(directory, model=model).validation
         if validation is None:
             raise RunError(f"The run {directory.path} has no validation data: give some with --data FILE.npz.")
         found = ToEvaluate(validation, {})
