@@ -118,6 +118,22 @@ def test_versions_in_a_folder_come_and_go(changing: tuple[Any, Path], runs: Path
     assert server.ask("/v1/models/net:predict", {"instances": [ROW]}).status == 200
 
 
+def test_a_broken_model_does_not_keep_the_others_from_being_served(start: Any, runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "small", tmp_path / "broken")
+    (tmp_path / "broken/model.keras").write_bytes(b"nothing")
+    server = start(runs / "small", tmp_path / "broken", runs / "digits")
+    assert "broken: cannot be served: " in server.log.read_text()
+    answers = [
+        server.ask(f"/v1/models/{name}:predict", {"instances": [ROW]}) for name in ("small", "broken", "unknown")
+    ]
+    assert [answer.status for answer in answers] == [200, 503, 404]
+    assert answers[1].error.startswith("The model `broken` cannot be served: ")
+    assert server.ask("/v2/models/broken/ready").status == 503
+    assert server.ask("/v2/models/small/ready").status == 200
+    replace(tmp_path / "broken", write_run(tmp_path / "whole", dense()))
+    until(lambda: server.ask("/v1/models/broken:predict", {"instances": [ROW]}).status == 200)
+
+
 def test_it_finishes_what_it_has_begun(start: Any, runs: Path) -> None:
     """A request whose body is on its way when SIGTERM comes is answered; new connections are refused."""
     server = start(runs / "small", "--max-batch", "1")

@@ -1,12 +1,15 @@
 """`rudel evaluate`, `rudel predict` and `rudel report`: what is done with a run."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rudel.cli import complete
-from rudel.cli.output import download_display, interrupts_told, print_json
+from rudel.cli.output import count_display, download_display, interrupts_told, print_json
+from rudel.errors import DataError, OptionError
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", autocompletion=complete.runs)]
 ModelArgument = Annotated[
@@ -78,37 +81,100 @@ def evaluate(
 
 def predict(
     run: ModelArgument,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Images, sound, tables, or .npy arrays.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE|DIR...", help="Images, sound, tables, .npy arrays, or folders of them."),
+    ],
     top: Annotated[int, typer.Option(min=1, help="Number of classes to print for each.")] = 3,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Write a .csv or .parquet table; continues an interrupted prediction."
+        ),
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on", "--hosts", metavar="HOST,...|FILE", help="Hosts to compute on.", autocompletion=complete.hosts
+        ),
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Dask scheduler whose workers compute.")
+    ] = None,
+    min_hosts: Annotated[int | None, typer.Option(help="Begin with this many of the hosts.  \\[default: all]")] = None,
+    ssh_config: Annotated[Path | None, typer.Option(metavar="FILE", help="In the place of ~/.ssh/config.")] = None,
     classes: ClassesOption = None,
     code: CodeOption = None,
     unsafe: UnsafeOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run inference on images, sound or arrays."""
+    from rudel.cluster.options import check_used
+
+    check_used(on, scheduler, ssh_config=ssh_config, min_hosts=min_hosts)
+    if out is None and (on or scheduler):
+        raise OptionError(
+            "Predictions on hosts are kept in a table: name it with --out FILE.csv or --out FILE.parquet."
+        )
+    if out is not None and json:
+        raise OptionError("--out and --json exclude each other: leave one of them out.")
     from rudel.backend import keras_on_jax
 
     keras_on_jax(light=True)
+    from rudel.runs.file_model import Unreadable
     from rudel.runs.model_as_run import as_run
-    from rudel.runs.use_run import predict_files
+    from rudel.runs.predict_many import predict_many
 
-    with as_run(run, classes, code, unsafe) as directory:
-        predictions = predict_files(directory, files)
+    documents: list[dict[str, Any]] = []
+    reasons: list[str] = []
+    count = 0
+    with (
+        interrupts_told(),
+        as_run(run, classes, code, unsafe) as directory,
+        _calls(on, scheduler, ssh_config, min_hosts) as calls,
+        count_display("predicting") as progress,
+    ):
+        for answer in predict_many(directory, files, out, calls, progress):
+            count += 1
+            if json:
+                documents.append(_document(answer))
+            if isinstance(answer, Unreadable):
+                reasons.append(answer.reason)
+            elif out is None and not json:
+                typer.echo(_line(answer, top))
     if json:
-        print_json(
-            [
-                {
-                    "source": p.source,
-                    "outputs": p.outputs,
-                    "classes": [{"name": n, "probability": v} for n, v in p.ranking],
-                }
-                for p in predictions
-            ]
-        )
+        print_json(documents)
+    if out is not None:
+        typer.echo(out)
+    if len(reasons) == count == 1:
+        raise DataError(reasons[0])
+    if reasons:
+        typer.echo("\n".join(reasons), err=True)
+        raise DataError(f"{len(reasons):,} of {count:,} inputs could not be read, and the others are answered.")
+
+
+@contextlib.contextmanager
+def _calls(on: str | None, scheduler: str | None, ssh_config: Path | None, min_hosts: int | None) -> Iterator[Any]:
+    """Yields what calls functions on hosts; None without hosts."""
+    if on is None and scheduler is None:
+        yield None
         return
-    for p in predictions:
-        guesses = [f"{name} {value:.1%}" for name, value in p.ranking[:top]] or [f"{value:.6g}" for value in p.outputs]
-        typer.echo(f"{p.source}: {', '.join(guesses)}")
+    from rudel.cluster.calls import Calls, clients_of
+
+    with clients_of(on, scheduler, ssh_config, min_hosts) as client:
+        yield Calls(client, "run inference", "continues after the batches that are done")
+
+
+def _document(answer: Any) -> dict[str, Any]:
+    if hasattr(answer, "reason"):
+        return {"source": answer.source, "error": answer.reason}
+    ranking = [{"name": name, "probability": value} for name, value in answer.ranking]
+    return {"source": answer.source, "outputs": answer.outputs, "classes": ranking}
+
+
+def _line(answer: Any, top: int) -> str:
+    guesses = [f"{name} {value:.1%}" for name, value in answer.ranking[:top]]
+    return f"{answer.source}: {', '.join(guesses or [f'{value:.6g}' for value in answer.outputs])}"
 
 
 def report(run: RunArgument) -> None:

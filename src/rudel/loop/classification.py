@@ -20,10 +20,15 @@ def class_labels(examples: Examples) -> np.ndarray | None:
 
 
 def as_probabilities(model: Any, outputs: np.ndarray) -> np.ndarray | None:
-    """Probabilities (N, C) of the outputs of a classifier; None if they are none. Logits go through a softmax."""
+    """Probabilities (N, C) of the outputs of a classifier; None if they are none. Logits go through a softmax.
+
+    A model that is not compiled, hence without a loss, is a classifier if its last layer has a softmax.
+    """
     if outputs.ndim != 2 or not np.isfinite(outputs).all():
         return None
     outputs = outputs.astype(np.float32)
+    if getattr(model, "loss", None) is None:
+        return outputs if _ends_in_softmax(model) else None
     if "crossentropy" not in _loss_name(model):
         return None
     if gives_logits(model):
@@ -45,3 +50,9 @@ def gives_logits(model: Any) -> bool:
 def _loss_name(model: Any) -> str:
     loss = model.loss
     return (loss if isinstance(loss, str) else getattr(loss, "name", None) or getattr(loss, "__name__", "")).lower()
+
+
+def _ends_in_softmax(model: Any) -> bool:
+    layers = getattr(model, "layers", None) or [None]
+    activation = getattr(layers[-1], "activation", None)
+    return getattr(activation, "__name__", "") == "softmax" or type(layers[-1]).__name__ == "Softmax"

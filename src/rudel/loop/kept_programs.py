@@ -32,13 +32,11 @@ def kept(model: Any, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     """What `make` returns for a model and a key, made at the first time.
 
     Args:
-        model: a built Keras model; of one that is not compiled, nothing is kept.
+        model: a built Keras model, compiled or not.
         key: what the program depends on besides the model; hashable.
         make: makes it.
     """
-    stamp = compile_stamp(model)
-    if stamp is None:
-        return make()
+    stamp = compile_stamp(model) or model
     mine = _of_models.get(model)
     if mine is None or mine.stamp() is not stamp:
         mine = _of_models[model] = _Kept(weakref.ref(stamp))
@@ -60,4 +58,5 @@ def form(tree: Any) -> tuple[Any, ...]:
 
 
 def _identities(model: Any) -> tuple[Any, ...]:
-    return id(model.optimizer), tuple(tuple(map(id, part)) for part in model_state.variables(model))
+    optimizer = getattr(model, "optimizer", None)
+    return id(optimizer), tuple(tuple(map(id, part)) for part in model_state.variables(model))

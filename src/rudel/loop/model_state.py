@@ -93,10 +93,10 @@ def check_steps(model: Any) -> None:
 
 
 def variables(model: Any) -> ModelState:
-    """The model's Keras variables, in the form of its state."""
-    return ModelState(
-        model.trainable_variables, model.non_trainable_variables, model.optimizer.variables, model.metrics_variables
-    )
+    """The model's Keras variables, in the form of its state; a model that is not compiled has no optimizer."""
+    optimizer = getattr(model, "optimizer", None)
+    slots = [] if optimizer is None else optimizer.variables
+    return ModelState(model.trainable_variables, model.non_trainable_variables, slots, model.metrics_variables)
 
 
 def read(model: Any) -> ModelState:

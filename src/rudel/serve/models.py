@@ -10,7 +10,7 @@ import numpy as np
 from rudel.serve.batcher import Batcher
 from rudel.serve.limits import Limits
 from rudel.serve.metrics import Metrics, VersionMetrics
-from rudel.serve.refusal import missing
+from rudel.serve.refusal import Refusal, missing
 from rudel.serve.runtimes.runtime import Loaded
 
 
@@ -45,6 +45,7 @@ class Models:
         self._limits = limits
         self._metrics = metrics
         self._versions: dict[str, dict[int, Version]] = {}
+        self._unserved: dict[str, str] = {}
         self._leaving: set[asyncio.Task[None]] = set()
 
     @property
@@ -61,8 +62,10 @@ class Models:
         """The numbers of the versions of a model.
 
         Raises:
-            Refusal: there is no such model.
+            Refusal: there is no such model, or it could not be loaded.
         """
+        if name in self._unserved:
+            raise Refusal(503, f"The model `{name}` cannot be served: {self._unserved[name]}")
         if name not in self._versions:
             raise missing(f"There is no model `{name[:100]}`: there are {', '.join(self.names)}.")
         return sorted(self._versions[name])
@@ -85,6 +88,10 @@ class Models:
             raise missing(f"The model `{name}` has no version `{number[:100]}`: there are {told}.")
         return found
 
+    def cannot_serve(self, name: str, reason: str) -> None:
+        """Answers requests for a model with a reason, a sentence, until a version of it is put."""
+        self._unserved[name] = reason
+
     def put(self, name: str, number: int, loaded: Loaded, seconds: float, *, alone: bool = False) -> None:
         """Serves a version from now on, in the place of one with the same number, or of all others (`alone`).
 
@@ -95,6 +102,7 @@ class Models:
             seconds: that its largest batch takes.
             alone: whether to remove all other versions.
         """
+        self._unserved.pop(name, None)
         old = self._versions.get(name, {})
         metrics = old[number].metrics if number in old else self._metrics.version(name, number)
         batcher = Batcher(loaded.compute, self._limits, seconds < self._limits.quick, metrics.batch)

@@ -40,19 +40,38 @@ class Watching:
         self._refused: set[Found] = set()
 
     async def load_all(self) -> None:
-        """Loads everything that there is now.
+        """Loads everything that there is now; a model that cannot be loaded does not keep the others from being served.
 
         Raises:
-            RudelError: something cannot be served.
+            RudelError: nothing can be served.
         """
+        broken: list[RudelError] = []
         for source in self._sources:
-            found = find_versions(source)
-            for each in found:
+            if not source.path.exists():
+                find_versions(source)  # raises: a mistake in the command
+        for source in self._sources:
+            try:
+                await self._load_first(source)
+            except RudelError as error:
+                broken.append(error)
+                self._models.cannot_serve(source.name, str(error))
+                if len(self._sources) > 1:
+                    self._tell(f"{source.name}: cannot be served: {error}")
+        if len(broken) == len(self._sources):
+            raise broken[0]
+
+    async def _load_first(self, source: Source) -> None:
+        found = find_versions(source)
+        for each in found:
+            try:
                 loaded, seconds = await self._in_thread(self._load, each)
-                number = self._put(source, each, loaded, seconds)
-                self._tell(f"{source.name}: version {number} of {each.path}, computed by {loaded.platform}")
-            if not found:
-                raise ServeError(f"There is no version in {source.path} that can be served.")
+            except RudelError:
+                self._refused.add(each)
+                raise
+            number = self._put(source, each, loaded, seconds)
+            self._tell(f"{source.name}: version {number} of {each.path}, computed by {loaded.platform}")
+        if not found:
+            raise ServeError(f"There is no version in {source.path} that can be served.")
 
     async def watch(self) -> None:
         """Looks for changes until it is cancelled."""
@@ -87,7 +106,8 @@ class Watching:
             now = await self._in_thread(find_versions, source)
         except (RudelError, OSError) as error:
             self._refused.add(found)
-            self._tell(f"{source.name}: a new version cannot be served, and the old one stays: {error}")
+            stays = ", and the old one stays" if self._served[source.name] else ""
+            self._tell(f"{source.name}: a new version cannot be served{stays}: {error}")
             return
         if found not in now:
             return  # it has changed while it was read

@@ -1,0 +1,225 @@
+"""A run's model with what reads files for it, here or on a host."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rudel.data.pictures import read_input
+from rudel.data.table import read_table
+from rudel.errors import DataError
+from rudel.features.layer import rate_of
+from rudel.features.table_columns import encoded
+from rudel.features.table_layer import columns_of
+from rudel.loop.classification import as_probabilities
+from rudel.loop.evaluation import predict
+from rudel.runs import run_directory
+from rudel.runs.loading import load, recipe_of
+
+if TYPE_CHECKING:
+    import keras
+
+BATCH_SIZE = 64
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a run says of one input.
+
+    Args:
+        source: the file, with the row where it holds several.
+        outputs: of the model, flat.
+        ranking: (class, probability), best first; empty where the model is no classifier.
+    """
+
+    source: str
+    outputs: list[float]
+    ranking: list[tuple[str, float]]
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that a model cannot take.
+
+    Args:
+        source: its path.
+        reason: a sentence.
+    """
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads a file as inputs of a model, and says how many.
+
+    Args:
+        shape: of one input; of no meaning for tables.
+        columns: of the table that the model takes; empty where it takes none.
+        rate: of the sound that it hears, samples a second; None where it hears none.
+        read_image: of the recipe; see `read_input`.
+    """
+
+    shape: tuple[int, ...] = ()
+    columns: Sequence[Any] = ()
+    rate: int | None = None
+    read_image: Callable[[Any], Any] | None = None
+
+    def __call__(self, path: Path) -> tuple[Any, int]:
+        """Inputs (N, ...), or a dict of them, and N.
+
+        Raises:
+            DataError: the file is missing, cannot be read, or does not fit.
+        """
+        if self.columns:
+            table = read_table(path)
+            return encoded(self.columns, table.columns, table.name), len(table)
+        rows = read_input(path, self.shape, self.read_image, self.rate)
+        return rows, len(rows)
+
+
+@dataclass(frozen=True)
+class FileModel:
+    """A model that is asked about files.
+
+    Args:
+        model: built.
+        read: reads a file.
+        names: of the classes; empty where there are none.
+    """
+
+    model: "keras.Model"
+    read: Reader
+    names: Sequence[str]
+
+    def answers(self, files: Sequence[tuple[str, Path]]) -> list[Prediction | Unreadable]:
+        """What the model says of files, in their order.
+
+        Args:
+            files: what messages call each, and its path.
+
+        Raises:
+            DataError: the model has several outputs.
+        """
+        inputs: list[Any] = []
+        found: list[Unreadable | list[str]] = []
+        for source, path in files:
+            try:
+                rows, count = self.read(path)
+            except DataError as error:
+                found.append(Unreadable(source, str(error).replace(str(path), source)))
+                continue
+            inputs.append(rows)
+            found.append([source] if count == 1 else [f"{source}[{i}]" for i in range(count)])
+        said = iter(self._said([name for one in found if isinstance(one, list) for name in one], inputs))
+        return [each for one in found for each in ([next(said) for _ in one] if isinstance(one, list) else [one])]
+
+    def _said(self, sources: list[str], inputs: list[Any]) -> list[Prediction]:
+        if not inputs:
+            return []
+        outputs = predict(self.model, _joined(inputs), batch_size=BATCH_SIZE)
+        if not isinstance(outputs, np.ndarray):
+            raise DataError(f"The model `{self.model.name}` has several outputs; call rudel.predict in Python.")
+        probabilities = as_probabilities(self.model, outputs)
+        return [
+            Prediction(source, output.reshape(-1).astype(float).tolist(), _ranking(probabilities, i, self.names))
+            for i, (source, output) in enumerate(zip(sources, outputs, strict=True))
+        ]
+
+
+def file_model(run: str | Path) -> FileModel:
+    """The model of a finished run, with what reads files for it.
+
+    Raises:
+        RunError: there is no such run, or it is unfinished.
+        DataError: the model takes what files do not give.
+    """
+    directory = run_directory.open_finished(Path(run))
+    model = load(run)
+    names = directory.read_config().get("class_names") or []
+    if columns := columns_of(model):
+        return FileModel(model, Reader(columns=columns), names)
+    recipe = recipe_of(directory)
+    shape = input_shape(model, directory.path)
+    return FileModel(model, Reader(shape, (), rate_of(model), recipe.read_image if recipe else None), names)
+
+
+def packed(model: FileModel) -> bytes:
+    """A model as a host can read it, in the same version of Rudel.
+
+    Raises:
+        ModelError: it cannot be sent.
+    """
+    from rudel.shipping.model_parcel import pack
+
+    if not model.model.compiled:
+        model.model.compile()
+    return pack(model.model, (model.read, list(model.names)))
+
+
+_LOADED: dict[str, FileModel] = {}
+
+
+def answers_to_contents(
+    key: str, parcel: bytes | None, contents: Sequence[tuple[str, bytes]]
+) -> list[Prediction | Unreadable] | None:
+    """On a host: what a model says of the contents of files.
+
+    Args:
+        key: of the model.
+        parcel: the model, `packed`; None to use the one that this process has.
+        contents: path and content of each file.
+
+    Returns:
+        What `FileModel.answers` returns; None where the model is needed and not there.
+    """
+    from rudel.shipping.model_parcel import unpack
+
+    if key not in _LOADED:
+        if parcel is None:
+            return None
+        model, (read, names) = unpack(parcel)
+        _LOADED.clear()
+        _LOADED[key] = FileModel(model, read, names)
+    with tempfile.TemporaryDirectory(prefix="rudel-predict-") as folder:
+        files = []
+        for number, (source, content) in enumerate(contents):
+            path = Path(folder) / f"{number}{Path(source).suffix}"
+            path.write_bytes(content)
+            files.append((source, path))
+        return _LOADED[key].answers(files)
+
+
+def input_shape(model: "keras.Model", run: Path) -> tuple[int, ...]:
+    """Shape of one input of a model.
+
+    Raises:
+        DataError: it has several inputs, or one without a fixed shape.
+    """
+    shape = getattr(model, "input_shape", None)
+    if not isinstance(shape, tuple) or any(not isinstance(n, int) for n in shape[1:]):
+        raise DataError(
+            f"Files give one input of a fixed shape, and the model of the run {run} takes others: "
+            "call rudel.predict or rudel.evaluate in Python."
+        )
+    return shape[1:]
+
+
+def _joined(inputs: Sequence[Any]) -> Any:
+    if isinstance(inputs[0], dict):
+        return {name: np.concatenate([rows[name] for rows in inputs]) for name in inputs[0]}
+    return np.concatenate(inputs)
+
+
+def _ranking(probabilities: np.ndarray | None, row: int, names: Sequence[str]) -> list[tuple[str, float]]:
+    if probabilities is None:
+        return []
+    values = probabilities[row]
+    if len(values) == 1:  # one sigmoid: the probability of the second of two classes
+        values = np.array([1 - values[0], values[0]])
+    called = list(names) if len(names) == len(values) else [str(i) for i in range(len(values))]
+    return [(called[i], float(values[i])) for i in np.argsort(-values, kind="stable")]

@@ -1,0 +1,70 @@
+"""Predictions as a table: CSV or Parquet."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rudel.errors import OptionError
+from rudel.files import written_atomically
+from rudel.runs.file_model import Prediction, Unreadable
+
+_PARQUET = ".parquet"
+
+
+def check_can_be_written(path: Path) -> None:
+    """Refuses a table of another kind, before anything is computed.
+
+    Raises:
+        OptionError: its name has another ending, its folder is missing, or PyArrow is.
+    """
+    if path.suffix not in (".csv", _PARQUET):
+        raise OptionError(f"--out {path} must end in .csv or .parquet.")
+    if not path.parent.is_dir():
+        raise OptionError(f"--out {path}: there is no folder {path.parent}.")
+    if path.suffix == _PARQUET:
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError as error:
+            raise OptionError(
+                f"Writing {path} needs PyArrow: install it by `pip install 'rudel[parquet]'`, or name a .csv file."
+            ) from error
+
+
+def write_predictions(path: Path, answers: Sequence[Prediction | Unreadable]) -> None:
+    """Writes predictions, a row each, whole or not at all.
+
+    The columns are `source`; of a classifier `class`, `probability`, and `p_NAME` for each class; of other models
+    `output_0`, `output_1`, ...; and `error`, where a file could not be read.
+
+    Args:
+        path: ends in `.csv` or `.parquet`.
+        answers: in the order of the rows.
+    """
+    rows = [_row(each) for each in answers]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with written_atomically(path) as file:
+        if path.suffix == _PARQUET:
+            import pyarrow
+            from pyarrow import parquet
+
+            columns = {name: [row.get(name) for row in rows] for name in names}
+            parquet.write_table(pyarrow.table(columns), file)
+            return
+        text = io.StringIO()
+        writer = csv.DictWriter(text, names)
+        writer.writeheader()
+        writer.writerows(rows)
+        file.write(text.getvalue().encode())
+
+
+def _row(answer: Prediction | Unreadable) -> dict[str, Any]:
+    if isinstance(answer, Unreadable):
+        return {"source": answer.source, "error": answer.reason}
+    if not answer.ranking:
+        return {"source": answer.source} | {f"output_{i}": value for i, value in enumerate(answer.outputs)}
+    name, probability = answer.ranking[0]
+    return {"source": answer.source, "class": name, "probability": probability} | {
+        f"p_{each}": value for each, value in sorted(answer.ranking)
+    }
