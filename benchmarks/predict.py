@@ -3,8 +3,8 @@
     sudo "$(command -v python)" benchmarks/predict.py --python /opt/rudel/bin/python --json predict.json
 
 Nodes of a simulated Wi-Fi (`rudel lab`) get the bytes of JPEGs of 240 x 180 pixels, decode them, and run MobileNetV2
-(96 x 96, width 0.35, random weights). Times are from the first batch to the finished table, with the workers started and
-the model compiled on each node, by a prediction before. Four nodes ask about all files, one about `--share` of them.
+(96 x 96, width 0.35, random weights). Times are from the first batch to the finished table, with the workers started,
+and the model compiled on each, by a prediction before. Four nodes ask about all files, one about `--share` of them.
 """
 
 import json as json_format

@@ -229,7 +229,7 @@ def test_threads_decode_the_same(shared_data: Path) -> None:
     [
         (b"", "is not a picture"),
         (b"a text\n", "is not a picture"),
-        (encoded(flat("red"), "TIFF"), "give JPEG, PNG, WebP, GIF or BMP"),
+        (encoded(flat("red"), "PPM"), "give JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "is not a picture"),
         *((encoded(noise(40, 40), form)[:-900], "is damaged or cut short") for form in ("JPEG", "PNG", "BMP")),
         (encoded(noise(40, 40), "JPEG")[:10], "my.jpg is"),

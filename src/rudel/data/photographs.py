@@ -50,7 +50,7 @@ def decode(
     """Turns an encoded photograph into pixels.
 
     Args:
-        content: a JPEG, PNG, WebP, GIF or BMP file.
+        content: a JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF file.
         height: of the result, in pixels.
         width: of the result, in pixels.
         channels: 3 for RGB, 1 for grey.
@@ -85,7 +85,9 @@ def decode(
     except (image.DecompressionBombError, image.DecompressionBombWarning):
         raise DataError(f"{name} has more than {MOST_PIXELS:,} pixels: make it smaller, or leave it out.") from None
     except image.UnidentifiedImageError:
-        raise DataError(f"{name} is not a picture that can be read: give JPEG, PNG, WebP, GIF or BMP.") from None
+        raise DataError(
+            f"{name} is not a picture that can be read: give JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF."
+        ) from None
     except (OSError, ValueError, SyntaxError, IndexError, OverflowError, EOFError) as error:
         raise DataError(f"{name} is damaged or cut short ({str(error).rstrip('.')}).") from error
     pixels = np.asarray(scaled).reshape(down, across, channels)

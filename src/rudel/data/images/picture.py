@@ -69,7 +69,7 @@ def check_beginning(first: bytes) -> None:
     """Looks at the first bytes of a file, 16 or more where there are so many.
 
     Raises:
-        NotAPicture: they are not those of a JPEG, PNG, WebP, GIF or BMP file.
+        NotAPicture: they are not those of a JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF file.
     """
     if not _BEGINNINGS.match(first):
         raise NotAPicture("" if first else "an empty file")
