@@ -18,7 +18,6 @@ Decoding and scaling release the GIL: threads decode at the same time.
 """
 
 import functools
-import importlib.util
 import io
 from collections.abc import Callable
 from typing import Any
@@ -29,8 +28,7 @@ from rudel.data.exif import orientation
 from rudel.data.images.jpeg import MOST_SCANS, Frame, frame, has_many_scans
 from rudel.errors import DataError
 
-_AVIF = ("AVIF",) if importlib.util.find_spec("PIL.AvifImagePlugin") else ()  # from Pillow 11.3 on
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", *_AVIF)
+FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF")
 """What is read, by Pillow's names."""
 
 MOST_PIXELS = 89_478_485

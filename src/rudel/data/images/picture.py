@@ -28,8 +28,8 @@ TOO_MANY_BYTES = "too large"
 UPRIGHT, FROM_CMYK, SHRUNK, RECODED = "turned upright", "CMYK to RGB", "made smaller", "written as JPEG or PNG"
 """What is done to pictures."""
 
-_LOSSLESS = ("PNG", "GIF", "BMP")
-_BEGINNINGS = re.compile(rb"\xff\xd8|\x89PNG|RIFF....WEBP|GIF8[79]a|BM", re.DOTALL)
+_LOSSLESS = ("PNG", "GIF", "BMP", "TIFF")
+_BEGINNINGS = re.compile(rb"\xff\xd8|\x89PNG|RIFF....WEBP|GIF8[79]a|BM|II\*\0|MM\0\*|....ftypavi[fs]", re.DOTALL)
 
 
 @dataclass(frozen=True)
