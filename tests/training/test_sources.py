@@ -108,18 +108,25 @@ def test_a_generator_continues_over_epochs() -> None:
 def test_a_tensorflow_pipeline_trains_as_in_keras(tmp_path: Path) -> None:
     script = """
 import rudel, keras, numpy as np, tensorflow as tf
+from distributed import Client, LocalCluster
 x = np.random.default_rng(0).normal(size=(100, 8)).astype("float32")
 y = (x[:, 0] > 0).astype("int64")
 def net():
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1, "sigmoid")])
-    model.compile("adam", "binary_crossentropy")
+    model.compile(keras.optimizers.Adam(0.02), "binary_crossentropy")
     return model
 source = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
 mine, theirs = net(), net()
 rudel.fit(mine, source, epochs=2, validation_data=source.take(2), verbose=0)
 theirs.fit(x, y, 16, 2, shuffle=False, verbose=0)
 assert all(np.allclose(a, b, atol=1e-6) for a, b in zip(mine.get_weights(), theirs.get_weights()))
+with (
+    LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+    Client(cluster) as client,
+):
+    losses = rudel.fit(net(), source, epochs=20, client=client, verbose=0).history["loss"]
+assert losses[-1] < 0.9 * losses[0], losses
 try:
     rudel.fit(mine, source.repeat())
 except rudel.RudelError as error:
@@ -144,7 +151,7 @@ def test_a_pytorch_loader_trains_as_in_keras(lacking: Callable[[str], NoReturn])
 
 def test_two_hosts_read_a_pass_into_memory() -> None:
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster) as client,
     ):
         history = rudel.fit(net(), Numbered(), epochs=20, validation_data=Numbered(), client=client, verbose=0).history
