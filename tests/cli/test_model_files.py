@@ -91,6 +91,8 @@ def test_layers_of_ones_own_come_from_a_file(rudel: Callable[..., Any], folder: 
     net(scope["Twice"]()).save(folder / "own.keras")
     assert "cannot be loaded" in rudel("predict", folder / "own.keras", folder / "some.npy").error
     assert rudel("predict", folder / "own.keras", folder / "some.npy", "--code", folder / "layers.py").code == 0
+    assert "layers" not in sys.modules
+    assert "cannot be loaded" in rudel("predict", folder / "own.keras", folder / "some.npy").error
 
 
 def test_a_lambda_needs_trust(rudel: Callable[..., Any], folder: Path) -> None:

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -138,7 +140,7 @@ def test_hosts_answer_and_one_may_be_lost(
         here = list(predict_many(run, [folder]))
         answers = predict_many(run, [folder], tmp_path / "found.csv", calls)
         some = [next(answers)]
-        cluster.workers[0].process.process.kill()
+        os.kill(cluster.workers[0].pid, signal.SIGKILL)
         some += list(answers)
     assert sorted(each.source for each in some) == sorted(each.source for each in here)
     by_source = {each.source: each for each in some}

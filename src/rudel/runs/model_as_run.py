@@ -13,6 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from rudel.backend import keras_here
 from rudel.errors import OptionError, RunError
@@ -57,18 +58,16 @@ def as_run(path: Path, classes: str | None = None, code: Path | None = None, uns
     if path.suffix == ".keras":
         check_archive(path)
     names = _class_names(classes)
-    if code is not None:
-        _import(code)
     if unsafe:
         keras_here().config.enable_unsafe_deserialization()
-    model = load_model(path)
-    outputs = getattr(model, "output_shape", None)
-    if names and isinstance(outputs, tuple) and outputs[-1] not in (len(names), 1):
-        raise OptionError(f"--classes has {len(names)} names, and the model in {path} has {outputs[-1]} outputs.")
-    with tempfile.TemporaryDirectory(prefix="rudel-model-") as folder:
+    with _imported(code) as own_code, tempfile.TemporaryDirectory(prefix="rudel-model-") as folder:
+        model = load_model(path, own_code)
+        outputs = getattr(model, "output_shape", None)
+        if names and isinstance(outputs, tuple) and outputs[-1] not in (len(names), 1):
+            raise OptionError(f"--classes has {len(names)} names, and the model in {path} has {outputs[-1]} outputs.")
         run = RunDirectory(Path(folder) / path.stem)
         run.path.mkdir()
-        own = {} if unsafe else check_can_be_loaded(model)
+        own = check_can_be_loaded(model, lambdas=unsafe)
         save_model(model, run.model)
         run.write_config({"recipe": "", "class_names": names, **({"own_classes": own} if own else {})})
         run.write_summary({"metrics": {}})
@@ -119,21 +118,30 @@ def _class_names(classes: str | None) -> list[str]:
     return found
 
 
-def _import(code: Path) -> None:
-    """Imports a file of the user's, so that Keras finds the classes and functions in it.
+@contextlib.contextmanager
+def _imported(code: Path | None) -> Iterator[dict[str, Any]]:
+    """The classes and functions of a file of the user's, which is an imported module for as long as the block lasts.
 
     Raises:
         OptionError: there is no such file, or it cannot be imported.
     """
+    if code is None:
+        yield {}
+        return
     name = code.stem
     spec = importlib.util.spec_from_file_location(name, code)
     if spec is None or spec.loader is None or not code.is_file():
         raise OptionError(f"--code {code} is not a Python file.")
     module = importlib.util.module_from_spec(spec)
+    hidden = sys.modules.get(name)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise OptionError(f"--code {code} cannot be imported: {type(error).__name__}: {error}.") from error
-    own = {key: value for key, value in vars(module).items() if getattr(value, "__module__", None) == name}
-    keras_here().saving.get_custom_objects().update(own)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise OptionError(f"--code {code} cannot be imported: {type(error).__name__}: {error}.") from error
+        yield {key: value for key, value in vars(module).items() if getattr(value, "__module__", None) == name}
+    finally:
+        del sys.modules[name]
+        if hidden is not None:
+            sys.modules[name] = hidden

@@ -23,8 +23,12 @@ Places = Mapping[str, Mapping[str, str]]
 """By the name that Keras knows a class or a function by: its `module`, its `name` there, and the `folder` of that."""
 
 
-def check_can_be_loaded(model: Any) -> Places:
+def check_can_be_loaded(model: Any, lambdas: bool = False) -> Places:
     """Refuses a model that Keras cannot write to a file or read again, before it is trained.
+
+    Args:
+        model: a compiled Keras model.
+        lambdas: whether its lambdas will be loaded, because Keras' safe mode is off.
 
     Returns:
         Where its own classes and functions can be imported from. A warning names those that cannot be.
@@ -36,7 +40,7 @@ def check_can_be_loaded(model: Any) -> Places:
     from rudel.shipping.user_code import own_objects
 
     config = check_can_be_saved(model)
-    if (name := next(_lambdas(config), None)) is not None:
+    if not lambdas and (name := next(_lambdas(config), None)) is not None:
         raise ModelError(
             f"The model `{model.name}` could not be read again, because Keras does not load the lambda in its layer "
             f"`{name}`: make it a function of a module, keras.ops or a layer of your own; or leave out `run`."
