@@ -95,6 +95,38 @@ def test_layers_of_ones_own_come_from_a_file(rudel: Callable[..., Any], folder: 
     assert "cannot be loaded" in rudel("predict", folder / "own.keras", folder / "some.npy").error
 
 
+def test_own_layers_are_evaluated_and_compiled_to_c(rudel: Callable[..., Any], folder: Path) -> None:
+    (folder / "layers.py").write_text(CODE)
+    scope: dict[str, Any] = {"__name__": "layers"}
+    exec(CODE, scope)
+    net(scope["Twice"]()).save(folder / "own.keras")
+    given = ("--data", folder / "data.npz", "--code", folder / "layers.py")
+    assert "accuracy" in rudel("evaluate", folder / "own.keras", *given).out
+    done = rudel("export", folder / "own.keras", "--to", "c", *given)
+    assert "every output has the bits of LiteRT's reference kernels" in done.err, done.err
+    assert (folder / "own-c/own.c").is_file()
+
+
+def test_layers_beyond_convolutions_become_c(rudel: Callable[..., Any], tmp_path: Path) -> None:
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((4, 3))
+    inner = keras.layers.GRU(6)(inputs)
+    inner = keras.layers.Dense(8, activation="gelu")(inner)
+    inner = keras.layers.LayerNormalization()(inner)
+    inner = keras.layers.PReLU(alpha_initializer="random_uniform")(inner)
+    model = keras.Model(inputs, keras.layers.Dense(2, activation="softmax")(inner))
+    model.save(tmp_path / "many.keras")
+    attention = keras.layers.Attention(name="looks")([inputs, inputs])
+    keras.Model(inputs, keras.layers.Flatten()(attention)).save(tmp_path / "attention.keras")
+    x = np.random.default_rng(0).normal(size=(60, 4, 3)).astype("float32")
+    np.savez(tmp_path / "data.npz", x=x, y=np.zeros(60, "int32"))
+    done = rudel("export", tmp_path / "many.keras", "--to", "c", "--data", tmp_path / "data.npz")
+    assert "every output has the bits of LiteRT's reference kernels" in done.err, done.err
+    refused = rudel("export", tmp_path / "attention.keras", "--to", "c", "--data", tmp_path / "data.npz").error
+    assert "of the layer `looks` is BATCH_MATMUL" in refused
+    assert "in the place of attention" in refused
+
+
 def test_a_lambda_needs_trust(rudel: Callable[..., Any], folder: Path) -> None:
     net(keras.layers.Lambda(lambda x: x + 1)).save(folder / "lambda.keras")
     before = sorted(folder.iterdir())

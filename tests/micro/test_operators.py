@@ -17,6 +17,8 @@ from rudel.micro.check import random_inputs
 from rudel.micro.compiler import Compiled, compile_model
 
 _MODELS_AT_ONCE = 8
+_LACKING = {("ELU", "litert"), ("GELU", "tflm")}
+"""Operators that an interpreter does not have: those of float32 among its reference kernels, or any."""
 _WITH_OWN_KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 
 
@@ -38,6 +40,7 @@ def test_bits_are_those_of_the_interpreters(kind: str, data: st.DataObject) -> N
         (model, compile_model(model, name=f"m{number}_{rounding}_{place}", rounding=rounding, target=target))
         for number, model in enumerate(models)
         for rounding in ROUNDINGS
+        if (kind, rounding) not in _LACKING
         for place, target in enumerate(targets)
     ]
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,6 @@
 """A run's model in int8, which the forms for microcontrollers and browsers are made of."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,10 +8,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rudel.errors import CompileError
 from rudel.export.front import Front
 from rudel.export.materials import Materials
 from rudel.features import LogMel
 from rudel.features.columns import Columns
+from rudel.internals.keras import layers_of
 from rudel.micro import Compiled, compile_model
 
 
@@ -49,7 +52,19 @@ class Int8Model:
         Raises:
             CompileError: the model cannot be compiled.
         """
-        return compile_model(self.path.read_bytes(), name=self.name, target=target)
+        try:
+            return compile_model(self.path.read_bytes(), name=self.name, target=target)
+        except CompileError as error:
+            raise CompileError(self._with_names_of_layers(str(error))) from error
+
+    def _with_names_of_layers(self, sentence: str) -> str:
+        """A sentence with Keras' names in the place of the converter's: `dense_2` for `sequential_1/dense_2_1`."""
+        names = [layer.name for layer in layers_of(self.materials.model)] if self.materials else []
+        for scope in re.findall("`([^`]+/[^`]+)`", sentence):
+            parts = [part.removesuffix("_1") for part in scope.split("/")]
+            if found := next((part for part in reversed(parts) if part in names), None):
+                sentence = sentence.replace(scope, found)
+        return sentence
 
     def feature_sources(self) -> dict[str, str]:
         """C of the features, by file name; empty for a model without."""

@@ -16,6 +16,7 @@ The answer has the `inputs` and `outputs` of the model, in its own order: name, 
 for reals, scale and zero point.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,12 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             _give_files(path, Path(job["folder"]), job["files"])
     except Exception as error:
         text = str(error).strip().splitlines()
+        if lacking := re.search("Didn't find op for builtin opcode '(.+?)'", str(error)):
+            raise ExportError(
+                f"The model has the operator {lacking[1]}, which LiteRT's reference kernels do not have, so that the "
+                "export cannot be verified bit for bit: use another layer or activation (GELU for ELU), or export to "
+                "litert-int8 and use `rudel micro compile --rounding tflm`."
+            ) from error
         raise ExportError(f"The exported model does not run: {text[0].rstrip('.') if text else error!r}.") from error
     arrays: dict[str, Any] = outputs
     np.savez(job["outputs"], **arrays)

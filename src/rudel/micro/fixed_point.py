@@ -1,4 +1,4 @@
-"""exp, logistic and tanh in gemmlowp's fixed point, on arrays of NumPy, bit for bit.
+"""exp, logistic, tanh and 1 / sqrt in gemmlowp's fixed point, on arrays of NumPy, bit for bit.
 
 Numbers are int64 that hold 32-bit fixed-point numbers: `raw / 2**(31 - integer bits)`.
 Source: https://github.com/google/gemmlowp/blob/master/fixedpoint/fixedpoint.h (what is computed, not how it is
@@ -95,3 +95,25 @@ def tanh(x: np.ndarray, integer_bits: int) -> np.ndarray:
     """Returns tanh(x), without integer bits."""
     of_magnitude = one_minus_over_one_plus(exp_of_negative(-np.abs(x), integer_bits + 1))
     return np.where(x == 0, 0, np.where(x > 0, of_magnitude, -of_magnitude))
+
+
+def inverse_root(x: int) -> tuple[int, int]:
+    """Returns the multiplier and the exponent of 1 / sqrt(x) for a positive integer: five steps of Newton and Raphson.
+
+    1 / sqrt(x) is about multiplier / 2**31 * 2**exponent.
+    """
+    if x == 1:
+        return INT32_MAX, 0
+    exponent = 11
+    while x >= 1 << 29:
+        x, exponent = x // 4, exponent + 1
+    pairs = (32 - x.bit_length() - 1) // 2 - 1
+    half = np.array(x << 2 * pairs >> 1)  # with 3 integer bits, as the guess
+    guess = np.array(1 << 28)
+    for _ in range(5):
+        cube = shift_left(high_product(high_product(guess, guess), guess), 6)
+        rest = high_product(np.array((1 << 28) + (1 << 27)), guess) - high_product(divide_by_power(half, 1), cube)
+        guess = shift_left(rest, 3)
+    root = int(high_product(guess, 1518500250))  # sqrt(2) / 2 without integer bits
+    exponent -= pairs
+    return (root << -exponent, 0) if exponent < 0 else (root, -exponent)

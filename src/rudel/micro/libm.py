@@ -1,4 +1,4 @@
-"""exp and tanh in single precision as the C library of this computer computes them.
+"""exp, expm1, tanh and erfc in single precision as the C library of this computer computes them.
 
 LiteRT's tables of curves are made with these functions when a model is loaded. No C library rounds all of their results
 to nearest, and two of them differ in a last bit now and then, which decides how a number next to a half is rounded.
@@ -6,6 +6,7 @@ Where the C library cannot be called, results are rounded to nearest.
 """
 
 import ctypes
+import math
 from collections.abc import Callable
 from functools import cache
 
@@ -15,6 +16,16 @@ import numpy as np
 def expf(x: np.ndarray) -> np.ndarray:
     """Returns exp(x); float32 in and out."""
     return _applied("expf", np.exp, x)
+
+
+def expm1f(x: np.ndarray) -> np.ndarray:
+    """Returns exp(x) - 1; float32 in and out."""
+    return _applied("expm1f", np.expm1, x)
+
+
+def erfcf(x: np.ndarray) -> np.ndarray:
+    """Returns 1 - erf(x); float32 in and out."""
+    return _applied("erfcf", np.vectorize(math.erfc), x)
 
 
 def tanhf(x: np.ndarray) -> np.ndarray:

@@ -22,11 +22,26 @@ def lower(operator: Operator, graph: Graph, context: Context) -> Step:
         for lowering in filter(None, (own, entry.lower)):
             if step := lowering(operator, graph, context):
                 return _with_constant_inputs(step, graph)
-    supported = sorted(entry.kind for entry in OPERATORS.values() if entry.lower and not entry.is_made_up)
     raise CompileError(
-        f"Operator {operator.index} is {operator.kind}, version {operator.version}, which is not supported; "
-        f"supported are {', '.join(supported)}."
+        f"Operator {operator.index}{_layer(operator, graph)} is {operator.kind}, version {operator.version}, which is "
+        f"not supported: {_ALTERNATIVES.get(operator.kind, 'the documentation of `rudel micro` lists those that are')}."
     )
+
+
+_ALTERNATIVES = {
+    "BATCH_MATMUL": "use convolutions or an LSTM in the place of attention",
+    "GATHER": "look embeddings up before the model, and give it the vectors",
+    "REDUCE_MAX": "use MaxPooling with a window of the whole input, or GlobalAveragePooling",
+    "RESIZE_BILINEAR": 'use UpSampling2D with interpolation="nearest"',
+    "WHILE": "give the recurrent layer an input of fixed length",
+}
+"""What to build a model of in the place of an operator that is not supported."""
+
+
+def _layer(operator: Operator, graph: Graph) -> str:
+    """Where the operator comes from, by the path that converters write into the names of tensors."""
+    names = (graph[index].name.partition(";")[0].rpartition("/")[0] for index in operator.outputs)
+    return next((f" of the layer `{name}`" for name in names if name), "")
 
 
 def _is_float(entry: Entry, operator: Operator, graph: Graph) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from rudel.micro.dsp import dsp_convolution, dsp_dense, dsp_depthwise
 from rudel.micro.emit import Lowering
 from rudel.micro.operators import floats
-from rudel.micro.operators.binary import lower_binary
+from rudel.micro.operators.binary import lower_binary, lower_prelu
 from rudel.micro.operators.convolution import lower_convolution, lower_dense
 from rudel.micro.operators.depthwise import lower_depthwise
 from rudel.micro.operators.floats import lower_dequantise
@@ -90,6 +90,7 @@ _ENTRIES = (
         dsp=dsp_depthwise,
     ),
     Entry("DEQUANTIZE", lower_dequantise),
+    Entry("ELU", floats.lower_unary),
     Entry("EXPAND_DIMS", lower_reshape),
     Entry(
         "FULLY_CONNECTED",
@@ -102,6 +103,7 @@ _ENTRIES = (
         floats=floats.lower_convolution,
         dsp=dsp_dense,
     ),
+    Entry("GELU", lower_unary, options={"approximate": Field(0, "?")}),
     Entry("HARD_SWISH", lower_unary, floats=floats.lower_unary),
     Entry("LEAKY_RELU", lower_unary, options={"alpha": Field(0, "f")}, floats=floats.lower_unary),
     Entry("LOGISTIC", lower_unary, floats=floats.lower_unary),
@@ -109,8 +111,10 @@ _ENTRIES = (
     Entry("MAX_POOL_2D", lower_pool, options=_POOL, floats=floats.lower_pool),
     Entry("MEAN", lower_mean, options={"keep_dims": Field(0, "?")}, floats=floats.lower_mean),
     Entry("MUL", lower_binary, options=_ACTIVATION, floats=floats.lower_binary),
+    Entry("NEG", floats.lower_unary),
     Entry("PACK", None, options={"values_count": Field(0, "i"), "axis": Field(1, "i")}),
     Entry("PAD", lower_pad),
+    Entry("PRELU", lower_prelu),
     Entry("QUANTIZE", lower_unary, floats=floats.lower_quantise),
     Entry("RELU", lower_unary, floats=floats.lower_unary),
     Entry("RELU6", lower_unary, floats=floats.lower_unary),
@@ -121,7 +125,11 @@ _ENTRIES = (
         lower_resize_nearest,
         options={"align_corners": Field(0, "?"), "half_pixel_centers": Field(1, "?")},
     ),
+    Entry("RSQRT", lower_unary),
     Entry("SOFTMAX", lower_softmax, options={"beta": Field(0, "f")}, floats=floats.lower_softmax),
+    Entry("SPLIT", None, options={"num_splits": Field(0, "i")}),
+    Entry("SPLIT_V", None, options={"num_splits": Field(0, "i")}),
+    Entry("SQUARED_DIFFERENCE", lower_binary),
     Entry("SQUEEZE", lower_reshape, options={"squeeze_dims": Field(0, "integers")}),
     Entry(
         "STRIDED_SLICE",
@@ -150,6 +158,7 @@ _ENTRIES = (
         floats=floats.lower_transposed,
         main=2,
     ),
+    Entry("UNPACK", None, options={"num": Field(0, "i"), "axis": Field(1, "i")}),
     Entry(
         "UNIDIRECTIONAL_SEQUENCE_LSTM",
         lower_lstm,

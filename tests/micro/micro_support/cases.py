@@ -220,10 +220,86 @@ def unary(draw: Draw, kind: str) -> bytes:
         scale, output = _scale(draw, 0.01, 0.1), _scale(draw, 0.01, 0.1)
     if kind == "QUANTIZE":
         output = float(np.float32(scale * 2.0 ** draw(st.floats(-6.9, 7.9))))
+    if kind == "RSQRT":
+        zero_point = -128  # LiteRT refuses what is negative
+        output = float(np.float32(output * scale**-0.5))
+    if kind == "GELU":
+        options["approximate"] = draw(st.booleans())
     if kind == "LEAKY_RELU":
         options["alpha"] = float(np.float32(draw(st.floats(0.01, 1.2))))
     tensors = [T((1, 256), scale=scale, zero_point=zero_point), T((1, 256), scale=output, zero_point=output_zero)]
     return build(tensors, [Op(kind, (0,), (1,), options)], [0], [1])
+
+
+def of_reals(draw: Draw, kind: str) -> bytes:
+    """Operators of one real between a DEQUANTIZE and a QUANTIZE, over all of int8."""
+    output = _scale(draw, 2.0**-14, 4.0)
+    tensors = [
+        T((1, 256), scale=_scale(draw, 2.0**-14, 0.5), zero_point=draw(_ZERO_POINTS)),
+        T((1, 256), "float32"),
+        T((1, 256), "float32"),
+        T((1, 256), scale=output, zero_point=draw(_ZERO_POINTS)),
+    ]
+    operators = [Op("DEQUANTIZE", (0,), (1,)), Op(kind, (1,), (2,)), Op("QUANTIZE", (2,), (3,), version=1)]
+    return build(tensors, operators, [0], [3])
+
+
+def squared_difference(draw: Draw, kind: str) -> bytes:
+    """SQUARED_DIFFERENCE, also broadcast."""
+    first = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
+    second = tuple(size if draw(st.booleans()) else 1 for size in first)
+    scales = [_scale(draw, 2.0**-8, 1.0) for _ in range(2)]
+    output = float(np.float32(max(scales) ** 2 * 2.0 ** draw(st.floats(3, 9))))
+    tensors = [
+        T(first, scale=scales[0], zero_point=draw(_ZERO_POINTS)),
+        T(second, scale=scales[1], zero_point=draw(_ZERO_POINTS)),
+        T(first, scale=output, zero_point=draw(_ZERO_POINTS)),
+    ]
+    return build(tensors, [Op(kind, (0, 1), (2,))], [0, 1], [2])
+
+
+def prelu(draw: Draw, kind: str) -> bytes:
+    """PRELU with a slope for each channel."""
+    shape = (1, draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 9)))
+    scale = _scale(draw, 0.01, 0.1)
+    slopes = _data(draw).integers(-127, 128, (1, 1, shape[3])).astype(np.int8)
+    tensors = [
+        T(shape, scale=scale, zero_point=draw(_ZERO_POINTS)),
+        T(slopes.shape, scale=_scale(draw, 0.001, 0.02), zero_point=0, data=slopes),
+        T(shape, scale=float(np.float32(scale * 2.0 ** draw(st.floats(-2, 2)))), zero_point=draw(_ZERO_POINTS)),
+    ]
+    return build(tensors, [Op(kind, (0, 1), (2,))], [0], [2])
+
+
+def apart(draw: Draw, kind: str) -> bytes:
+    """SPLIT, SPLIT_V and UNPACK."""
+    shape = draw(st.lists(st.integers(1, 4), min_size=2, max_size=4))
+    axis = draw(st.integers(0, len(shape) - 1))
+    parts = draw(st.integers(1, 4))
+    sizes = [draw(st.integers(1, 3)) for _ in range(parts)]
+    if kind != "SPLIT_V":
+        sizes = [1 if kind == "UNPACK" else sizes[0]] * parts
+    shape[axis] = sum(sizes)
+    scale, zero_point = _scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
+    written = axis - draw(st.sampled_from([0, len(shape)]))
+    dimension = T((), "int32", data=np.array(written, np.int32))
+    inputs = {
+        "SPLIT": [dimension, T(tuple(shape), scale=scale, zero_point=zero_point)],
+        "SPLIT_V": [
+            T(tuple(shape), scale=scale, zero_point=zero_point),
+            T((parts,), "int32", data=np.array(sizes, np.int32)),
+            dimension,
+        ],
+        "UNPACK": [T(tuple(shape), scale=scale, zero_point=zero_point)],
+    }[kind]
+    options = {"num": parts, "axis": written} if kind == "UNPACK" else {"num_splits": parts}
+    tensors = list(inputs)
+    for size in sizes:
+        result = [*shape[:axis], *([] if kind == "UNPACK" else [size]), *shape[axis + 1 :]]
+        tensors.append(T(tuple(result), scale=scale, zero_point=zero_point))
+    outputs = tuple(range(len(inputs), len(tensors)))
+    given = 1 if kind == "SPLIT" else 0
+    return build(tensors, [Op(kind, tuple(range(len(inputs))), outputs, options)], [given], list(outputs))
 
 
 def softmax(draw: Draw, kind: str) -> bytes:
@@ -411,21 +487,29 @@ KINDS: dict[str, Callable[[Draw, str], bytes]] = {
     "CONCATENATION": concatenation,
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution,
+    "ELU": of_reals,
     "EXPAND_DIMS": shaped,
     "FULLY_CONNECTED": dense,
+    "GELU": unary,
     "HARD_SWISH": unary,
     "LEAKY_RELU": unary,
     "LOGISTIC": unary,
     "MAX_POOL_2D": pool,
     "MEAN": mean,
     "MUL": binary,
+    "NEG": of_reals,
     "PAD": pad,
+    "PRELU": prelu,
     "QUANTIZE": unary,
     "RELU": unary,
     "RELU6": unary,
     "RESHAPE": shaped,
     "RESIZE_NEAREST_NEIGHBOR": resize,
+    "RSQRT": unary,
     "SOFTMAX": softmax,
+    "SPLIT": apart,
+    "SPLIT_V": apart,
+    "SQUARED_DIFFERENCE": squared_difference,
     "SQUEEZE": shaped,
     "STRIDED_SLICE": strided_slice,
     "SUB": binary,
@@ -434,5 +518,6 @@ KINDS: dict[str, Callable[[Draw, str], bytes]] = {
     "TRANSPOSE": transpose,
     "TRANSPOSE_CONV": transposed,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": lstm,
+    "UNPACK": apart,
 }
 """For each operator a function that draws a model of it."""

@@ -40,6 +40,10 @@ _UNION = {
     "LEAKY_RELU": 75,
     "QUANTIZE": 83,
     "HARD_SWISH": 87,
+    "SPLIT": 35,
+    "SPLIT_V": 79,
+    "UNPACK": 64,
+    "GELU": 122,
 }
 
 _VERSIONS = {
@@ -66,6 +70,12 @@ _VERSIONS = {
     "TRANSPOSE_CONV": 3,
     "QUANTIZE": 2,
     "DEQUANTIZE": 2,
+    "GELU": 2,
+    "RSQRT": 2,
+    "SPLIT": 2,
+    "SPLIT_V": 2,
+    "SQUARED_DIFFERENCE": 2,
+    "UNPACK": 2,
     "SVDF": 3,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": 3,
 }

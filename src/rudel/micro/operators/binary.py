@@ -1,4 +1,4 @@
-"""ADD, SUB and MUL of int8, with broadcasting.
+"""ADD, SUB, MUL, SQUARED_DIFFERENCE and PRELU of int8, with broadcasting.
 
 A sum has only 65,536 possible pairs of inputs, so the cheap form, `(a * p + b * q + offset) >> shift`, is held
 against what the interpreter does for every one of them; where they differ anywhere, the interpreter's steps are taken
@@ -44,15 +44,15 @@ class Sum:
 
 
 def lower_binary(operator: Operator, graph: Graph, context: Context) -> Step:
-    """Makes a step of an ADD, SUB or MUL of int8."""
+    """Makes a step of an ADD, SUB, MUL or SQUARED_DIFFERENCE of int8."""
     arity(operator, 2)
     tensors = [graph[index] for index in (*operator.inputs, *operator.outputs)]
     for tensor in tensors:
         quantised_int8(tensor, operator)
     first, second, output = tensors
-    limits = output_limits(operator, output)
+    limits = output_limits(operator, output) if "activation" in operator.options else (-128, 127)
     fields = broadcast_fields(operator, first, second, output)
-    make = _product if operator.kind == "MUL" else _sum
+    make = {"MUL": _product, "SQUARED_DIFFERENCE": _squared_difference}.get(operator.kind, _sum)
     kernel, parameters, table = make(operator, first, second, output, limits, context.rounding)
     for position, tensor in enumerate((first, second)):
         if tensor.data is not None and tensor.size == 1:
@@ -167,6 +167,41 @@ def _product(operator: Operator, first: Tensor, second: Tensor, output: Tensor, 
     return _multiply(requantisation.form), {"fields": fields, "rows": requantisation.data}, table
 
 
+def _squared_difference(operator: Operator, first: Tensor, second: Tensor, output: Tensor, limits, rounding: Rounding):
+    a, b = np.meshgrid(_VALUES - first.zero_point, _VALUES - second.zero_point, indexing="ij")
+    twice = 2.0 * max(first.scale, second.scale)
+    parts = [quantise_multiplier(tensor.scale / twice) for tensor in (first, second)]
+    result = quantise_multiplier(twice * twice / ((1 << 14) * output.scale))
+    difference = multiply(a << 7, *parts[0]) - multiply(b << 7, *parts[1])
+    table = np.clip(multiply(difference * difference, *result) + output.zero_point, *limits)
+    numbers = (*parts[0], *parts[1], *result, first.zero_point, second.zero_point, output.zero_point, *limits)
+    return _SQUARED_DIFFERENCE, {"fields": ", ".join(map(str, numbers))}, table
+
+
+def lower_prelu(operator: Operator, graph: Graph, context: Context) -> Step:
+    """Makes a step of a PRELU of int8: what is negative is multiplied by a slope, one for all or for each channel."""
+    arity(operator, 2)
+    source, slopes, output = (graph[index] for index in (*operator.inputs, *operator.outputs))
+    for tensor in (source, slopes, output):
+        quantised_int8(tensor, operator)
+    positive = quantise_multiplier(float(np.float32(source.scale) / np.float32(output.scale)))
+    negative = quantise_multiplier(
+        float(np.float32(source.scale) * np.float32(slopes.scale) / np.float32(output.scale))
+    )
+    numbers = (*positive, *negative, source.zero_point, slopes.zero_point, output.zero_point)
+    fields = f"{broadcast_fields(operator, source, slopes, output)}, {', '.join(map(str, numbers))}"
+    return Step(
+        operator,
+        "rudel_prelu(&$layer, $in0, $in1, $out0);",
+        (_PRELU,),
+        {} if slopes.data is None else {"in1": Constant(slopes.data)},
+        {"layer": f"static const rudel_prelu_layer $name = {{{fields}}};"},
+        overlap={(0, 0): FORWARD} if source.size == output.size else {},
+        macs=output.size,
+        reads=(0, 1),
+    )
+
+
 _LINE = Kernel(
     "add",
     """\
@@ -219,6 +254,55 @@ typedef struct {{
 
 
 _EXACT = {1: _exact("add_exactly", "+"), -1: _exact("subtract_exactly", "-")}
+
+
+_SQUARED_DIFFERENCE = Kernel(
+    "squared_difference",
+    """\
+typedef struct {
+    rudel_broadcast shape;
+    int32_t first, first_exponent, second, second_exponent, result, result_exponent;
+    int32_t first_zero, second_zero, zero_point, low, high;
+} rudel_squared_difference_layer;
+
+"""
+    + broadcast_loop(
+        "squared_difference",
+        "int8_t",
+        """\
+            const int32_t x = rudel_scale_twice((*a - p->first_zero) * (1 << 7), p->first, p->first_exponent) -
+                              rudel_scale_twice((*b - p->second_zero) * (1 << 7), p->second, p->second_exponent);
+            int32_t value = rudel_scale_twice(x * x, p->result, p->result_exponent) + p->zero_point;
+            value = value < p->low ? p->low : value;
+            *out++ = (int8_t)(value > p->high ? p->high : value);
+""",
+    ),
+    (BROADCAST, TWICE),
+)
+
+_PRELU = Kernel(
+    "prelu",
+    """\
+typedef struct {
+    rudel_broadcast shape;
+    int32_t positive, positive_exponent, negative, negative_exponent, zero, slope_zero, zero_point;
+} rudel_prelu_layer;
+
+"""
+    + broadcast_loop(
+        "prelu",
+        "int8_t",
+        """\
+            const int32_t x = *a - p->zero;
+            int32_t value = x >= 0 ? rudel_scale_twice(x, p->positive, p->positive_exponent)
+                                   : rudel_scale_twice(x * (*b - p->slope_zero), p->negative, p->negative_exponent);
+            value += p->zero_point;
+            value = value < -128 ? -128 : value;
+            *out++ = (int8_t)(value > 127 ? 127 : value);
+""",
+    ),
+    (BROADCAST, TWICE),
+)
 
 
 def _multiply(form: str) -> Kernel:

@@ -332,6 +332,8 @@ _UNARY = {
     "RELU6": _unary("relu6_float", "x < 0.0f ? 0.0f : x > 6.0f ? 6.0f : x"),
     "RELU_N1_TO_1": _unary("relu1_float", "x < -1.0f ? -1.0f : x > 1.0f ? 1.0f : x"),
     "LEAKY_RELU": _unary("leaky_relu_float", "x > 0.0f ? x : x * alpha"),
+    "ELU": _unary("elu_float", "x < 0.0f ? expm1f(x) : x", "math.h"),
+    "NEG": _unary("negate_float", "-x"),
     "LOGISTIC": _unary("logistic_float", "1.0f / (1.0f + expf(-x))", "math.h"),
     "TANH": _unary("tanh_float", "tanhf(x)", "math.h"),
     "HARD_SWISH": _unary("hard_swish_float", "x * (x + 3.0f < 0.0f ? 0.0f : x + 3.0f > 6.0f ? 6.0f : x + 3.0f) / 6.0f"),

@@ -1,10 +1,11 @@
 """Operators that make each int8 of one int8: tables of 256, computed as each interpreter computes its outputs.
 
-RELU, RELU6, RELU_N1_TO_1, LEAKY_RELU, HARD_SWISH, LOGISTIC, TANH and QUANTIZE from int8 to int8.
+RELU, RELU6, RELU_N1_TO_1, LEAKY_RELU, GELU, HARD_SWISH, LOGISTIC, TANH, RSQRT and QUANTIZE from int8 to int8; ELU and
+NEG of the reals that int8 stands for.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from rudel.micro import fixed_point
 from rudel.micro.arithmetic import Rounding, divide_by_power, half_away, multiply, quantise_multiplier
 from rudel.micro.emit import Context, Step
 from rudel.micro.graph import Graph, Operator, Tensor
-from rudel.micro.libm import expf, tanhf
+from rudel.micro.libm import erfcf, expf, expm1f, tanhf
 from rudel.micro.operators.checks import arity, quantised_int8, require, same_shape
 from rudel.micro.operators.lookup import lookup_step
 
@@ -42,6 +43,10 @@ def unary_table(operator: Operator, graph: Graph, rounding: Rounding) -> np.ndar
         values = _leaky_relu(source, output, float(operator.options["alpha"]), rounding)
     elif kind == "QUANTIZE":
         values = _requantise(source, output, rounding, operator)
+    elif kind == "GELU":
+        values = _curve(source, output, _gelu_by_tanh if operator.options["approximate"] else _gelu, rounding)
+    elif kind == "RSQRT":
+        values = _inverse_root(source, output)
     elif kind == "HARD_SWISH":
         values = _hard_swish(source, output, operator)
     elif kind == "LOGISTIC":
@@ -63,6 +68,32 @@ def unary_table(operator: Operator, graph: Graph, rounding: Rounding) -> np.ndar
             else _curve(source, output, _tanh, rounding)
         )
     return np.clip(values, -128, 127).astype(np.int8)
+
+
+def table_of_reals(kind: str, source: Tensor, output: Tensor, rounding: Rounding) -> np.ndarray:
+    """Returns what DEQUANTIZE, an operator of one float32 and QUANTIZE make of all inputs -128 ... 127, int8 (256).
+
+    Args:
+        kind: one of `OF_REALS`.
+        source: what is dequantised.
+        output: what is quantised.
+        rounding: of the interpreter.
+    """
+    reals = np.float32(source.scale) * (_INPUTS - source.zero_point).astype(np.float32)
+    result = OF_REALS[kind](reals)
+    if rounding == "xnnpack":
+        values = np.rint(result * (np.float32(1) / np.float32(output.scale)))
+    else:
+        scaled = (result / np.float32(output.scale)).astype(np.float64)
+        values = np.copysign(np.floor(np.abs(scaled) + 0.5), scaled)
+    return np.clip(values.astype(np.int64) + output.zero_point, -128, 127).astype(np.int8)
+
+
+OF_REALS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "ELU": lambda x: np.where(x < 0, expm1f(x), x),
+    "NEG": np.negative,
+}
+"""Operators that converters leave in float32 between a DEQUANTIZE and a QUANTIZE; float32 in and out."""
 
 
 def _ratio(source: Tensor, output: Tensor) -> float:
@@ -125,6 +156,15 @@ def _tanh(x: np.ndarray, rounding: Rounding) -> np.ndarray:
     return tanhf(x)
 
 
+def _gelu(x: np.ndarray, rounding: Rounding) -> np.ndarray:
+    return np.float32(0.5) * x * erfcf(x * np.float32(-math.sqrt(0.5)))
+
+
+def _gelu_by_tanh(x: np.ndarray, rounding: Rounding) -> np.ndarray:
+    inner = np.float32(math.sqrt(2 / math.pi)) * (x + np.float32(0.044715) * x * x * x)
+    return np.float32(0.5) * x * (np.float32(1) + tanhf(inner))
+
+
 def _curve(
     source: Tensor, output: Tensor, function: Callable[[np.ndarray, Rounding], np.ndarray], rounding: Rounding
 ) -> np.ndarray:
@@ -147,6 +187,19 @@ def _fixed_point_curve(source: Tensor, bits: int, zero_point: int, function) -> 
     centred = _INPUTS - source.zero_point
     values = divide_by_power(function(multiply(centred, multiplier, exponent), 4), 31 - bits) + zero_point
     return np.where(centred <= -radius, -128, np.where(centred >= radius, 127, values))
+
+
+def _inverse_root(source: Tensor, output: Tensor) -> np.ndarray:
+    """Computes 1 / sqrt(x) in fixed point; what is not positive becomes the largest number."""
+    result = np.float32(1 / (math.sqrt(np.float32(source.scale)) * np.float32(output.scale)))
+    multiplier, exponent = quantise_multiplier(float(result))
+    spare = 20  # bits that keep small results apart between the two multiplications
+    values = np.full(256, 127, np.int64)
+    for place in np.flatnonzero(source.zero_point < _INPUTS):
+        root, root_exponent = fixed_point.inverse_root(int(_INPUTS[place] - source.zero_point))
+        scaled = multiply(np.array(1), root, root_exponent + spare)
+        values[place] = multiply(scaled, multiplier, exponent - spare) + output.zero_point
+    return values
 
 
 def _hard_swish(source: Tensor, output: Tensor, operator: Operator) -> np.ndarray:

@@ -8,9 +8,22 @@ import numpy as np
 
 from rudel.micro.emit import Context
 from rudel.micro.graph import Graph, Operator
-from rudel.micro.operators.unary import unary_table
+from rudel.micro.operators.checks import quantised_int8
+from rudel.micro.operators.unary import OF_REALS, table_of_reals, unary_table
+from rudel.micro.passes.unused import drop_unused
 
-_UNARY = ("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "HARD_SWISH", "LOGISTIC", "TANH", "QUANTIZE")
+_UNARY = (
+    "RELU",
+    "RELU6",
+    "RELU_N1_TO_1",
+    "LEAKY_RELU",
+    "GELU",
+    "HARD_SWISH",
+    "LOGISTIC",
+    "TANH",
+    "RSQRT",
+    "QUANTIZE",
+)
 _LIMITED = (
     "ADD",
     "AVERAGE_POOL_2D",
@@ -27,14 +40,35 @@ _EVERY = np.arange(-128, 128)
 
 def tabulate(graph: Graph, context: Context) -> Graph:
     """Returns a graph in which operators of one int8 are LOOKUPs with the option `table`, int8 (256)."""
-    operators = []
+    operators: list[Operator] = []
     for operator in graph.operators:
-        if operator.kind in _UNARY and _is_int8(operator, graph):
+        if (found := _between_reals(operator, graph, context)) is not None:
+            operators.append(found)  # what comes before it is unused now
+        elif operator.kind in _UNARY and _is_int8(operator, graph):
             table = unary_table(operator, graph, context.rounding)
             options = {"table": table, "of": operator.kind}
-            operator = Operator(operator.index, "LOOKUP", operator.version, operator.inputs, operator.outputs, options)
-        operators.append(operator)
-    return graph.replace(operators=operators)
+            operators.append(
+                Operator(operator.index, "LOOKUP", operator.version, operator.inputs, operator.outputs, options)
+            )
+        else:
+            operators.append(operator)
+    return drop_unused(graph.replace(operators=operators))
+
+
+def _between_reals(operator: Operator, graph: Graph, context: Context) -> Operator | None:
+    """Returns the LOOKUP for a QUANTIZE after an operator of one float32 after a DEQUANTIZE; None for all else."""
+    if operator.kind != "QUANTIZE" or (middle := graph.producer(operator.inputs[0])) is None:
+        return None
+    if middle.kind not in OF_REALS or (first := graph.producer(middle.inputs[0])) is None:
+        return None
+    source, output = graph[first.inputs[0]], graph[operator.outputs[0]]
+    if first.kind != "DEQUANTIZE" or not source.dtype == output.dtype == "int8":
+        return None
+    quantised_int8(source, first)
+    quantised_int8(output, operator)
+    table = table_of_reals(middle.kind, source, output, context.rounding)
+    options = {"table": table, "of": middle.kind}
+    return Operator(middle.index, "LOOKUP", middle.version, first.inputs, operator.outputs, options)
 
 
 def join_lookups(graph: Graph) -> Graph:
