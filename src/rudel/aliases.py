@@ -1,0 +1,9 @@
+"""Names for types that Python's own cannot express: what they stand for is checked where such values come in."""
+
+from typing import Any, TypeAlias
+
+Json: TypeAlias = dict[str, Any]
+"""A JSON object, as `json.loads` returns it."""
+
+Tree: TypeAlias = Any
+"""A JAX pytree: arrays, tensors or their shapes, in nested dicts, lists and tuples."""
