@@ -191,7 +191,7 @@ class TestCallbacks:
             (Meddler(), "mesh", "Meddler has `on_train_batch_end`, .* one device of this computer"),
             (between, "mesh", 'save_freq="epoch"'),
             (of_tests, None, "has `on_test_batch_end`, and no callback acts between steps of the evaluation"),
-            (backup, None, "resume=True"),
+            (backup, "mesh", "resume=True"),
         ):
             with pytest.raises(ModelError, match=words):
                 rudel.fit(classifier(), *blobs, callbacks=[callback], strategy=strategy)

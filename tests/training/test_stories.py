@@ -101,6 +101,35 @@ def test_checkpoints_of_weights(tmp_path: Path) -> None:
     assert other.evaluate(TABLE, PRICES, verbose=0) == pytest.approx(model.evaluate(TABLE, PRICES, verbose=0))
 
 
+@pytest.mark.parametrize("every", ["epoch", 13])
+def test_a_backup_is_restored_after_a_crash(tmp_path: Path, every: Any) -> None:
+    class Crash(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            if epoch == 2:
+                raise RuntimeError("out of power")
+
+    def trained(*callbacks: Any) -> tuple[Any, Any]:
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential([layers.Input((9,)), layers.Dense(8, "relu"), layers.Dense(1)])
+        model.compile("adam", "mse")
+        return model, lambda: rudel.fit(model, TABLE, PRICES, epochs=4, callbacks=list(callbacks), verbose=0)
+
+    whole, fit = trained()
+    history = fit()
+    with pytest.raises(RuntimeError, match="out of power"):
+        trained(keras.callbacks.BackupAndRestore(tmp_path / "backup", save_freq=every), Crash())[1]()
+    assert (tmp_path / "backup").is_dir()
+    restored, fit = trained(keras.callbacks.BackupAndRestore(tmp_path / "backup", save_freq=every))
+    rest = fit()
+    assert not (tmp_path / "backup").exists()
+    if every == "epoch":
+        assert rest.epoch == [2, 3]
+        assert rest.history["loss"] == history.history["loss"][2:]
+        np.testing.assert_array_equal(restored.get_weights()[0], whole.get_weights()[0])
+    else:
+        assert rest.epoch == [1, 2, 3]
+
+
 def test_imbalanced_data_with_class_weights_and_many_metrics() -> None:
     rare = (TABLE[:, 0] > 1.2).astype("int32")
     bias = keras.initializers.Constant(np.log(rare.sum() / (1 - rare).sum()))

@@ -15,17 +15,18 @@ from rudel.runs import checkpoint
 
 _TRAIN_HOOKS = tuple(f"on_{kind}batch_{moment}" for kind in ("", "train_") for moment in ("begin", "end"))
 _TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
-_SETTING_FOR_EPOCHS = {"ModelCheckpoint": "save_freq", "TensorBoard": "update_freq"}
+_SETTING_FOR_EPOCHS = {"BackupAndRestore": "save_freq", "ModelCheckpoint": "save_freq", "TensorBoard": "update_freq"}
 _HARMLESS_WITHOUT_BATCHES = ("TerminateOnNaN", "ProgbarLogger")
 
 
-def check_callbacks(keras: Any, callbacks: Sequence[Any], *, one_device: bool) -> None:
+def check_callbacks(keras: Any, callbacks: Sequence[Any], *, one_device: bool, has_run: bool) -> None:
     """Refuses callbacks that cannot act.
 
     Args:
         keras: the module.
         callbacks: what was given.
         one_device: whether the training is on one device of this computer, and can stop between steps.
+        has_run: whether there is a run directory, which keeps checkpoints.
 
     Raises:
         ModelError: names the callback and the hook, and what to use instead.
@@ -34,9 +35,10 @@ def check_callbacks(keras: Any, callbacks: Sequence[Any], *, one_device: bool) -
         if not isinstance(callback, keras.callbacks.Callback):
             raise ModelError(f"{callback!r} is not a Keras callback: give instances of keras.callbacks.Callback.")
         kind = type(callback).__name__
-        if isinstance(callback, keras.callbacks.BackupAndRestore):
+        if isinstance(callback, keras.callbacks.BackupAndRestore) and (has_run or not one_device):
             raise ModelError(
-                "BackupAndRestore works with model.fit alone: give run=... and resume=True, which restore every bit."
+                "BackupAndRestore works on one device of this computer, without a run directory: give run=... and "
+                "resume=True in its place, which restore every bit."
             )
         hooks = _hooks_between_steps(keras, callback)
         refused = [hook for hook in hooks if hook in _TEST_HOOKS or not one_device]

@@ -154,7 +154,7 @@ class CompiledEngine:
         self._devices.prepare(session)
         self._state = self._devices.read(session.model)
         self._feed = feed = self._devices.feed(self._job)
-        feed.start(session.saved.step if session.saved else 0, lambda: session.interrupts.received)
+        feed.start(session.saved.step if session.saved else session.first_step, lambda: session.interrupts.received)
         clock.setup = session.seconds
         for size in self._job.schedule.sizes:
             self._programs[size], self._logs = self._devices.compile(self._job, self._state, feed, size)
@@ -206,7 +206,7 @@ class CompiledEngine:
     def _span(self, number: int) -> None:
         """Trains from the position to the end of a span, and ends it."""
         session, model, position = self._session, self._session.model, self._session.position
-        if position.step == (position.records[-1]["step"] if position.records else 0):
+        if position.step == (position.records[-1]["step"] if position.records else session.first_step):
             session.callbacks.on_epoch_begin(number)
             metrics = self._devices.put(session.initial_metrics)
             self._state = self._devices.read(model)._replace(metrics=metrics)

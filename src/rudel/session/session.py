@@ -52,6 +52,7 @@ class Session:
         spans: at whose ends it is evaluated.
         callbacks: Keras' `CallbackList`.
         watch: the best evaluation so far.
+        first_step: steps before this training, which another one has taken; the history begins there.
         initial_metrics: the metrics variables at the beginning of a span.
         saved_step: of the newest checkpoint of this session; 0 for none.
 
@@ -88,6 +89,10 @@ class Session:
         self._best_saved: int | None = None
         self.saved_step, self._saved_time = 0, time.perf_counter()
         self.position.clock.setup = self.seconds
+        self.model.stop_training = False
+        self.callbacks.on_train_begin()
+        self._memory_at_begin = callback_memory.remembered(self.job.callbacks)
+        self.position.step = self.first_step = self._steps_before()
         try:
             engine.prepare(self)
         except BaseException:
@@ -97,9 +102,6 @@ class Session:
 
     def train(self) -> Any:
         """Trains to the end and returns the Keras `History`."""
-        self.model.stop_training = False
-        self.callbacks.on_train_begin()
-        self._memory_at_begin = callback_memory.remembered(self.job.callbacks)
         if self.saved:
             self._restore(self.saved)
         else:
@@ -341,6 +343,11 @@ class Session:
                 self._history.history.setdefault(name, []).append(value)
         self.watch.observe_all(records)
         self.store.begin(records)
+
+    def _steps_before(self) -> int:
+        """Steps of the epochs that are left out: those that a callback says to have restored, or the user's number."""
+        epochs, self.model._initial_epoch = self.model._initial_epoch, None
+        return min((epochs or self.job.options.initial_epoch or 0) * self.spans.length, self.job.schedule.total_steps)
 
     def _metric_names(self) -> list[str]:
         """Names of the metrics of an evaluation."""

@@ -79,7 +79,7 @@ def fit(
         shuffle: False to take the examples in the order in which they are given.
         class_weight: weight of the examples of a class in the loss, by label or name; other classes weigh 1.
         sample_weight: weight of each example in the loss (N,).
-        initial_epoch: 0; `run` and `resume` continue a training.
+        initial_epoch: epochs (from 0) to leave out, because the model has been trained for so many: on one device.
         steps_per_epoch: steps after which what happens at the ends of epochs happens; the next epoch continues in the
             examples where the last one ended.
         validation_steps: batches of the validation examples to evaluate on, the first ones; None for all.
@@ -142,13 +142,13 @@ def fit(
     keras = keras_here()
     began = time.perf_counter()
     directory = path_of(run)
-    keras_arguments.refuse_without_equal(initial_epoch, validation_freq, shuffle, verbose)
+    keras_arguments.refuse_without_equal(validation_freq, shuffle, verbose)
     callbacks = keras_arguments.as_callbacks(keras, callbacks)
     validation = keras_arguments.chosen_validation(validation, validation_data, validation_split)
     validation = validation_stream(validation, validation_steps)
     source = training_source(
         x, targets=y is not None or sample_weight is not None, batch_size=batch_size, steps_per_epoch=steps_per_epoch,
-        validation_split=validation_split, resume=resume,
+        validation_split=validation_split, resume=resume or initial_epoch != 0,
         here=on is None and cluster is None and client is None and strategy in (None, "single"), shuffle=shuffle,
     )  # fmt: skip
     if source is not None:
@@ -165,7 +165,7 @@ def fit(
         raise OptionError("`checkpoint_every` has no effect without a run directory: give run=..., or leave it out.")
     options = TrainingOptions(
         epochs, steps, batch_size, seed, shuffle, validation_batch_size, eval_every, checkpoint_every, keep, monitor,
-        stop_early,
+        stop_early, initial_epoch or None,
     )  # fmt: skip
     dataset = as_dataset(x, y, sample_weight, validation, seed)
     dataset = encode_text_labels(dataset)

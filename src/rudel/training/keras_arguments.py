@@ -15,17 +15,12 @@ from rudel.errors import DataError, OptionError
 from rudel.loop.schedule import check_whole_number
 
 
-def refuse_without_equal(initial_epoch: Any, validation_freq: Any, shuffle: Any, verbose: Any) -> None:
+def refuse_without_equal(validation_freq: Any, shuffle: Any, verbose: Any) -> None:
     """Refuses values that nothing in Rudel is equal to.
 
     Raises:
         OptionError: names the argument, and what to use.
     """
-    if initial_epoch != 0:
-        raise OptionError(
-            f"`initial_epoch` must be 0, not {initial_epoch!r}: to continue a training, give run=... and resume=True, "
-            "which restore the weights, the optimizer and the epoch."
-        )
     if validation_freq != 1:
         raise OptionError(
             f"`validation_freq` must be 1, not {validation_freq!r}: give eval_every=..., in steps, instead."

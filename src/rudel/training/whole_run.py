@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from rudel.backend import without_tensorflow
 from rudel.data.dataset import Dataset, Examples
-from rudel.errors import RunError
+from rudel.errors import OptionError, RunError
 from rudel.loop.data_checks import check_examples
 from rudel.loop.model_state import check_compiled
 from rudel.loop.schedule import Schedule
@@ -144,7 +144,13 @@ def check(keras: Any, request: Request) -> None:
     """
     dataset, model = request.dataset, request.model
     check_compiled(model)
-    check_callbacks(keras, request.callbacks, one_device=request.strategy is None or request.strategy.name == "single")
+    one_device = request.strategy is None or request.strategy.name == "single"
+    check_callbacks(keras, request.callbacks, one_device=one_device, has_run=request.run is not None)
+    if request.options.initial_epoch and (request.run or not one_device):
+        raise OptionError(
+            "`initial_epoch` works on one device of this computer, without a run directory: give run=... and "
+            "resume=True in its place, which restore the weights, the optimizer and the epoch."
+        )
     for part, name in ((dataset.train, "training"), (dataset.validation, "validation"), (dataset.test, "test")):
         if isinstance(part, Examples):  # those of a stream are looked at when they are read
             check_examples(part, model, name)
