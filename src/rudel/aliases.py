@@ -7,3 +7,9 @@ Json: TypeAlias = dict[str, Any]
 
 Tree: TypeAlias = Any
 """A JAX pytree: arrays, tensors or their shapes, in nested dicts, lists and tuples."""
+
+Tensor: TypeAlias = Any
+"""An array of NumPy, JAX, TensorFlow or PyTorch, or a symbolic `keras.KerasTensor`: what `keras.ops` computes with."""
+
+Shape: TypeAlias = tuple[int | None, ...]
+"""The lengths of an array's axes; None for one that is open, as the batch is."""

@@ -66,7 +66,7 @@ def test_nobody_comes_back() -> None:
         Client(cluster, set_as_default=False) as client,
         pytest.raises(ClusterError, match="All workers are lost, and none came back in 0 s"),
     ):
-        PictureWorkers(client, patience=0)([b"x"], None)
+        PictureWorkers(client, timeout=0)([b"x"], None)
 
 
 def test_a_worker_without_pillow(cluster: Any, drawn: Path) -> None:

@@ -138,9 +138,9 @@ def test_two_at_once_wait_for_each_other(lab: Lab, homes: dict[str, Path], ready
                 begun.set()
 
         set_up_host = partial(set_up_hosts, lab.hosts[0], lab.ssh_config, offline=True, minimal=True)
-        one = asyncio.create_task(set_up_host(told=first))
+        one = asyncio.create_task(set_up_host(on_stage=first))
         await asyncio.wait_for(begun.wait(), LONG)
-        two = set_up_host(told=lambda host, stage: stages[1].append(stage.text))
+        two = set_up_host(on_stage=lambda host, stage: stages[1].append(stage.text))
         return [outcome for (outcome,) in await asyncio.gather(one, two)]
 
     outcomes = asyncio.run(both())
@@ -170,11 +170,13 @@ def test_what_was_broken_off_goes_on(lab: Lab, homes: dict[str, Path], ready: No
     async def break_off() -> None:
         begun = asyncio.Event()
 
-        def told(host: Host, stage: Stage) -> None:
+        def on_stage(host: Host, stage: Stage) -> None:
             if stage.text.startswith("installing"):
                 begun.set()
 
-        work = asyncio.create_task(set_up_hosts(lab.hosts[0], lab.ssh_config, offline=True, minimal=True, told=told))
+        work = asyncio.create_task(
+            set_up_hosts(lab.hosts[0], lab.ssh_config, offline=True, minimal=True, on_stage=on_stage)
+        )
         await asyncio.wait_for(begun.wait(), LONG)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)

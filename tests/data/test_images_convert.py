@@ -183,8 +183,8 @@ def test_only_the_beginning_is_read_of_what_is_not_a_picture(pictures: Path, tmp
     script = (
         "import re, sys\n"
         "from rudel.data.images.convert import convert\n"
-        "from rudel.data.images.dataset_file import told\n"
-        "for one in convert(*sys.argv[1:]).left_out: print(one.name, told(one), sep=': ')\n"
+        "from rudel.data.images.dataset_file import describe\n"
+        "for one in convert(*sys.argv[1:]).left_out: print(one.name, describe(one), sep=': ')\n"
         "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
     )
     words = [sys.executable, "-c", script, str(pictures), str(tmp_path / "records")]

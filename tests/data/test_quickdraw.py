@@ -25,11 +25,11 @@ from rudel.cache import cache_folder
 from rudel.data.http_range import Version, retry_after
 from rudel.data.npy import parse_header
 from rudel.data.quickdraw import ATTRIBUTION, CATEGORIES, load
-from rudel.data.ranged_download import Patience
+from rudel.data.ranged_download import RetryPolicy
 from rudel.errors import DataError, DownloadError, OptionError
 
-HASTY = Patience(timeout=5.0, attempts=3, first_delay=0.0, longest_delay=0.0)
-STALLING = Patience(timeout=0.1, attempts=2, first_delay=0.0)
+HASTY = RetryPolicy(timeout=5.0, attempts=3, first_delay=0.0, longest_delay=0.0)
+STALLING = RetryPolicy(timeout=0.1, attempts=2, first_delay=0.0)
 HEADER = 128
 THIRTEEN = [
     "airplane",
@@ -77,7 +77,7 @@ def cached(folder: Path, ending: str) -> Path:
 def test_only_the_first_drawings_travel(server, remote):
     files = {"cat": drawings(500, 1), "alarm clock": drawings(400, 2)}
     server.remotes = {name: remote(npy(array)) for name, array in files.items()}
-    loaded = load(["cat", "alarm clock"], 50, server.url, patience=HASTY)
+    loaded = load(["cat", "alarm clock"], 50, server.url, retry=HASTY)
     assert loaded.x.shape == (100, 28, 28)
     assert (loaded.x.dtype, loaded.y.dtype) == (np.uint8, np.int32)
     assert loaded.counts == (50, 50)
@@ -91,9 +91,9 @@ def test_only_the_first_drawings_travel(server, remote):
 def test_headers_of_any_length(server, remote, header_bytes):
     array = drawings(60)
     server.remotes["cat"] = remote(old_npy(array, header_bytes))
-    loaded = load(["cat"], 1, server.url, patience=HASTY)
+    loaded = load(["cat"], 1, server.url, retry=HASTY)
     np.testing.assert_array_equal(rows_of(loaded, 0), array[:1])
-    loaded = load(["cat"], 30, server.url, patience=HASTY)
+    loaded = load(["cat"], 30, server.url, retry=HASTY)
     np.testing.assert_array_equal(rows_of(loaded, 0), array[:30])
     assert server.sent <= header_bytes + 30 * 784 + 48
 
@@ -101,12 +101,12 @@ def test_headers_of_any_length(server, remote, header_bytes):
 def test_a_long_header_without_etag_or_date(server, remote):
     array = drawings(60)
     server.remotes["cat"] = remote(old_npy(array, 4000), etag=None)
-    np.testing.assert_array_equal(rows_of(load(["cat"], 3, server.url, patience=HASTY), 0), array[:3])
+    np.testing.assert_array_equal(rows_of(load(["cat"], 3, server.url, retry=HASTY), 0), array[:3])
 
 
 def test_classes_with_fewer_drawings_than_asked_for(server, remote):
     server.remotes = {"cat": remote(npy(drawings(7, 1))), "dog": remote(npy(drawings(20, 2)))}
-    loaded = load(["cat", "dog"], 10, server.url, patience=HASTY)
+    loaded = load(["cat", "dog"], 10, server.url, retry=HASTY)
     assert loaded.counts == (7, 10)
     assert loaded.y.tolist() == [0] * 7 + [1] * 10
     np.testing.assert_array_equal(rows_of(loaded, 1), drawings(20, 2)[:10])
@@ -114,8 +114,8 @@ def test_classes_with_fewer_drawings_than_asked_for(server, remote):
 
 def test_a_slash_after_the_address_is_the_same_source(server, remote):
     server.remotes["cat"] = remote(npy(drawings(20)))
-    load(["cat"], 10, server.url, patience=HASTY)
-    load(["cat"], 10, server.url + "/", patience=HASTY)
+    load(["cat"], 10, server.url, retry=HASTY)
+    load(["cat"], 10, server.url + "/", retry=HASTY)
     assert len(server.log) == 1
 
 
@@ -123,8 +123,8 @@ def test_a_server_without_ranges_sends_only_the_beginning(server, remote):
     server.ranges = False
     array = drawings(40_000)
     server.remotes["cat"] = remote(npy(array))
-    np.testing.assert_array_equal(rows_of(load(["cat"], 10, server.url, patience=HASTY), 0), array[:10])
-    np.testing.assert_array_equal(rows_of(load(["cat"], 20, server.url, patience=HASTY), 0), array[:20])
+    np.testing.assert_array_equal(rows_of(load(["cat"], 10, server.url, retry=HASTY), 0), array[:10])
+    np.testing.assert_array_equal(rows_of(load(["cat"], 20, server.url, retry=HASTY), 0), array[:20])
     server.shutdown()
     server.server_close()
     assert server.sent < array.nbytes
@@ -134,7 +134,7 @@ def test_a_server_that_sends_small_parts_only(server, remote):
     server.most_bytes = 1000
     array = drawings(20)
     server.remotes["cat"] = remote(npy(array))
-    np.testing.assert_array_equal(rows_of(load(["cat"], 10, server.url, patience=HASTY), 0), array[:10])
+    np.testing.assert_array_equal(rows_of(load(["cat"], 10, server.url, retry=HASTY), 0), array[:10])
     assert server.sent <= HEADER + 10 * 784
 
 
@@ -142,7 +142,7 @@ def test_a_server_that_sends_small_parts_only(server, remote):
 def test_a_truncated_answer_is_continued(server, remote, fault, stop_after):
     array = drawings(20)
     server.remotes["cat"] = remote(npy(array), faults=[fault(stop_after=stop_after)])
-    np.testing.assert_array_equal(rows_of(load(["cat"], 10, server.url, patience=HASTY), 0), array[:10])
+    np.testing.assert_array_equal(rows_of(load(["cat"], 10, server.url, retry=HASTY), 0), array[:10])
     assert [request.first for request in server.log] == [0, stop_after]
     assert server.sent == HEADER + 10 * 784
 
@@ -150,13 +150,13 @@ def test_a_truncated_answer_is_continued(server, remote, fault, stop_after):
 def test_answers_that_always_break_off_are_enough_while_they_bring_something(server, remote, fault):
     array = drawings(20)
     server.remotes["cat"] = remote(npy(array), faults=[fault(stop_after=500)] * 15)
-    np.testing.assert_array_equal(rows_of(load(["cat"], 10, server.url, patience=HASTY), 0), array[:10])
+    np.testing.assert_array_equal(rows_of(load(["cat"], 10, server.url, retry=HASTY), 0), array[:10])
 
 
 def test_answers_that_always_break_off_at_the_same_byte_end_in_an_error(server, remote, fault):
     server.remotes["cat"] = remote(npy(drawings(20)), etag=None, faults=[fault(stop_after=500)] * 15)
     with pytest.raises(DownloadError, match=r"`127.0.0.1:\d+` broke off while sending .* 3 times in a row"):
-        load(["cat"], 10, server.url, patience=HASTY)
+        load(["cat"], 10, server.url, retry=HASTY)
     assert len(server.log) == 3
 
 
@@ -164,22 +164,22 @@ def test_busy_and_broken_servers_are_asked_again(server, remote, fault):
     array = drawings(20)
     busy = fault(status=429, headers={"Retry-After": "3600"})
     server.remotes["cat"] = remote(npy(array), faults=[fault(status=503), busy])
-    np.testing.assert_array_equal(rows_of(load(["cat"], 10, server.url, patience=HASTY), 0), array[:10])
+    np.testing.assert_array_equal(rows_of(load(["cat"], 10, server.url, retry=HASTY), 0), array[:10])
     assert len(server.log) == 3
 
 
 def test_a_server_that_stays_broken(server, remote, fault):
     server.remotes["cat"] = remote(npy(drawings(20)), faults=[fault(status=503)] * 9)
     with pytest.raises(DownloadError, match=r"HTTP 503 .* 3 times in a row: .*`--data DIR`\.$"):
-        load(["cat"], 10, server.url, patience=HASTY)
+        load(["cat"], 10, server.url, retry=HASTY)
     assert len(server.log) == 3
 
 
 def test_pauses_grow_and_respect_what_the_server_asks_for():
-    patience = Patience(first_delay=0.5, longest_delay=60.0)
-    assert [patience.delay(n) for n in (1, 2, 3)] == [0.5, 1.0, 2.0]
-    assert patience.delay(1, asked=7.0) == 7.0
-    assert patience.delay(30, asked=3600.0) == 60.0
+    retry = RetryPolicy(first_delay=0.5, longest_delay=60.0)
+    assert [retry.delay(n) for n in (1, 2, 3)] == [0.5, 1.0, 2.0]
+    assert retry.delay(1, requested=7.0) == 7.0
+    assert retry.delay(30, requested=3600.0) == 60.0
     assert retry_after("12") == 12.0
     assert 80 < retry_after(formatdate(time.time() + 90, usegmt=True)) <= 90
     assert retry_after("") == retry_after("soon") == retry_after(formatdate(0, usegmt=True)) == 0.0
@@ -188,7 +188,7 @@ def test_pauses_grow_and_respect_what_the_server_asks_for():
 def test_a_missing_class_is_an_error_at_once(server, remote):
     server.remotes["cat"] = remote(npy(drawings(20)))
     with pytest.raises(DownloadError, match=r"full/numpy_bitmap/hot%20dog\.npy` could not be fetched \(HTTP 404"):
-        load(["cat", "hot dog"], 10, server.url, patience=HASTY)
+        load(["cat", "hot dog"], 10, server.url, retry=HASTY)
     assert [request.name for request in server.log].count("hot dog") == 1
 
 
@@ -196,7 +196,7 @@ def test_a_missing_class_is_an_error_at_once(server, remote):
 def test_a_stalled_connection_is_opened_again(server, remote, fault, stop_after):
     array = drawings(20)
     server.remotes["cat"] = remote(npy(array), faults=[fault(stop_after=stop_after, stall=True)])
-    np.testing.assert_array_equal(rows_of(load(["cat"], 10, server.url, patience=STALLING), 0), array[:10])
+    np.testing.assert_array_equal(rows_of(load(["cat"], 10, server.url, retry=STALLING), 0), array[:10])
     assert [request.first for request in server.log] == [0, stop_after]
 
 
@@ -204,14 +204,14 @@ def test_a_connection_that_stalls_for_good():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(DownloadError, match=rf"`127.0.0.1:{port}` stopped answering for 0.1 s .* 2 times in a row"):
-            load(["cat"], 10, f"http://127.0.0.1:{port}", patience=STALLING)
+            load(["cat"], 10, f"http://127.0.0.1:{port}", retry=STALLING)
 
 
 def test_no_network():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(DownloadError, match=rf"`127.0.0.1:{port}` could not be reached \(.* refused\).*`--data DIR`"):
-        load(["cat"], 10, f"http://127.0.0.1:{port}", patience=HASTY)
+        load(["cat"], 10, f"http://127.0.0.1:{port}", retry=HASTY)
 
 
 def test_a_certificate_that_is_not_accepted(monkeypatch):
@@ -226,7 +226,7 @@ def test_a_certificate_that_is_not_accepted(monkeypatch):
     with pytest.raises(
         DownloadError, match=r"`storage.googleapis.com` was not accepted \(certificate is not yet valid"
     ):
-        load(["cat"], 10, patience=HASTY)
+        load(["cat"], 10, retry=HASTY)
 
 
 @pytest.mark.parametrize(
@@ -249,21 +249,21 @@ def test_a_certificate_that_is_not_accepted(monkeypatch):
 def test_files_without_drawings(server, remote, tmp_path, own_cache, content, told):
     server.remotes["cat"] = remote(content)
     with pytest.raises(DownloadError, match=told):
-        load(["cat"], 10, server.url, patience=HASTY)
+        load(["cat"], 10, server.url, retry=HASTY)
     assert len(server.log) == 1
     (tmp_path / "cat.npy").write_bytes(content)
     with pytest.raises(DataError, match=told):
         load(["cat"], 10, tmp_path)
     array = drawings(20, 3)
     server.remotes["cat"] = remote(npy(array), etag='"mended"')
-    np.testing.assert_array_equal(rows_of(load(["cat"], 10, server.url, patience=HASTY), 0), array[:10])
+    np.testing.assert_array_equal(rows_of(load(["cat"], 10, server.url, retry=HASTY), 0), array[:10])
 
 
 def test_the_cache_is_used_and_grows_by_what_is_missing(server, remote):
     array = drawings(100)
     server.remotes["cat"] = remote(npy(array))
     for count in (10, 10, 4, 30, 30, 100, 200, 1000):
-        loaded = load(["cat"], count, server.url, patience=HASTY)
+        loaded = load(["cat"], count, server.url, retry=HASTY)
         np.testing.assert_array_equal(rows_of(loaded, 0), array[:count])
     asked = [(request.first, request.length) for request in server.log]
     assert asked == [(0, HEADER + 10 * 784), (HEADER + 10 * 784, 20 * 784), (HEADER + 30 * 784, 70 * 784)]
@@ -283,25 +283,25 @@ def test_a_file_that_changed_is_fetched_anew(server, remote, change, server_obey
     }
     server.obeys_if_range = server_obeys
     server.remotes["cat"] = remote(npy(old), **told[change][0])
-    load(["cat"], 10, server.url, patience=HASTY)
+    load(["cat"], 10, server.url, retry=HASTY)
     server.remotes["cat"] = remote(npy(new), **told[change][1])
-    np.testing.assert_array_equal(rows_of(load(["cat"], 30, server.url, patience=HASTY), 0), new[:30])
+    np.testing.assert_array_equal(rows_of(load(["cat"], 30, server.url, retry=HASTY), 0), new[:30])
 
 
 def test_a_file_that_became_shorter_is_fetched_anew(server, remote):
     server.remotes["cat"] = remote(npy(drawings(50, 1)))
-    load(["cat"], 40, server.url, patience=HASTY)
+    load(["cat"], 40, server.url, retry=HASTY)
     server.obeys_if_range = False
     server.remotes["cat"] = remote(npy(drawings(20, 2)))
-    loaded = load(["cat"], 50, server.url, patience=HASTY)
+    loaded = load(["cat"], 50, server.url, retry=HASTY)
     np.testing.assert_array_equal(rows_of(loaded, 0), drawings(20, 2))
 
 
 def test_a_changed_file_with_fewer_bytes_needs_no_second_attempt(server, remote):
     server.remotes["cat"] = remote(npy(drawings(50, 1)))
-    load(["cat"], 40, server.url, patience=HASTY)
+    load(["cat"], 40, server.url, retry=HASTY)
     server.remotes["cat"] = remote(npy(drawings(20, 2)), etag='"2"')
-    loaded = load(["cat"], 50, server.url, patience=Patience(timeout=5.0, attempts=1))
+    loaded = load(["cat"], 50, server.url, retry=RetryPolicy(timeout=5.0, attempts=1))
     np.testing.assert_array_equal(rows_of(loaded, 0), drawings(20, 2))
 
 
@@ -332,7 +332,7 @@ def test_a_stopped_download_goes_on_at_the_very_byte(server, remote, fault, cond
 
     with pytest.raises(UserError):
         load(["cat"], 20, server.url, stop, HASTY)
-    np.testing.assert_array_equal(rows_of(load(["cat"], 20, server.url, patience=HASTY), 0), array[:20])
+    np.testing.assert_array_equal(rows_of(load(["cat"], 20, server.url, retry=HASTY), 0), array[:20])
     assert [request.first for request in server.log] == [0, 9000]
     assert server.log[1].length == HEADER + 20 * 784 - 9000
 
@@ -359,7 +359,7 @@ def test_a_killed_download_goes_on_from_its_last_record(server, remote, fault, o
     assert cached(own_cache, "part").stat().st_size >= 1 << 20
     recorded = json.loads(cached(own_cache, "json").read_text())["bytes"]
     assert 1 << 20 <= recorded <= 2_000_000
-    np.testing.assert_array_equal(rows_of(load(["cat"], 3000, server.url, patience=HASTY), 0), array)
+    np.testing.assert_array_equal(rows_of(load(["cat"], 3000, server.url, retry=HASTY), 0), array)
     assert server.log[1].first == recorded
     assert server.log[1].length == HEADER + array.nbytes - recorded
 
@@ -378,7 +378,7 @@ def test_many_threads_at_once_fetch_once(server, remote):
     array = drawings(100)
     server.remotes["cat"] = remote(npy(array))
     with ThreadPoolExecutor(6) as pool:
-        for loaded in pool.map(lambda n: load(["cat"], n, server.url, patience=HASTY), [10, 50, 100] * 2):
+        for loaded in pool.map(lambda n: load(["cat"], n, server.url, retry=HASTY), [10, 50, 100] * 2):
             np.testing.assert_array_equal(rows_of(loaded, 0), array[: len(loaded.x)])
     assert sum(request.length for request in server.log) == HEADER + 100 * 784
 
@@ -420,10 +420,10 @@ def as_if_right(file: Path) -> None:
 def test_a_corrupt_cache_is_repaired(server, remote, own_cache, ending, spoil):
     array = drawings(30)
     server.remotes["cat"] = remote(npy(array))
-    load(["cat"], 20, server.url, patience=HASTY)
+    load(["cat"], 20, server.url, retry=HASTY)
     spoil(cached(own_cache, ending))
     for count in (20, 20, 25):
-        loaded = load(["cat"], count, server.url, patience=HASTY)
+        loaded = load(["cat"], count, server.url, retry=HASTY)
         np.testing.assert_array_equal(rows_of(loaded, 0), array[:count])
     assert [request.first for request in server.log] == [0, 0, HEADER + 20 * 784]
 
@@ -431,20 +431,20 @@ def test_a_corrupt_cache_is_repaired(server, remote, own_cache, ending, spoil):
 def test_bytes_after_the_last_record_do_not_count(server, remote, own_cache):
     array = drawings(30)
     server.remotes["cat"] = remote(npy(array))
-    load(["cat"], 20, server.url, patience=HASTY)
+    load(["cat"], 20, server.url, retry=HASTY)
     part = cached(own_cache, "part")
     part.write_bytes(part.read_bytes() + b"half-written" * 1000)
-    np.testing.assert_array_equal(rows_of(load(["cat"], 30, server.url, patience=HASTY), 0), array)
+    np.testing.assert_array_equal(rows_of(load(["cat"], 30, server.url, retry=HASTY), 0), array)
     assert server.log[1].first == HEADER + 20 * 784
 
 
 def test_an_etag_garbled_in_the_cache_is_never_sent(server, remote, own_cache):
     array = drawings(30)
     server.remotes["cat"] = remote(npy(array))
-    load(["cat"], 20, server.url, patience=HASTY)
+    load(["cat"], 20, server.url, retry=HASTY)
     record = cached(own_cache, "json")
     record.write_text(record.read_text().replace(r"\"1\"", r"\"1\n\""))
-    np.testing.assert_array_equal(rows_of(load(["cat"], 30, server.url, patience=HASTY), 0), array)
+    np.testing.assert_array_equal(rows_of(load(["cat"], 30, server.url, retry=HASTY), 0), array)
     assert Version(etag='"ä"').condition is None
 
 
@@ -452,7 +452,7 @@ def test_a_cache_that_cannot_be_written(server, remote, own_cache):
     server.remotes["cat"] = remote(npy(drawings(30)))
     own_cache.write_text("a file in its place")
     with pytest.raises(DataError, match=r"The cache `.*` cannot be used \(.*\): .*`RUDEL_CACHE`"):
-        load(["cat"], 20, server.url, patience=HASTY)
+        load(["cat"], 20, server.url, retry=HASTY)
     assert not server.log
 
 
@@ -463,11 +463,11 @@ def test_a_full_disk_is_not_taken_for_a_broken_network(server, remote, own_cache
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, hard))
     try:
         with pytest.raises(DataError, match=r"The cache `.*` cannot be used \(File too large\)"):
-            load(["cat"], 3000, server.url, patience=HASTY)
+            load(["cat"], 3000, server.url, retry=HASTY)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert len(server.log) == 1
-    np.testing.assert_array_equal(rows_of(load(["cat"], 3000, server.url, patience=HASTY), 0), array)
+    np.testing.assert_array_equal(rows_of(load(["cat"], 3000, server.url, retry=HASTY), 0), array)
     assert server.log[1].first >= 1 << 20
 
 
@@ -476,12 +476,12 @@ def test_one_failure_stops_the_downloads_that_stall(server, remote, fault):
     stalled = [fault(stop_after=900, stall=True)] * 9
     server.remotes = {name: remote(npy(drawings(30)), faults=list(stalled)) for name in names}
     with pytest.raises(DownloadError, match="HTTP 404"):
-        load([*names, "apple"], 20, server.url, patience=Patience(timeout=0.1, attempts=1000, first_delay=0.0))
+        load([*names, "apple"], 20, server.url, retry=RetryPolicy(timeout=0.1, attempts=1000, first_delay=0.0))
 
 
 def test_progress_counts_what_is_there_and_is_silent_where_nothing_travels(server, remote):
     server.remotes = {"cat": remote(npy(drawings(300, 1))), "dog": remote(npy(drawings(8, 2)))}
-    load(["cat"], 100, server.url, patience=HASTY)
+    load(["cat"], 100, server.url, retry=HASTY)
     calls: list[tuple[int, int]] = []
     load(["cat"], 100, server.url, lambda *call: calls.append(call), HASTY)
     assert not calls
@@ -516,7 +516,7 @@ def test_unknown_classes_are_found_before_the_network_is_used(monkeypatch):
 )
 def test_arguments_that_cannot_be_used(arguments, told):
     with pytest.raises(OptionError, match=told):
-        load(**{"classes": ["cat"], "count": 10, "source": "http://127.0.0.1:9", "patience": HASTY, **arguments})
+        load(**{"classes": ["cat"], "count": 10, "source": "http://127.0.0.1:9", "retry": HASTY, **arguments})
 
 
 @pytest.mark.parametrize("below", ["", "full/numpy_bitmap"])
@@ -548,10 +548,10 @@ def test_drawings_are_in_memory_once(server, remote, tmp_path):
     for seed, name in enumerate(names):
         np.save(tmp_path / f"{name}.npy", drawings(2000, seed))
         server.remotes[name] = remote((tmp_path / f"{name}.npy").read_bytes())
-    load(names, 2000, server.url, patience=HASTY)
+    load(names, 2000, server.url, retry=HASTY)
     for source in (server.url, tmp_path):
         tracemalloc.start()
-        loaded = load(names, 2000, source, patience=HASTY)
+        loaded = load(names, 2000, source, retry=HASTY)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < loaded.x.nbytes + loaded.y.nbytes * 2 + 3_000_000
@@ -594,7 +594,7 @@ def test_real_drawings_from_a_folder_and_over_http(server, remote, shared_data):
     assert 20 < local.x.mean() < 80
     for name in THIRTEEN:
         server.remotes[name] = remote((folder / "full" / "numpy_bitmap" / f"{name}.npy").read_bytes())
-    fetched = load(THIRTEEN, 1000, server.url, patience=HASTY)
+    fetched = load(THIRTEEN, 1000, server.url, retry=HASTY)
     np.testing.assert_array_equal(fetched.x, local.x)
     np.testing.assert_array_equal(fetched.y, local.y)
     assert server.sent == 13 * (HEADER + 1000 * 784)

@@ -187,22 +187,22 @@ def test_functions_of_recipe_files_travel_by_value(folder: Path, tmp_path: Path)
 
 
 def test_processes_are_for_functions_that_compute_long() -> None:
-    def errand(delegation: Delegation) -> Any:
-        return delegation.errand(Features(), (len,), row_of(np.int64(1)))
+    def task(delegation: Delegation) -> Any:
+        return delegation.task(Features(), (len,), row_of(np.int64(1)))
 
     several = Delegation(None, 2)
-    assert errand(several) is None
+    assert task(several) is None
     several.note(1.9, 1000)
-    assert errand(several) is None
+    assert task(several) is None
     several.note(0.2, 100)
-    assert errand(several)
+    assert task(several)
     several.note(0, 1_000_000)
-    assert errand(several), "it stays so"
+    assert task(several), "it stays so"
     cheap, single, never = Delegation(None, 2), Delegation(None, 1), Delegation(False, 2)
     cheap.note(9, 1_000_000)
     for other in (single, never):
         other.note(9, 1000)
-    assert [errand(other) for other in (cheap, single, never)] == [None] * 3
+    assert [task(other) for other in (cheap, single, never)] == [None] * 3
 
 
 SCRIPT = """

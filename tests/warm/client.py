@@ -24,7 +24,7 @@ FREE_BEGINNINGS = ("SLURM", "SRUN_", "OMPI_", "PMIX_", "PMI_", "PRTE_")
 DEFAULTS = {"KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "1"}
 """Variables that are the same without being set."""
 
-MODULES = ("rudel.export.", "rudel.doctor.asked", "rudel.micro.interpreters")
+MODULES = ("rudel.export.", "rudel.doctor.answering", "rudel.micro.interpreters")
 """Modules that may be run by `-m`, as their names begin; others are services that go on without their parents."""
 
 RELAYED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)

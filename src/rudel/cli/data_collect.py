@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rudel.cli.output import interrupts_told
+from rudel.cli.output import reporting_interrupts
 from rudel.errors import DataError, OptionError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def collect(
     check_name(class_name, "--class")
     if speaker is not None:
         check_name(speaker, "--speaker")
-    with opened(port) as line, interrupts_told(), _display() as show:
+    with opened(port) as line, reporting_interrupts(), _display() as show:
         reader, done, last = Reader(), 0, ""
         _wait_for_header(line, reader)
         header = reader.header

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rudel.cli.output import count_display, interrupts_told, print_json, print_table
+from rudel.cli.output import count_display, print_json, print_table, reporting_interrupts
 from rudel.cli.use import JsonOption
 
 _NAMED = 5
@@ -50,7 +50,7 @@ def images(
 
     began = time.monotonic()
     with (
-        interrupts_told(),
+        reporting_interrupts(),
         _helpers(on, scheduler, ssh_config, min_hosts) as spread,
         count_display("converting") as progress,
     ):

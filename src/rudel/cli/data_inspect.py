@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rudel.cli.output import download_display, interrupts_told, print_json, print_table
+from rudel.cli.output import download_display, print_json, print_table, reporting_interrupts
 from rudel.cli.use import JsonOption
 
 _SHOWN = 30
@@ -22,7 +22,7 @@ def inspect(
     from rudel.data.images.inspect import inspect as inspect_records
     from rudel.data.images.sheet import write_sheet
 
-    with interrupts_told(), download_display("reading") as progress:
+    with reporting_interrupts(), download_display("reading") as progress:
         found = inspect_records(path, progress)
     if sheet is not None:
         write_sheet(sheet, found.first, found.classes)
@@ -66,8 +66,8 @@ def _tell(found: Any, sheet: Path | None) -> None:
     rows = [[name, *(f"{split.classes[name]:,}" for split in splits)] for name in found.classes[:_SHOWN]]
     if len(found.classes) > _SHOWN:
         rest = found.classes[_SHOWN:]
-        told = (f"{sum(split.classes[name] for name in rest):,}" for split in splits)
-        rows.append([f"{len(rest):,} more", *told])
+        counts = (f"{sum(split.classes[name] for name in rest):,}" for split in splits)
+        rows.append([f"{len(rest):,} more", *counts])
     rows += [
         ["all", *(f"{split.records:,}" for split in splits)],
         ["files", *(f"{split.files:,}" for split in splits)],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rudel.cli.output import count_display, interrupts_told, print_json, print_table
+from rudel.cli.output import count_display, print_json, print_table, reporting_interrupts
 from rudel.cli.use import JsonOption
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def sound(
     """Convert recordings (WAV, FLAC) into TFRecord shards for training: one rate, windows of one length."""
     from rudel.data.sound.folder import read_folder, settings_of
 
-    with interrupts_told(), count_display("reading") as progress:
+    with reporting_interrupts(), count_display("reading") as progress:
         found = read_folder(folder, rate, seconds, progress)
         named = [name.strip() for name in (speakers or "").split(",") if name.strip()]
         held_out = found.held_out(validation, split, named)
@@ -55,7 +55,7 @@ def motion(
     """Convert recordings of a motion sensor (CSV, separated by blank lines) into TFRecord shards for training."""
     from rudel.data.motion import read_folder
 
-    with interrupts_told():
+    with reporting_interrupts():
         found = read_folder(folder, samples)
         _finish(found, out, "motion", {"samples": samples}, found.held_out(validation), json)
 

@@ -41,7 +41,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the diagnosi
         print_table(["Set here", "to", "so"], rows)
     typer.echo()
     print_table(
-        ["Feature", "", ""], [[each["command"], each["purpose"], _told_feature(each)] for each in found["features"]]
+        ["Feature", "", ""], [[each["command"], each["purpose"], _describe_feature(each)] for each in found["features"]]
     )
 
 
@@ -55,7 +55,7 @@ def _packages() -> "tuple[list[Package], str | None]":
     return packages, unknown
 
 
-def _told_feature(feature: dict[str, Any]) -> str:
+def _describe_feature(feature: dict[str, Any]) -> str:
     return feature["problem"] or (f"ready. {feature['note']}" if feature["note"] else "ready")
 
 
@@ -75,13 +75,13 @@ def _tell_machine(machine: dict[str, Any], devices: dict[str, Any]) -> None:
         ["cores", cores],
         ["memory", memory],
         ["cache", cache if machine["cache_writable"] else f"{cache}, but it cannot be written: set RUDEL_CACHE"],
-        ["JAX", _told_devices(devices)],
+        ["JAX", _describe_devices(devices)],
     ]
     print_table(["This computer", ""], rows)
     typer.echo()
 
 
-def _told_devices(devices: dict[str, Any]) -> str:
+def _describe_devices(devices: dict[str, Any]) -> str:
     from rudel.report.words import size
 
     kinds: dict[str, int] = {}
@@ -90,7 +90,7 @@ def _told_devices(devices: dict[str, Any]) -> str:
         kind = f"{device['platform']} ({device['kind']}{memory})" if device["kind"] != "cpu" else "cpu"
         kinds[kind] = kinds.get(kind, 0) + 1
     computes = " and ".join(f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items())
-    told = f"computes on {computes}: {devices['why']}." if computes else ""
+    text = f"computes on {computes}: {devices['why']}." if computes else ""
     if devices["problem"]:
-        told += f" {devices['problem']}" + (f" {devices['mend']} adds it." if devices["mend"] else "")
-    return told.strip()
+        text += f" {devices['problem']}" + (f" {devices['mend']} adds it." if devices["mend"] else "")
+    return text.strip()

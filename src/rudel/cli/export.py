@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from rudel.cli import complete
-from rudel.cli.output import interrupts_told, print_json, print_table
+from rudel.cli.output import print_json, print_table, reporting_interrupts
 from rudel.cli.use import ClassesOption, CodeOption, JsonOption, ModelArgument
 from rudel.export.forms import FORMS
 
@@ -58,7 +58,7 @@ def export(
     from rudel.export.exporting import export_run
     from rudel.runs.model_as_run import as_run
 
-    with interrupts_told(), _status() as tell, as_run(run, classes, code) as directory:
+    with reporting_interrupts(), _status() as tell, as_run(run, classes, code) as directory:
         made = export_run(directory, to, out, data, calibration, seed, tell)
     if json:
         print_json(dataclasses.asdict(made) | {"path": str(made.path)})
@@ -88,8 +88,10 @@ def _print(made: Any) -> None:
     typer.echo(f"compared on {made.examples:,} {which}", err=True)
     if made.from_files:
         near = made.from_files
-        told = f"largest difference {number(near.largest_difference, 3)}, same class {percent(near.agreement)}"
-        typer.echo(f"{near.files} JPEG and PNG files, as the signature serving_default takes them: {told}", err=True)
+        agreement = f"largest difference {number(near.largest_difference, 3)}, same class {percent(near.agreement)}"
+        typer.echo(
+            f"{near.files} JPEG and PNG files, as the signature serving_default takes them: {agreement}", err=True
+        )
     for note in made.notes:
         typer.echo(note, err=True)
 

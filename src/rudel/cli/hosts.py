@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from rudel.cli import complete
-from rudel.cli.output import interrupts_told, print_json
+from rudel.cli.output import print_json, reporting_interrupts
 
 app = typer.Typer(no_args_is_help=True, help="Check, set up and use other computers over SSH.")
 
@@ -43,7 +43,7 @@ def check(
     from rudel.cluster.check import check_hosts
     from rudel.cluster.foreground import wait_for
 
-    with interrupts_told():
+    with reporting_interrupts():
         reports = wait_for(check_hosts(hosts, ssh_config, accept_new=accept_new))
     if json:
         print_json({"hosts": [_as_document(report) for report in reports]})
@@ -80,7 +80,7 @@ def setup(
     from rudel.cluster.setup import set_up_hosts
 
     parsed = parse_hosts(hosts)
-    with interrupts_told(), live_display(parsed) as (told, console):
+    with reporting_interrupts(), live_display(parsed) as (on_stage, console):
         outcomes = wait_for(
             set_up_hosts(
                 parsed,
@@ -88,7 +88,7 @@ def setup(
                 offline=offline,
                 minimal=minimal,
                 system_update=system_update,
-                told=told,
+                on_stage=on_stage,
                 on_line=printed_lines(parsed, console, console),
             )
         )
@@ -124,7 +124,7 @@ def run(
 
     parsed = parse_hosts(hosts)
     on_line = printed_lines(parsed, Console(), Console(stderr=True))
-    with interrupts_told():
+    with reporting_interrupts():
         ended = wait_for(run_on_hosts(parsed, command[0] if len(command) == 1 else command, on_line, ssh_config))
     for one in ended:
         typer.echo(f"{one.host}: {one.problem or _status(one.exit_status)}", err=True)
@@ -149,12 +149,12 @@ def push(
     from rudel.cluster.push import push_to_hosts
 
     parsed = parse_hosts(hosts)
-    with interrupts_told(), live_display(parsed) as (told, _):
+    with reporting_interrupts(), live_display(parsed) as (on_stage, _):
 
-        def tell(host: Host, done: int, total: int) -> None:
-            told(host, Stage("sending", done, total))
+        def on_progress(host: Host, done: int, total: int) -> None:
+            on_stage(host, Stage("sending", done, total))
 
-        pushed = wait_for(push_to_hosts(parsed, path, to, ssh_config, tell))
+        pushed = wait_for(push_to_hosts(parsed, path, to, ssh_config, on_progress))
     for one in pushed:
         if one.problem:
             typer.echo(one.problem, err=True)

@@ -49,7 +49,7 @@ def live_display(hosts: "Sequence[Host]") -> "Iterator[tuple[Callable[[Host, Sta
     """A line for each host that says how far it is; without a terminal, a line whenever something new begins.
 
     Yields:
-        What is to be told of every stage, and the console for other lines meanwhile.
+        The callback for every stage, and the console for other lines meanwhile.
     """
     from rich.console import Console
     from rich.live import Live
@@ -70,10 +70,10 @@ def live_display(hosts: "Sequence[Host]") -> "Iterator[tuple[Callable[[Host, Sta
         return
     with Live(get_renderable=table, console=console, transient=True, refresh_per_second=5):
 
-        def told(host: "Host", stage: "Stage") -> None:
+        def on_stage(host: "Host", stage: "Stage") -> None:
             stages[host] = stage
 
-        yield told, console
+        yield on_stage, console
 
 
 def described(stage: "Stage") -> str:

@@ -77,8 +77,8 @@ _INTERRUPTED = 130
 _show_traceback = False
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"rudel {__version__}")
         raise typer.Exit
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rudel.cli import complete
-from rudel.cli.output import count_display, interrupts_told, print_json, print_table
+from rudel.cli.output import count_display, print_json, print_table, reporting_interrupts
 
 app = typer.Typer(
     no_args_is_help=True, help="Compile .tflite models to plain C, smaller and faster than an interpreter."
@@ -169,7 +169,7 @@ def check(
 
     compiled = compile_model(model, rounding=rounding.value, target=target)
     real = read_examples(data) if data is not None else ()
-    with interrupts_told(), count_display("comparing") as progress:
+    with reporting_interrupts(), count_display("comparing") as progress:
         result = run_check(compiled, model.read_bytes(), count=count, real=real, seed=seed, progress=progress)
     if json:
         print_json({**asdict(result), "passed": result.passed})
@@ -179,8 +179,8 @@ def check(
             "the same bits" if result.exact else f"the same within rounding (largest difference {result.largest:.2g})"
         )
         wrong, elements = result.elements
-        told = same if result.passed else f"{wrong:,} of {elements:,} outputs differ, by up to {result.largest:g}"
-        typer.echo(f"{result.interpreter}: {told} on {tried}")
+        verdict = same if result.passed else f"{wrong:,} of {elements:,} outputs differ, by up to {result.largest:g}"
+        typer.echo(f"{result.interpreter}: {verdict} on {tried}")
         if result.corrected:
             typer.echo(
                 "The interpreter was given the file with the axis of its biases' scales corrected: "

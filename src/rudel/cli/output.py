@@ -32,7 +32,7 @@ def print_table(headings: list[str], rows: list[list[str]], right: tuple[int, ..
 
 
 @contextlib.contextmanager
-def interrupts_told() -> Iterator[None]:
+def reporting_interrupts() -> Iterator[None]:
     """Makes one line and exit code 130 of a Ctrl-C, and 143 of SIGTERM."""
     try:
         yield

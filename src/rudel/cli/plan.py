@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rudel.cli import complete
-from rudel.cli.output import download_display, interrupts_told, print_json, print_table
+from rudel.cli.output import download_display, print_json, print_table, reporting_interrupts
 from rudel.cli.train import Precision, key_and_value
 from rudel.errors import OptionError
 
@@ -58,8 +58,8 @@ def plan(
     """Estimate training time and the best strategy."""
     places = [name for name, value in (("--on", on), ("--scheduler", scheduler), ("--simulate", simulate)) if value]
     if len(places) != 1:
-        told = f"not {' and '.join(places)}" if places else "such as --on raspi1,raspi2"
-        raise OptionError(f"Where shall it train? Give one of --on, --scheduler and --simulate, {told}.")
+        found = f"not {' and '.join(places)}" if places else "such as --on raspi1,raspi2"
+        raise OptionError(f"Where shall it train? Give one of --on, --scheduler and --simulate, {found}.")
     options = dict(key_and_value(text) for text in set_ or [])
     from rudel.backend import keras_on_jax
 
@@ -67,7 +67,7 @@ def plan(
     from rudel.training.plan_recipe import look
     from rudel.training.prepared import Asked
 
-    with download_display() as progress, interrupts_told():
+    with download_display() as progress, reporting_interrupts():
         asked = Asked(recipe, data, options, epochs, steps, batch_size, None, precision, seed, progress)
         outlook = look(asked, on=on, client=scheduler, scenario=simulate, ssh_config=ssh_config)
     if json:

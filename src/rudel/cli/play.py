@@ -34,7 +34,7 @@ def play(
     from rudel.backend import keras_on_jax
 
     keras_on_jax(light=True)
-    from rudel.cli.output import interrupts_told
+    from rudel.cli.output import reporting_interrupts
     from rudel.play.listener import Listener
     from rudel.play.module import PageModule, what_is_missing
     from rudel.play.opening import newest_run, open_run
@@ -42,7 +42,7 @@ def play(
     from rudel.runs.model_as_run import as_run
 
     opened = contextlib.ExitStack()
-    with interrupts_told():
+    with reporting_interrupts():
         given = opened.enter_context(as_run(run, classes, code)) if run else None
         player = open_run(given) if given else newest_run() or open_run(_trained())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -51,7 +51,7 @@ def play(
         typer.echo(f"Play with {player.run} at {server.address}  (Ctrl-C ends it)")
         if isinstance(player, Listener):
             typer.echo("Compiling the model ...", err=True)
-            with interrupts_told():
+            with reporting_interrupts():
                 module.wait()
         else:
             if missing := what_is_missing():

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rudel.cli import complete
-from rudel.cli.output import download_display, interrupts_told, print_json, print_table
+from rudel.cli.output import download_display, print_json, print_table, reporting_interrupts
 
 app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
@@ -47,10 +47,10 @@ def list_runs(
     for line in lines:
         names = [name for name in line.metrics if name.startswith("val_")] or list(line.metrics)
         names = ([sort] if sort in line.metrics else []) + [name for name in names if name != sort]
-        told = ", ".join(f"{name} {metric_value(name, line.metrics[name])}" for name in names[:_SHOWN])
+        metrics = ", ".join(f"{name} {metric_value(name, line.metrics[name])}" for name in names[:_SHOWN])
         date = line.started.astimezone().strftime("%Y-%m-%d %H:%M") if line.started else "–"
         state = "" if line.state == "finished" else line.state
-        rows.append([line.name, line.recipe, date, line.strategy, told, duration(line.seconds), state])
+        rows.append([line.name, line.recipe, date, line.strategy, metrics, duration(line.seconds), state])
     print_table(["run", "recipe", "date", "strategy", "metrics", "time", ""], rows, right=(5,))
 
 
@@ -105,6 +105,6 @@ def resume(
     from rudel.cli.train import show_trained
     from rudel.training.resuming import resume_run
 
-    with download_display() as progress, interrupts_told():
+    with download_display() as progress, reporting_interrupts():
         trained = resume_run(run, progress)
     show_trained(trained, json)

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from rudel.cli import complete
-from rudel.cli.output import download_display, interrupts_told, print_json
+from rudel.cli.output import download_display, print_json, reporting_interrupts
 from rudel.errors import OptionError, RudelError
 
 _TRAINING, _CHECKPOINTS, _HOSTS, _MESH = "Training", "Checkpoints", "Hosts", "Mesh"
@@ -254,7 +254,7 @@ def train(
     from rudel.training.from_recipe import train_recipe
     from rudel.training.strategies import with_options
 
-    with download_display() as progress, interrupts_told():
+    with download_display() as progress, reporting_interrupts():
         trained = train_recipe(
             recipe,
             data=data,
@@ -344,8 +344,8 @@ def _tell(trained: Any) -> None:
     steps, samples = rounds.steps if rounds else summary["steps"], summary["samples"]
     typer.echo(f"trained  {described(summary['metrics'])}")
     if best := summary.get("best"):
-        told = f"{best['monitor']} {described({'': best['value']}).strip()} at step {best['step']:,}"
-        typer.echo(f"best     {told}" + (", and no better since" if summary["stopped_early"] else ""))
+        result = f"{best['monitor']} {described({'': best['value']}).strip()} at step {best['step']:,}"
+        typer.echo(f"best     {result}" + (", and no better since" if summary["stopped_early"] else ""))
     if summary["strategy"] == "mesh":
         from rudel.mesh.mesh_engine import described as described_mesh
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rudel.cli.output import interrupts_told, print_json
+from rudel.cli.output import print_json, reporting_interrupts
 from rudel.cli.train import key_and_value
 
 
@@ -61,7 +61,7 @@ def tune(
     keras_here(light=True)
     from rudel.tuning.tune import tune as search
 
-    with interrupts_told():
+    with reporting_interrupts():
         tuned = search(
             recipe, space, trials=trials, on=on, client=scheduler, run=run, resume=resume, monitor=monitor, prune=prune,
             seed=seed, data=data, epochs=epochs, steps=steps, batch_size=batch_size, checkpoint_every=checkpoint_every,

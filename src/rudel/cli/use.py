@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rudel.cli import complete
-from rudel.cli.output import count_display, download_display, interrupts_told, print_json
+from rudel.cli.output import count_display, download_display, print_json, reporting_interrupts
 from rudel.errors import DataError, OptionError
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", autocompletion=complete.runs)]
@@ -58,7 +58,7 @@ def evaluate(
     from rudel.runs.use_run import evaluate_run
     from rudel.session.training_display import described
 
-    with download_display() as progress, interrupts_told(), as_run(run, classes, code, unsafe) as directory:
+    with download_display() as progress, reporting_interrupts(), as_run(run, classes, code, unsafe) as directory:
         result = evaluate_run(directory, data, best=best, split=split, progress=progress)
     if json:
         print_json(
@@ -129,7 +129,7 @@ def predict(
     reasons: list[str] = []
     count = 0
     with (
-        interrupts_told(),
+        reporting_interrupts(),
         as_run(run, classes, code, unsafe) as directory,
         _calls(on, scheduler, ssh_config, min_hosts) as calls,
         count_display("predicting") as progress,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rudel.cli import complete
-from rudel.cli.output import interrupts_told
+from rudel.cli.output import reporting_interrupts
 
 
 def watch(
@@ -41,5 +41,5 @@ def watch(
         if browser:
             webbrowser.open(address)
 
-    with interrupts_told():
+    with reporting_interrupts():
         serve(runs, host, port, ready, allow_host or ())

@@ -29,7 +29,7 @@ class HostReport:
         incomplete: whether an environment is there that lacks something, as the problem says.
         notes: what else to know, one sentence each.
         host_key: kind and fingerprint of its key; None where it was not accepted.
-        facts: what the host says about itself; None where it could not be asked.
+        facts: what the host says about itself; None where it could not be reached.
         link: how fast it is reached; None where that was not measured.
     """
 

@@ -48,7 +48,7 @@ async def run_on_hosts(
     Args:
         hosts: as for `parse_hosts`.
         command: a text for the shell there, or words that are to reach the command as they are.
-        on_line: told of the output.
+        on_line: called with each line of the output.
         ssh_config: an SSH configuration in the place of `~/.ssh/config`.
 
     Returns:

@@ -225,7 +225,7 @@ class Fleet:
             if "result" in answer:
                 self._ready.add(address)
                 return
-            if answer["quiet_for"] < time.monotonic() - began:  # heard of since we asked
+            if answer["quiet_for"] < time.monotonic() - began:  # heard of since the request
                 self._given.discard(address)
                 raise self._busy(address, answer["holder"])
             await asyncio.sleep(_LOOK_SECONDS)

@@ -137,7 +137,7 @@ class Guest(WorkerPlugin):
             return {"error": type(error).__name__, "text": str(error), "traceback": traceback.format_exc()}
 
     async def _open_line(self, comm: Any, guest: str) -> None:
-        """Makes a line to the service of the connection on which this was asked for, in the place of another one.
+        """Makes a line to the service of the connection on which this was requested, in the place of another one.
 
         The first message on it says whether it is one: it has the text of the guest's name.
         """

@@ -1,7 +1,7 @@
 """The installation of packages into the environment of one host.
 
 It goes on where it was broken off: wheels that have arrived stay there until all is installed, and an environment
-whose installation did not come to its end, which the file `unfinished` beside it tells, is made anew.
+whose installation did not complete, as the file `unfinished` beside it says, is recreated.
 """
 
 import shlex
@@ -52,28 +52,28 @@ class Installation:
         connection: to it.
         python: of which the environment is made.
         pip: the wheel of pip.
-        anew: whether the environment is to be made anew; else it is there, with pip in it.
-        told: how far it is.
+        recreate: whether to create the environment again; else it is there, with pip in it.
+        on_stage: called when a stage begins, and while files are sent.
     """
 
     host: Host
     connection: asyncssh.SSHClientConnection
     python: Interpreter
     pip: Wheel
-    anew: bool
-    told: Callable[[Stage], None]
+    recreate: bool
+    on_stage: Callable[[Stage], None]
     sent: int = field(default=0, init=False)
 
     async def begin(self) -> None:
         """Makes the folder for wheels, and sends pip where the environment has none."""
         async with uploads(self.connection) as files:
             await files.make_folder(_WHEELS)
-        if self.anew:
+        if self.recreate:
             await self.send([self.pip])
 
     async def has_index(self, pins: dict[str, str]) -> bool:
         """Whether the host can fetch a small one of the packages by itself, with its own settings of pip."""
-        self.told(Stage("trying the package index"))
+        self.on_stage(Stage("trying the package index"))
         name = next((name for name in _SMALL if name in pins), next(iter(pins)))
         script = (
             f"folder=$(mktemp -d)\n{self._pip_there} download --quiet --no-deps "
@@ -87,19 +87,19 @@ class Installation:
         return True
 
     async def make_environment(self) -> int:
-        """Makes the environment with pip in it where it is to be made anew, and marks it as unfinished.
+        """Creates the environment with pip in it where `recreate` is set, and marks it as unfinished.
 
         Returns:
             Free bytes of disk.
         """
-        self.told(Stage("making the environment"))
+        self.on_stage(Stage("making the environment"))
         packages = f"{_ENVIRONMENT}/lib/python{self.python.minor}/site-packages"
         make = (
             f"rm -rf {_ENVIRONMENT} || {{ sleep 1; rm -rf {_ENVIRONMENT}; }}\n"  # a broken-off one may still write
             f"{shlex.quote(self.python.path)} -m venv --without-pip {_ENVIRONMENT}\n"
             f"{REMOTE_PYTHON} -m zipfile -e {_WHEELS}/{self.pip.path.name} {packages}\n"
         )
-        script = f"set -e\n: > {UNFINISHED}\nrm -f {RECORD}\n{make if self.anew else ''}{_FREE}\n"
+        script = f"set -e\n: > {UNFINISHED}\nrm -f {RECORD}\n{make if self.recreate else ''}{_FREE}\n"
         said = await self._sh(script, "the environment cannot be made")
         return 1024 * int(said.rsplit("free ", 1)[1])
 
@@ -114,7 +114,7 @@ class Installation:
                 nonlocal done
                 done += count
                 self.sent += count
-                self.told(Stage("sending wheels", done, total))
+                self.on_stage(Stage("sending wheels", done, total))
 
             for wheel in missing:
                 count = await files.upload(wheel.path, f"{_WHEELS}/{wheel.path.name}", sent, resume=True)
@@ -151,18 +151,18 @@ class Installation:
     @property
     def _pip_there(self) -> str:
         """The pip of the environment, or the one that was sent, run from its wheel."""
-        if not self.anew:
+        if not self.recreate:
             return f"{REMOTE_PYTHON} -m pip"
         return f"{shlex.quote(self.python.path)} {_WHEELS}/{self.pip.path.name}/pip"
 
     async def _pip(self, options: str, count: int) -> None:
-        self.told(Stage(f"installing {count} packages" if count > 1 else "installing Rudel"))
+        self.on_stage(Stage(f"installing {count} packages" if count > 1 else "installing Rudel"))
         said: list[str] = []
 
         def on_line(line: str, bad: bool) -> None:
             words = line.split()
             if words[:1] == ["Downloading"] and len(words) > 1:
-                self.told(Stage(f"downloading {words[1].rsplit('/', 1)[-1].split('-')[0]}"))
+                self.on_stage(Stage(f"downloading {words[1].rsplit('/', 1)[-1].split('-')[0]}"))
             if bad:
                 said.append(line)
 
@@ -185,8 +185,8 @@ class Installation:
         if "No space left on device" in said or "Disk quota exceeded" in said:
             return f"The disk of `{self.host}` is full: make space in the home folder and set it up again."
         lines = [line for line in said.splitlines() if line.strip()] or ["it does not say why"]
-        told = next((line for line in reversed(lines) if line.startswith("ERROR:")), lines[-1])
-        return f"On `{self.host}` {what} ({told.removeprefix('ERROR:').strip().rstrip('.')})."
+        reason = next((line for line in reversed(lines) if line.startswith("ERROR:")), lines[-1])
+        return f"On `{self.host}` {what} ({reason.removeprefix('ERROR:').strip().rstrip('.')})."
 
 
 class _DamagedError(HostError):

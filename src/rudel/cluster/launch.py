@@ -184,36 +184,36 @@ class Launch:
 
     async def _read_until_ready(self) -> None:
         async for line in self._process.stdout:
-            told = self._told(line)
-            if told.get("event") == "clock":
-                raise _wrong_clock(self.host, told["time"] - time.time())
-            if "computer" in told:
-                self.computer = told["computer"]
-            if told.get("event") == "ready":
-                self.address, self.trouble = told["address"], ""
+            message = self._read_message(line)
+            if message.get("event") == "clock":
+                raise _wrong_clock(self.host, message["time"] - time.time())
+            if "computer" in message:
+                self.computer = message["computer"]
+            if message.get("event") == "ready":
+                self.address, self.trouble = message["address"], ""
                 return
 
     async def _until_ended(self) -> None:
         async for line in self._process.stdout:
-            self._told(line)
+            self._read_message(line)
         await self._process.wait_closed()
 
-    def _told(self, line: bytes) -> dict[str, Any]:
+    def _read_message(self, line: bytes) -> dict[str, Any]:
         """What a line of the worker says; lines of its log are kept, and any other text."""
         text = line.decode(errors="replace").rstrip()
         try:
-            told = json.loads(text)
+            message = json.loads(text)
         except ValueError:
-            told = None
-        if not isinstance(told, dict):
+            message = None
+        if not isinstance(message, dict):
             self._output.append(text)
             return {}
-        if told.get("event") == "refused":
-            _log.warning("%s: %s", self.host, told["text"])
-        if told.get("event") == "log":
-            self._output.append(told["text"])
-            _log.info("%s: %s", self.host, told["text"])
-        return told
+        if message.get("event") == "refused":
+            _log.warning("%s: %s", self.host, message["text"])
+        if message.get("event") == "log":
+            self._output.append(message["text"])
+            _log.info("%s: %s", self.host, message["text"])
+        return message
 
     async def _collect_errors(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
         with contextlib.suppress(asyncssh.Error, OSError):  # the connection broke off

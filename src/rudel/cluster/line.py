@@ -5,7 +5,7 @@ training steps of an exchange. Here, a message is its length and its bytes. The 
 and does so itself, so that what comes in and goes out of a thread that trains passes through no queue.
 
 A slow link delivers a message in many packets. Its length is sent first, as a TLS record of its own, and then the
-system is told to report the connection as readable only when the rest is there: a process wakes twice for each message.
+system is set to report the connection as readable only when the rest is there: a process wakes twice for each message.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Line:
         self._awaited = 1
         self.closed = False
         self._loop.add_reader(connection.fileno(), self._read)
-        self._loop.call_soon(self._read)  # TLS may have read more than it was asked for
+        self._loop.call_soon(self._read)  # TLS may have read more than was requested
 
     def send(self, message: bytes) -> None:
         """Sends a message, and returns before it has arrived; may be called in any thread.

@@ -1,6 +1,6 @@
 """Pictures examined by the workers of a cluster, while this computer reads them and writes the records.
 
-The bytes of a few files at a time travel to a worker; back comes what it found, and of those that it made anew the
+The bytes of a few files at a time travel to a worker; back comes what it found, and of those that it encoded again the
 bytes. A call of a worker that is lost is made again by another one.
 """
 
@@ -20,11 +20,11 @@ class PictureWorkers:
 
     Args:
         client: a synchronous `distributed.Client`.
-        patience: seconds to wait for a worker when there is none.
+        timeout: seconds to wait for a worker when there is none.
     """
 
-    def __init__(self, client: Any, patience: float = _TIMEOUT_SECONDS) -> None:
-        self._calls = Calls(client, "examine pictures", "goes on after the finished shards", patience)
+    def __init__(self, client: Any, timeout: float = _TIMEOUT_SECONDS) -> None:
+        self._calls = Calls(client, "examine pictures", "goes on after the finished shards", timeout)
 
     @property
     def threads(self) -> int:

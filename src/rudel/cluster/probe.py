@@ -1,4 +1,4 @@
-"""What kind of computer a host is, asked with one small shell script on standard input.
+"""What kind of computer a host is, found out by one small shell script on standard input.
 
 The script is POSIX `sh` and starts the Pythons that it finds, so that a host with an old one, or with none, answers as
 well. Each answer is a line `rudel:key=value`; whatever else a shell prints when it starts is skipped.

@@ -36,7 +36,7 @@ class Pushed:
     sent: int
 
 
-Told = Callable[[Host, int, int], None]
+OnProgress = Callable[[Host, int, int], None]
 """Called with a host, the bytes that are done and the bytes in all."""
 
 
@@ -45,7 +45,7 @@ async def push_to_hosts(
     path: Path,
     to: str = ".",
     ssh_config: Path | None = None,
-    told: Told = lambda host, done, total: None,
+    on_progress: OnProgress = lambda host, done, total: None,
 ) -> tuple[Pushed, ...]:
     """Sends a file, or a folder with all that is in it, to all hosts at once.
 
@@ -56,7 +56,7 @@ async def push_to_hosts(
         path: of the file or folder here; it keeps its name there.
         to: the folder there, relative to the home folder or absolute; made if it is not there.
         ssh_config: an SSH configuration in the place of `~/.ssh/config`.
-        told: how far it is.
+        on_progress: called as bytes are sent.
 
     Returns:
         What was sent to each host, in their order; a host that fails does not stop the others.
@@ -70,7 +70,7 @@ async def push_to_hosts(
         work = _Push(
             files,
             to.removeprefix("~").lstrip("/") or "." if to.startswith("~") else to,
-            lambda done, total: told(host, done, total),
+            lambda done, total: on_progress(host, done, total),
         )
         try:
             async with ssh.connected(host, ssh_config) as connection, uploads(connection) as there:
@@ -85,8 +85,8 @@ async def push_to_hosts(
 class _Push:
     """The files for one host, and what has become of them."""
 
-    def __init__(self, files: dict[str, list[Path]], to: str, told: Callable[[int, int], None]) -> None:
-        self._folders, self._to, self._told = files, to, told
+    def __init__(self, files: dict[str, list[Path]], to: str, on_progress: Callable[[int, int], None]) -> None:
+        self._folders, self._to, self._on_progress = files, to, on_progress
         self._total = sum(path.stat().st_size for paths in files.values() for path in paths)
         self._done = 0
         self.files, self.alike, self.sent = 0, 0, 0
@@ -120,7 +120,7 @@ class _Push:
 
     def _advance(self, count: int) -> None:
         self._done += count
-        self._told(self._done, self._total)
+        self._on_progress(self._done, self._total)
 
 
 def _files(path: Path) -> dict[str, list[Path]]:

@@ -1,6 +1,6 @@
-"""`rudel hosts setup`: an environment on every host with the very Rudel, and the very versions, of this computer.
+"""`rudel hosts setup`: an environment on every host with the same Rudel, and the same versions, as this computer.
 
-It lies in `~/.rudel/env`, needs no root, and is told by a fingerprint: where that is right, nothing is done. Packages
+It lies in `~/.rudel/env`, needs no root, and has a fingerprint: where that matches, nothing is done. Packages
 come from the package index where the host has a way to it, else as wheels from here.
 """
 
@@ -29,7 +29,7 @@ from rudel.errors import HostError
 
 _SPACE_TO_SPARE = 50_000_000
 
-Told = Callable[[Host, Stage], None]
+OnStage = Callable[[Host, Stage], None]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ async def set_up_hosts(
     offline: bool = False,
     minimal: bool = False,
     system_update: bool = False,
-    told: Told = lambda host, stage: None,
+    on_stage: OnStage = lambda host, stage: None,
     on_line: Line = lambda host, line, bad: None,
 ) -> tuple[Outcome, ...]:
     """Installs or updates Rudel on hosts, all at once.
@@ -71,7 +71,7 @@ async def set_up_hosts(
         offline: ship wheels from here without trying the package index from the hosts.
         minimal: install only what a worker needs, so that a host can help to train but not train by itself.
         system_update: first bring the system up to date with apt-get.
-        told: how far each host is.
+        on_stage: called when a host begins a stage.
         on_line: what the update of the system prints.
 
     Returns:
@@ -84,32 +84,32 @@ async def set_up_hosts(
 
     async def one(host: Host) -> Outcome:
         begin = time.monotonic()
-        work = _SetUp(host, supplies, offline, lambda stage: told(host, stage))
+        work = _SetUp(host, supplies, offline, lambda stage: on_stage(host, stage))
         try:
-            work.told(Stage("connecting"))
+            work.on_stage(Stage("connecting"))
             async with ssh.connected(host, ssh_config) as connection:
                 if system_update:
-                    work.told(Stage("updating the system"))
+                    work.on_stage(Stage("updating the system"))
                     await update_system(connection, host, lambda line, bad: on_line(host, line, bad))
                 await work.go(connection)
         except HostError as error:
-            work.told(Stage("failed"))
+            work.on_stage(Stage("failed"))
             return Outcome(host, str(error), work.how, 0, work.sent, time.monotonic() - begin)
-        work.told(Stage("ready"))
+        work.on_stage(Stage("ready"))
         return Outcome(host, None, work.how, work.packages, work.sent, time.monotonic() - begin)
 
     return await for_each(parse_hosts(hosts), one)
 
 
 class _SetUp:
-    """The set-up of one host, and what is to be told of it."""
+    """The set-up of one host, and its result."""
 
-    def __init__(self, host: Host, supplies: Supplies, offline: bool, told: Callable[[Stage], None]) -> None:
-        self.host, self.supplies, self.offline, self.told = host, supplies, offline, told
+    def __init__(self, host: Host, supplies: Supplies, offline: bool, on_stage: Callable[[Stage], None]) -> None:
+        self.host, self.supplies, self.offline, self.on_stage = host, supplies, offline, on_stage
         self.how, self.packages, self.sent = "nothing to do", 0, 0
 
     async def go(self, connection: asyncssh.SSHClientConnection) -> None:
-        self.told(Stage("looking"))
+        self.on_stage(Stage("looking"))
         facts = await probe(connection, self.host)
         if sentence := problem(self.host, facts):
             raise HostError(sentence)
@@ -119,10 +119,10 @@ class _SetUp:
         python = best_python(facts)
         assert python
         async with turn(
-            connection, self.host, python, lambda: self.told(Stage("waiting for another set-up"))
+            connection, self.host, python, lambda: self.on_stage(Stage("waiting for another set-up"))
         ) as waited:
             if waited:
-                self.told(Stage("looking"))
+                self.on_stage(Stage("looking"))
                 facts = await probe(connection, self.host)
             await self._update(connection, facts, python)
 
@@ -139,15 +139,15 @@ class _SetUp:
             kept = False  # what is damaged cannot be seen from outside
         record = {"fingerprint": fingerprint, "rudel": (await self.supplies.own()).version, "python": python.minor}
         found: list[str] = []
-        for anew in (False, True) if kept else (True,):
-            missing = pins if anew else {name: version for name, version in pins.items() if name in lacking}
-            work = Installation(self.host, connection, python, await self.supplies.pip(), anew, self.told)
+        for recreate in (False, True) if kept else (True,):
+            missing = pins if recreate else {name: version for name, version in pins.items() if name in lacking}
+            work = Installation(self.host, connection, python, await self.supplies.pip(), recreate, self.on_stage)
             try:
                 await self._install(work, facts, target, missing)
             finally:
                 self.sent += work.sent
             self.packages = len(missing) + 1
-            self.told(Stage("trying it"))
+            self.on_stage(Stage("trying it"))
             facts = await probe(connection, self.host)
             found = [f"{name} {what}" for name, what in faults(facts, pins).items()] or [facts.trouble]
             if found == [""]:
@@ -164,9 +164,9 @@ class _SetUp:
         from_index = bool(missing) and not self.offline and await work.has_index(missing)
         wheels = [] if from_index else await self._wheels(target, missing)
         needed = sum(wheel.size + wheel.unpacked for wheel in wheels) + _SPACE_TO_SPARE
-        if from_index and work.anew:
+        if from_index and work.recreate:
             needed = SPACE_FOR_MINIMAL if self.supplies.minimal else SPACE_FOR_ALL
-        if not work.anew:
+        if not work.recreate:
             _check_space(self.host, facts.disk, needed)
         _check_space(self.host, await work.make_environment(), needed)
         self.how = "from the package index" if from_index else "with wheels from here"
@@ -180,7 +180,7 @@ class _SetUp:
     async def _wheels(self, target: Target, missing: dict[str, str]) -> list[Wheel]:
         if not missing:
             return []
-        found = await self.supplies.wheels(target, lambda text: self.told(Stage(text)))
+        found = await self.supplies.wheels(target, lambda text: self.on_stage(Stage(text)))
         return [wheel for wheel in found if wheel.name in missing]
 
 

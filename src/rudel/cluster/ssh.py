@@ -15,7 +15,7 @@ import asyncssh
 from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.known_hosts import KnownHosts
 from rudel.cluster.ssh_config import read_settings
-from rudel.cluster.ssh_failures import Attempt, lost, told
+from rudel.cluster.ssh_failures import Attempt, lost, translated
 from rudel.errors import HostError
 
 _KEEPALIVE_SECONDS, _KEEPALIVE_COUNT = 5, 4
@@ -85,7 +85,7 @@ async def run(
         connection: to the host.
         command: for the shell of the user there; it begins in the home folder.
         input: what the command reads on standard input.
-        timeout: seconds after which it is asked to end; None to wait for as long as the connection holds.
+        timeout: seconds after which it is terminated; None to wait for as long as the connection holds.
 
     Raises:
         HostError: the connection was lost, or the command did not end in time.
@@ -177,7 +177,7 @@ async def _connect(
         if isinstance(error, HostError) or not isinstance(error, Exception):
             raise
         is_known = bool(known.keys(settings.alias, settings.port))
-        raise told(
+        raise translated(
             error, Attempt(host, settings, ssh_config, timeout, client.connected, client.refused, is_known)
         ) from error
     connection.set_extra_info(rudel_host=str(host))

@@ -53,7 +53,7 @@ class Attempt:
         return f"`{self.host}`" if address == self.host.name else f"`{self.host}` (`{address}`)"
 
 
-def told(error: Exception, attempt: Attempt) -> HostError:
+def translated(error: Exception, attempt: Attempt) -> HostError:
     """The sentence for an error of AsyncSSH or of the system."""
     named, port, settings = attempt.named, attempt.settings.port, attempt.settings
     numbers = _numbers(error)
@@ -114,7 +114,7 @@ def _key_refused(attempt: Attempt) -> HostError:
         where = next((file for file in files if file.exists()), "known_hosts")
         name = settings.alias if settings.port == 22 else f"[{settings.alias}]:{settings.port}"
         return HostError(
-            f"The key of {attempt.named} has CHANGED (it shows {shown}): if the host was set up anew, remove the old "
+            f"The key of {attempt.named} has CHANGED (it shows {shown}): if the host was set up again, remove the old "
             f"key with `ssh-keygen -f {shlex.quote(str(where))} -R {shlex.quote(name)}` and check again; if not, "
             "somebody else may be answering, so do not go on."
         )

@@ -39,10 +39,10 @@ class Supplies:
         """Versions of all packages for a kind of host, by their normalised names; those of pip and Rudel left out."""
         return await self._once(("pins", target), partial(self._pins, target))
 
-    async def wheels(self, target: Target, told: Callable[[str], None]) -> list[Wheel]:
+    async def wheels(self, target: Target, on_progress: Callable[[str], None]) -> list[Wheel]:
         """The wheels of these, fetched where they are not there yet."""
         pins, listeners = await self.pins(target), self._listeners.setdefault(target, [])
-        listeners.append(told)
+        listeners.append(on_progress)
 
         def tell_all(text: str) -> None:
             for listener in listeners:

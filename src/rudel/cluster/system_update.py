@@ -24,7 +24,7 @@ async def update_system(
     Args:
         connection: to the host.
         host: for the sentences.
-        on_line: told of each line of output, and whether it is on standard error.
+        on_line: called with each line of output, and whether it is on standard error.
 
     Raises:
         HostError: the host has no apt-get, sudo asks for a password, or the update failed.

@@ -2,7 +2,7 @@
 
 Dask unpickles what it reads, so whoever may send a message may run code. Certificates say who is the driver and who is
 a host (`certificates.py`), and on a connection to a host, messages are read as plain data: whatever is pickled in them
-is dropped, or, by the scheduler, passed on unopened to the clients that asked for it. A host that has connected may
+is dropped, or, by the scheduler, passed on unopened to the clients that requested it. A host that has connected may
 only ask for what its worker needs (`allow`). Addresses begin with `rudel://`.
 
 Limit: hosts read the results of each other's tasks as Dask does; only clients of the user's own start tasks.

@@ -34,13 +34,13 @@ class Uploads:
 
     async def there(self, folder: str) -> dict[str, asyncssh.SFTPAttrs]:
         """What is in a folder, by name; empty where there is no such folder."""
-        with self._told(f"`{folder}` could not be read"), contextlib.suppress(asyncssh.SFTPNoSuchFile):
+        with self._translating_errors(f"`{folder}` could not be read"), contextlib.suppress(asyncssh.SFTPNoSuchFile):
             return {str(entry.filename): entry.attrs for entry in await self.sftp.readdir(folder)}
         return {}
 
     async def make_folder(self, folder: str) -> None:
         """Makes a folder and those above it; it may be there."""
-        with self._told(f"the folder `{folder}` could not be made"):
+        with self._translating_errors(f"the folder `{folder}` could not be made"):
             await self.sftp.makedirs(folder, exist_ok=True)
 
     async def upload(
@@ -67,7 +67,7 @@ class Uploads:
         """
         part = f"{destination}.part"
         total = len(source) if isinstance(source, bytes) else source.stat().st_size
-        with self._told(f"`{destination}` could not be written"):
+        with self._translating_errors(f"`{destination}` could not be written"):
             begin = await self._size(part) if resume else 0
             begin = begin if begin <= total else 0
             file = await self.sftp.open(part, "r+b" if begin else "wb", block_size=0)
@@ -92,7 +92,7 @@ class Uploads:
             await self.sftp.rename(part, destination)
 
     @contextlib.contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _translating_errors(self, what: str) -> Iterator[None]:
         try:
             yield
         except _LOST as error:

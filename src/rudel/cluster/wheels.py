@@ -1,7 +1,7 @@
 """Wheels for the platforms of hosts, fetched once on this computer into Rudel's cache.
 
 pip does the fetching, by whatever index, mirror and proxy it is configured for here. It evaluates the markers of
-requirements for the Python that it runs in, so it is asked for exact versions, one file each, and never for what these
+requirements for the Python that it runs in, so it is called for exact versions, one file each, and never for what these
 require (see `pins`).
 """
 
@@ -69,13 +69,13 @@ def cached_wheels(target: Target) -> dict[tuple[str, str], Wheel]:
     return _wheels_in(_folder(target), frozenset(target.tags()))
 
 
-async def fetch_wheels(target: Target, pins: dict[str, str], told: Callable[[str], None]) -> list[Wheel]:
+async def fetch_wheels(target: Target, pins: dict[str, str], on_progress: Callable[[str], None]) -> list[Wheel]:
     """Wheels of the given versions, from the cache or else from the package index.
 
     Args:
         target: where they are to run.
         pins: versions by normalised names.
-        told: called with a few words about what is being fetched.
+        on_progress: called with a few words about what is being fetched.
 
     Raises:
         HostError: a version has no wheel for the target, or the index cannot be reached from here.
@@ -83,8 +83,8 @@ async def fetch_wheels(target: Target, pins: dict[str, str], told: Callable[[str
     there = cached_wheels(target)
     missing = [f"{name}=={version}" for name, version in pins.items() if (name, version) not in there]
     if missing:
-        told(f"fetching {len(missing)} wheels for {target.machine}")
-        await _download(missing, _folder(target), _options(target), str(target), told)
+        on_progress(f"fetching {len(missing)} wheels for {target.machine}")
+        await _download(missing, _folder(target), _options(target), str(target), on_progress)
         there = cached_wheels(target)
     lost = [f"{name} {version}" for name, version in pins.items() if (name, version) not in there]
     if lost:
@@ -160,7 +160,7 @@ def _wheels_in(folder: Path, tags: frozenset[Tag]) -> dict[tuple[str, str], Whee
 
 
 async def _download(
-    wanted: Sequence[str], folder: Path, options: Sequence[str], where: str, told: Callable[[str], None]
+    wanted: Sequence[str], folder: Path, options: Sequence[str], where: str, on_progress: Callable[[str], None]
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as fresh:
@@ -172,7 +172,7 @@ async def _download(
             env=environment,
         )  # fmt: skip
         try:
-            status, problems = await _followed(process, told)
+            status, problems = await _follow(process, on_progress)
         except asyncio.CancelledError:
             process.terminate()
             await process.wait()
@@ -183,14 +183,14 @@ async def _download(
             path.replace(folder / path.name)
 
 
-async def _followed(process: asyncio.subprocess.Process, told: Callable[[str], None]) -> tuple[int, str]:
+async def _follow(process: asyncio.subprocess.Process, on_progress: Callable[[str], None]) -> tuple[int, str]:
     assert process.stdout
     assert process.stderr
     problems = asyncio.create_task(process.stderr.read())
     async for line in process.stdout:
         words = line.decode(errors="replace").split()
         if words[:1] == ["Downloading"] and len(words) > 1:
-            told(f"fetching {words[1].rsplit('/', 1)[-1].split('-')[0]}")
+            on_progress(f"fetching {words[1].rsplit('/', 1)[-1].split('-')[0]}")
     return await process.wait(), (await problems).decode(errors="replace")
 
 

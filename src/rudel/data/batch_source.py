@@ -4,7 +4,7 @@ Sources are recognised by what they can do, so none of these libraries is import
 order, and a stream gives examples by index: examples are numbered as they come, and read from one pass after another.
 
 Guarantee: read in their order, as a training that does not shuffle reads them, every batch of a pass is taken once, and
-kept no longer than until the next ones are asked for.
+kept no longer than until the next ones are requested.
 
 Limits: indices that lie behind what was read begin a new pass. A source that cannot begin again (a generator) gives the
 next examples, whatever their indices.

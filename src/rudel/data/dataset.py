@@ -40,8 +40,8 @@ class Examples:
         if not lengths:
             raise DataError("There are no examples: `x` holds no array.")
         if len(set(lengths.values())) > 1:
-            told = ", ".join(f"`{name}` has {length:,}" for name, length in lengths.items())
-            raise DataError(f"Inputs and targets must have one entry per example, but {told}.")
+            found = ", ".join(f"`{name}` has {length:,}" for name, length in lengths.items())
+            raise DataError(f"Inputs and targets must have one entry per example, but {found}.")
         if not len(self):
             raise DataError("There are no examples: the arrays have length 0.")
 

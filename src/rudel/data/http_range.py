@@ -17,7 +17,7 @@ from rudel.errors import DownloadError
 ADVICE = "or give a local copy of the drawings with `--data DIR`"
 """What helps against any failure, to end a sentence with."""
 
-_PASSING = {408, 425, 429, 500, 502, 503, 504}
+_TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Version:
     def condition(self) -> str | None:
         """The value for `If-Range`; None where the server gave nothing that would tell a change for certain."""
         strong = self.etag if self.etag and not self.etag.startswith("W/") else None
-        told = strong or self.last_modified
-        return told if told and told.isascii() and told.isprintable() else None
+        value = strong or self.last_modified
+        return value if value and value.isascii() and value.isprintable() else None
 
     def same_file(self, other: "Version") -> bool:
         """Whether bytes of both may be joined."""
@@ -50,15 +50,15 @@ class Version:
         return self.last_modified is not None and self.last_modified == other.last_modified
 
 
-class PassingError(Exception):
-    """A fault that may pass; the message goes before what to do about it."""
+class TransientError(Exception):
+    """A transient error, which another attempt may not meet; the message goes before what to do about it."""
 
-    def __init__(self, message: str, asked_pause: float = 0.0) -> None:
+    def __init__(self, message: str, requested_pause: float = 0.0) -> None:
         super().__init__(message)
-        self.asked_pause = asked_pause
+        self.requested_pause = requested_pause
 
 
-class ShorterError(PassingError):
+class ShorterError(TransientError):
     """The file became shorter than what is there of it."""
 
 
@@ -88,7 +88,7 @@ def request_part(url: str, begin: int, end: int, condition: str | None, timeout:
         timeout: seconds without a byte after which the connection counts as stalled.
 
     Raises:
-        PassingError: something that another attempt may mend.
+        TransientError: another attempt may succeed.
         ShorterError: the file ends before `begin`.
         DownloadError: something that it will not.
     """
@@ -97,7 +97,7 @@ def request_part(url: str, begin: int, end: int, condition: str | None, timeout:
         headers["If-Range"] = condition
     request = urllib.request.Request(url, headers=headers)
     try:
-        with faults_told(url, timeout):
+        with translating_errors(url, timeout):
             return urllib.request.build_opener().open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         error.close()
@@ -112,12 +112,12 @@ def request_part(url: str, begin: int, end: int, condition: str | None, timeout:
 
 def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
     """What a status that is no success means."""
-    told = f"HTTP {error.code} {error.reason}"
-    if error.code in _PASSING:
+    status = f"HTTP {error.code} {error.reason}"
+    if error.code in _TRANSIENT:
         pause = retry_after(error.headers.get("Retry-After", ""))
-        return PassingError(f"`{host(url)}` could not send `{url}` ({told})", pause)
+        return TransientError(f"`{host(url)}` could not send `{url}` ({status})", pause)
     return DownloadError(
-        f"`{url}` could not be fetched ({told}): check the address and the name of the class, {ADVICE}."
+        f"`{url}` could not be fetched ({status}): check the address and the name of the class, {ADVICE}."
     )
 
 
@@ -128,15 +128,15 @@ def _no_connection(url: str, reason: str | BaseException) -> Exception:
             f"The certificate of `{host(url)}` was not accepted ({reason.verify_message}): "
             f"check the clock and the certificates of this computer, {ADVICE}."
         )
-    told = (reason.strerror if isinstance(reason, OSError) else None) or str(reason)
-    return PassingError(f"`{host(url)}` could not be reached ({told})")
+    message = (reason.strerror if isinstance(reason, OSError) else None) or str(reason)
+    return TransientError(f"`{host(url)}` could not be reached ({message})")
 
 
 def read_answer(response: http.client.HTTPResponse, url: str, begin: int) -> Answer:
     """What an answer to a request for the bytes from `begin` on brings.
 
     Raises:
-        DownloadError: they are not the bytes that were asked for.
+        DownloadError: they are not the bytes that were requested.
     """
     headers = response.headers
     etag, last_modified = headers.get("ETag"), headers.get("Last-Modified")
@@ -165,16 +165,16 @@ def retry_after(value: str) -> float:
 
 
 @contextlib.contextmanager
-def faults_told(url: str, timeout: float) -> Iterator[None]:
-    """Raises `PassingError` for a connection that breaks or stalls inside the block."""
+def translating_errors(url: str, timeout: float) -> Iterator[None]:
+    """Raises `TransientError` for a connection that breaks or stalls inside the block."""
     try:
         yield
     except (urllib.error.URLError, http.client.InvalidURL):
         raise
     except TimeoutError as error:
-        raise PassingError(f"`{host(url)}` stopped answering for {timeout:g} s while asked for `{url}`") from error
+        raise TransientError(f"`{host(url)}` stopped answering for {timeout:g} s while asked for `{url}`") from error
     except (OSError, http.client.HTTPException) as error:
-        raise PassingError(f"`{host(url)}` broke off while sending `{url}`") from error
+        raise TransientError(f"`{host(url)}` broke off while sending `{url}`") from error
 
 
 def host(url: str) -> str:

@@ -39,7 +39,7 @@ class Header:
 
 
 def header_bytes(head: bytes) -> int | None:
-    """How long the header is, told from the first bytes of a file; None while they are too few to tell.
+    """The length of the header, read from the first bytes of a file; None while they are too few.
 
     Raises:
         ValueError: this is no `.npy` file of a known kind; the message goes on from the file's name.

@@ -3,9 +3,9 @@
 What happens to a picture, in this order:
 
 1. It is decoded; of several frames the first. A JPEG that is much larger than it has to be is decoded at 1/2, 1/4 or
-   1/8 of its size, as long as what is left is at least twice as large as asked for (`shrinking`).
+   1/8 of its size, as long as what is left is at least twice as large as requested (`shrinking`).
 2. It becomes RGB, or grey by ITU-R 601; what is transparent is laid on white, and of 16 bits the upper 8 are kept.
-3. The largest part in its middle that has the proportions asked for is taken (`middle`): shapes stay as they are, and
+3. The largest part in its middle that has the requested proportions is taken (`middle`): shapes stay as they are, and
    what is cut off lies at the edges.
 4. That is scaled by a triangle filter that reaches as far as the pixels of the result are apart, on both sides: across,
    then down, with coefficients of 22 bits and results of 8, as Pillow does it.

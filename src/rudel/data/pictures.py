@@ -65,7 +65,7 @@ def ink_on_a_square(picture: Any, side: int, margin: float) -> np.ndarray:
 
     Args:
         picture: a Pillow image: white on black, or dark on light, which is inverted. One that already has the size that
-            is asked for is taken as it is.
+            is requested is taken as it is.
         side: height and width of the result, pixels.
         margin: share of the side that is left free on every side of what is drawn.
 

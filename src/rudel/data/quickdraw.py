@@ -18,7 +18,7 @@ from rudel.cache import cache_folder
 from rudel.data.npy import PIXELS
 from rudel.data.quickdraw_categories import CATEGORIES
 from rudel.data.quickdraw_sources import Folder, Mirror, Progress
-from rudel.data.ranged_download import Patience
+from rudel.data.ranged_download import RetryPolicy
 from rudel.errors import DataError, OptionError
 
 PUBLIC_BUCKET = "https://storage.googleapis.com/quickdraw_dataset"
@@ -36,8 +36,8 @@ class Drawings:
 
     Args:
         x: pixels, uint8 (N, 28, 28), 0 for paper and 255 for ink.
-        y: labels, int32 (N,), the place of the class in the list that was asked for.
-        counts: drawings of each class; fewer than asked for where the source has no more.
+        y: labels, int32 (N,), the place of the class in the list that was given.
+        counts: drawings of each class; fewer than requested where the source has no more.
     """
 
     x: np.ndarray
@@ -50,7 +50,7 @@ def load(
     count: int,
     source: str | Path | None = None,
     progress: Progress | None = None,
-    patience: Patience | None = None,
+    retry: RetryPolicy | None = None,
 ) -> Drawings:
     """Loads the first drawings of each class.
 
@@ -59,9 +59,9 @@ def load(
         count: drawings of each class.
         source: the http or https address of a mirror of the public bucket; or a folder laid out like it, or one that
             holds `<class>.npy` itself. None for the public bucket.
-        progress: told (bytes that are there, bytes in all) while something is fetched, from one thread at a time; never
+        progress: called with (bytes done, bytes in all) while something is fetched, from one thread at a time; never
             called where all is in the cache or in a local folder.
-        patience: how long to wait for a server, and how often to try; None for the usual.
+        retry: how long to wait for a server, and how often to try; None for the usual.
 
     Raises:
         OptionError: a class, the count or the source cannot be used; nothing was fetched.
@@ -71,7 +71,7 @@ def load(
     _check_names(classes)
     if count < 1:
         raise OptionError(f"`count` is {count}, but at least 1 drawing of each class is needed.")
-    place = _open(source, classes, progress, patience or Patience())
+    place = _open(source, classes, progress, retry or RetryPolicy())
     counts = place.prepare(classes, count)
     pixels = np.empty((sum(counts), PIXELS), np.uint8)
     place.read(classes, np.split(pixels, np.cumsum(counts)[:-1]))
@@ -80,7 +80,7 @@ def load(
 
 
 def _open(
-    source: str | Path | None, classes: Sequence[str], progress: Progress | None, patience: Patience
+    source: str | Path | None, classes: Sequence[str], progress: Progress | None, retry: RetryPolicy
 ) -> Folder | Mirror:
     if source is None:
         _check_known(classes)
@@ -88,7 +88,7 @@ def _open(
     if isinstance(source, str) and "://" in source:
         base = _checked_address(source)
         cache = cache_folder() / "quickdraw" / hashlib.sha256(base.encode()).hexdigest()[:16]
-        return Mirror(f"{base}/{_LAYOUT}", cache, patience, progress)
+        return Mirror(f"{base}/{_LAYOUT}", cache, retry, progress)
     folder = Path(source).expanduser()
     if not folder.is_dir():
         raise DataError(f"There is no folder `{folder}`: give the folder or the address that holds the drawings.")
@@ -114,7 +114,7 @@ def _checked_address(source: str) -> str:
 
 
 def _check_names(classes: Sequence[str]) -> None:
-    """Makes sure that the names are names of files, and told apart by their labels."""
+    """Makes sure that the names are names of files, and have distinct labels."""
     if not classes or isinstance(classes, str):
         raise OptionError("No class was asked for: `classes` is a list of names such as `cat`.")
     for at, name in enumerate(classes):

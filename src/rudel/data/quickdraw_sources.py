@@ -18,11 +18,11 @@ import numpy as np
 from rudel.data.http_range import Version
 from rudel.data.npy import LONGEST_HEADER, PIXELS, Header, header_bytes, parse_header
 from rudel.data.prefix_cache import Prefix, opened_prefix
-from rudel.data.ranged_download import Patience, fetch
+from rudel.data.ranged_download import RetryPolicy, fetch
 from rudel.errors import DataError, DownloadError
 
 Progress = Callable[[int, int], None]
-"""Told (bytes that are there, bytes in all)."""
+"""Called with (bytes that are there, bytes in all)."""
 
 _CONNECTIONS = 8
 _USUAL_HEADER = 128
@@ -93,14 +93,14 @@ class Mirror:
     Args:
         address: of the folder on the server, http or https, quoted, without a slash at the end.
         cache: folder of what was fetched from this address.
-        patience: how long to wait for the server, and how often to try.
-        progress: told bytes while something is fetched.
+        retry: how long to wait for the server, and how often to try.
+        progress: called with bytes while something is fetched.
         cancelled: set once a download failed, so that the others stop.
     """
 
     address: str
     cache: Path
-    patience: Patience
+    retry: RetryPolicy
     progress: Progress | None
     cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -142,7 +142,7 @@ class Mirror:
         with opened_prefix(self.cache, quote(name, safe=" "), url, self.cancelled) as prefix:
             sink = _DrawingsSink(prefix, count, url, tell)
             tell(sink.length, sink.wanted, False)
-            fetch(url, sink, self.patience, self.cancelled)
+            fetch(url, sink, self.retry, self.cancelled)
             assert sink.header is not None
             yield sink.header, prefix
 
@@ -161,7 +161,7 @@ class Mirror:
 
 
 _Tell = Callable[[int, int, bool], None]
-"""Told (bytes that are there, bytes wanted, whether they were fetched just now)."""
+"""Called with (bytes that are there, bytes wanted, whether they were fetched just now)."""
 
 
 class _DrawingsSink:

@@ -1,4 +1,4 @@
-"""The first bytes of remote files, over HTTP: only what is wanted travels, and what has arrived is not asked for again.
+"""The first bytes of remote files, over HTTP: only what is wanted travels, and what has arrived is not requested again.
 
 A download goes on where it broke off, in this process or a later one, by a range request that holds only while the
 remote file is the same (`If-Range`). Where the file changed, or the server cannot say, it starts over; where the server
@@ -14,13 +14,13 @@ from typing import Protocol
 from rudel.data.http_range import (
     ADVICE,
     Answer,
-    PassingError,
     ShorterError,
+    TransientError,
     Version,
-    faults_told,
     host,
     read_answer,
     request_part,
+    translating_errors,
 )
 from rudel.errors import DownloadError
 
@@ -28,8 +28,8 @@ _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long to wait for a server, and how often.
+class RetryPolicy:
+    """How long to wait for a server, and how often to try.
 
     Args:
         timeout: seconds without a byte after which a connection counts as stalled.
@@ -43,9 +43,9 @@ class Patience:
     first_delay: float = 0.5
     longest_delay: float = 60.0
 
-    def delay(self, failures: int, asked: float = 0.0) -> float:
-        """Seconds of pause after this many failures in a row, where the server asked for at least `asked` seconds."""
-        return min(max(self.first_delay * 2 ** (failures - 1), asked), self.longest_delay)
+    def delay(self, failures: int, requested: float = 0.0) -> float:
+        """Seconds of pause after this many failures in a row; `requested` by the server is the least."""
+        return min(max(self.first_delay * 2 ** (failures - 1), requested), self.longest_delay)
 
 
 class Sink(Protocol):
@@ -76,16 +76,16 @@ class Sink(Protocol):
 
 
 class Cancelled(Exception):  # noqa: N818 - nothing went wrong
-    """The download was given up because the caller asked for it."""
+    """The caller cancelled the download."""
 
 
-def fetch(url: str, sink: Sink, patience: Patience, cancelled: threading.Event) -> None:
+def fetch(url: str, sink: Sink, retry: RetryPolicy, cancelled: threading.Event) -> None:
     """Fetches what `sink` wants and does not have.
 
     Args:
         url: an http or https address, quoted.
         sink: takes the bytes.
-        patience: how long to wait, and how often to try.
+        retry: how long to wait, and how often to try.
         cancelled: set by the caller, from another thread, to give up.
 
     Raises:
@@ -98,25 +98,25 @@ def fetch(url: str, sink: Sink, patience: Patience, cancelled: threading.Event) 
             raise Cancelled
         failure = None
         try:
-            _receive(url, sink, patience.timeout, cancelled)
-        except PassingError as told:
-            failure = told
-            if isinstance(told, ShorterError):
+            _receive(url, sink, retry.timeout, cancelled)
+        except TransientError as error:
+            failure = error
+            if isinstance(error, ShorterError):
                 sink.restart(Version())
         failures = 0 if sink.length > furthest else failures
         furthest = max(furthest, sink.length)
         if failure:
             failures += 1
-            _give_up_or_pause(failure, failures, patience, cancelled)
+            _give_up_or_pause(failure, failures, retry, cancelled)
 
 
-def _give_up_or_pause(failure: PassingError, failures: int, patience: Patience, cancelled: threading.Event) -> None:
-    if failures >= patience.attempts:
+def _give_up_or_pause(failure: TransientError, failures: int, retry: RetryPolicy, cancelled: threading.Event) -> None:
+    if failures >= retry.attempts:
         raise DownloadError(
             f"{failure}, {failures} times in a row: check the network, try again later (what has arrived is kept), "
             f"{ADVICE}."
         ) from failure
-    if cancelled.wait(patience.delay(failures, failure.asked_pause) * random.uniform(1.0, 1.25)):
+    if cancelled.wait(retry.delay(failures, failure.requested_pause) * random.uniform(1.0, 1.25)):
         raise Cancelled
 
 
@@ -132,17 +132,17 @@ def _receive(url: str, sink: Sink, timeout: float, cancelled: threading.Event) -
                 raise Cancelled
             goal = sink.length if position < sink.length else sink.wanted
             goal = goal if answer.end is None else min(goal, answer.end)
-            with faults_told(url, timeout):
+            with translating_errors(url, timeout):
                 chunk = response.read1(min(_CHUNK, goal - position))
             if not chunk:
-                raise PassingError(f"`{host(url)}` broke off while sending `{url}`")
+                raise TransientError(f"`{host(url)}` broke off while sending `{url}`")
             if position == sink.length:
                 sink.append(chunk)
             position += len(chunk)
     if sink.wanted > sink.length == sink.version.size:
         raise DownloadError(f"`{url}` is cut short at {sink.length:,} bytes: give another source with `--data`.")
     if sink.wanted > sink.length <= before:
-        raise PassingError(f"`{host(url)}` sent nothing new of `{url}`")
+        raise TransientError(f"`{host(url)}` sent nothing new of `{url}`")
 
 
 def _join(answer: Answer, sink: Sink, begin: int) -> int:
@@ -151,5 +151,5 @@ def _join(answer: Answer, sink: Sink, begin: int) -> int:
         return answer.start
     sink.restart(answer.version)
     if answer.start:
-        raise PassingError("The remote file changed while it was being fetched")
+        raise TransientError("The remote file changed while it was being fetched")
     return 0

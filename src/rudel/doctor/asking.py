@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rudel.doctor.asked import MARK
+from rudel.doctor.answering import MARK
 from rudel.errors import DoctorError
 
 _BEGIN = re.compile(r"(WARNING|ERROR|CRITICAL):.*?:\d+: |[WEF]\d{4} .*?\] ")
@@ -33,7 +33,7 @@ class Answers:
         plugins: of JAX, as they are installed.
         complaint: the last warning or error when JAX began; empty where there was none.
         failure: why something is not known, in a sentence; None where all was said.
-        problems: what `keras`, `single`, `jax` and `cluster` lack, each a sentence or None; see `asked.py`.
+        problems: what `keras`, `single`, `jax` and `cluster` lack, each a sentence or None; see `answering.py`.
     """
 
     devices: tuple[tuple[str, str, int | None], ...] = ()
@@ -57,10 +57,10 @@ def ask(environment: Mapping[str, str] = os.environ, seconds: float = 60.0) -> A
     """Asks all that needs JAX, Keras and Dask.
 
     Args:
-        environment: variables of the process that is asked.
+        environment: variables of the process that answers.
         seconds: to wait for its answers.
     """
-    command = [sys.executable, "-P", "-m", "rudel.doctor.asked"]
+    command = [sys.executable, "-P", "-m", "rudel.doctor.answering"]
     try:
         process = subprocess.Popen(
             command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -70,10 +70,10 @@ def ask(environment: Mapping[str, str] = os.environ, seconds: float = 60.0) -> A
         return Answers(failure=f"Python cannot be started once more ({error.strerror}): JAX was not asked.")
     late = False
     try:
-        written, told = process.communicate(timeout=seconds)
+        written, said = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         late = True
-        written, told = _end(process)
+        written, said = _end(process)
     except BaseException:
         _end(process)
         raise
@@ -81,8 +81,10 @@ def ask(environment: Mapping[str, str] = os.environ, seconds: float = 60.0) -> A
     for line in written.splitlines():
         if line.startswith(MARK):
             found |= json.loads(line.removeprefix(MARK))
-    asked = environment.get("JAX_PLATFORMS")
-    return _answers(found, told.splitlines(), seconds if late else None, f" for JAX_PLATFORMS={asked}" if asked else "")
+    platforms = environment.get("JAX_PLATFORMS")
+    return _answers(
+        found, said.splitlines(), seconds if late else None, f" for JAX_PLATFORMS={platforms}" if platforms else ""
+    )
 
 
 def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
@@ -97,9 +99,9 @@ def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
     return "", ""
 
 
-def _answers(found: dict[str, Any], told: list[str], waited: float | None, wish: str) -> Answers:
-    middle = told.index(MARK) if MARK in told else len(told)
-    complaint, words = _complaint(told[:middle]), [line.strip() for line in told if line.strip() not in ("", MARK)]
+def _answers(found: dict[str, Any], said: list[str], waited: float | None, wish: str) -> Answers:
+    middle = said.index(MARK) if MARK in said else len(said)
+    complaint, words = _complaint(said[:middle]), [line.strip() for line in said if line.strip() not in ("", MARK)]
     return Answers(
         devices=tuple(tuple(device) for device in found.get("devices", ())),
         plugins=tuple(found.get("plugins", ())),
@@ -121,8 +123,8 @@ def _failure(found: dict[str, Any], complaint: str, last: str, waited: float | N
             return f"Keras and Dask were not imported within {waited:.0f} s: a disk is slow, or one of them hangs."
         return f"Python crashed when it imported Keras and Dask; its last words: {last}"
     if waited is not None:
-        told_late = f"JAX did not say within {waited:.0f} s what it computes on"
-        return f"{told_late}: a driver hangs, or another process holds the device."
+        late = f"JAX did not say within {waited:.0f} s what it computes on"
+        return f"{late}: a driver hangs, or another process holds the device."
     return f"JAX finds no device{wish}; its last words: {last}"
 
 

@@ -62,7 +62,7 @@ def look(answers: Answers, environment: Mapping[str, str] = os.environ, root: Pa
     """Judges what JAX said.
 
     Args:
-        answers: of the process that was asked.
+        answers: of the process that imported JAX.
         environment: its variables.
         root: where `dev` and `sys` are.
     """
@@ -78,15 +78,15 @@ def look(answers: Answers, environment: Mapping[str, str] = os.environ, root: Pa
 
 def _wish(environment: Mapping[str, str]) -> str | None:
     """What the user has said of devices, if anything."""
-    if asked := environment.get("JAX_PLATFORMS"):
-        return f"JAX_PLATFORMS is {asked}"
+    if platforms := environment.get("JAX_PLATFORMS"):
+        return f"JAX_PLATFORMS is {platforms}"
     if environment.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return f"CUDA_VISIBLE_DEVICES is {environment['CUDA_VISIBLE_DEVICES'] or 'empty'}, which hides every GPU"
     return None
 
 
 def _unused(answers: Answers, root: Path) -> tuple[str | None, str | None]:
-    """Why JAX computes on the processor alone, where that is to be told, and the command that helps."""
+    """Why JAX computes on the processor alone, where that is worth a line, and the command that helps."""
     for kind in (_NVIDIA, _AMD, _TPU):
         plugins = [name for name in answers.plugins if name.replace("_", "-").startswith(kind.plugin)]
         named, it = " and ".join(plugins), "it" if len(plugins) == 1 else "them"

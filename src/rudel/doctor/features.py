@@ -1,6 +1,6 @@
-"""What can be done here, and what not yet: every feature is asked by the very check that its own command makes.
+"""What can be done here, and what not yet: every feature is checked as its own command checks it.
 
-Checks import what they need themselves: what is broken there is told of the features that need it, and of no other.
+Checks import what they need themselves: what is broken is reported for the features that need it, and for no other.
 """
 
 import os
@@ -37,7 +37,7 @@ def look(
     """Asks all features.
 
     Args:
-        answers: of the process that was asked what needs JAX, Keras and Dask.
+        answers: of the process that imported JAX, Keras and Dask.
         environment: variables of this process.
         home: the user's folder.
     """
@@ -47,7 +47,7 @@ def look(
         return [partial(answers.check, name) for name in names]
 
     keys = partial(_check_keys, environment, home or Path.home())
-    asked: list[tuple[str, str, list[Check]]] = [
+    listed: list[tuple[str, str, list[Check]]] = [
         ("train", "on this computer", [partial(_check_versions, ""), *said("keras", "single")]),
         ("train --on", "on other computers, over SSH", [*said("keras", "cluster"), keys]),
         ("train --dashboard", "what its workers do, by Dask", [_check_dashboard]),
@@ -59,7 +59,7 @@ def look(
         ("lab", "a pretend Wi-Fi cluster", [_check_lab]),
     ]
     notes = {"play": what_is_missing()}
-    return tuple(Feature(command, purpose, problem(*checks), notes.get(command)) for command, purpose, checks in asked)
+    return tuple(Feature(command, purpose, problem(*checks), notes.get(command)) for command, purpose, checks in listed)
 
 
 def _of_exports() -> list[tuple[str, str, list[Check]]]:
@@ -87,8 +87,8 @@ def _check_versions(extra: str, only: set[str] | None = None) -> None:
         each = ", ".join(
             f"{package.name} {package.wanted} (there is {package.installed or 'none'})" for package in found
         )
-        asked = " ".join(f"'{package.name}{package.wanted}'" for package in found)
-        raise DoctorError(f"It needs {each}: `pip install {asked}`.")
+        requirements = " ".join(f"'{package.name}{package.wanted}'" for package in found)
+        raise DoctorError(f"It needs {each}: `pip install {requirements}`.")
 
 
 def _check_keys(environment: Mapping[str, str], home: Path) -> None:

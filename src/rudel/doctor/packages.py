@@ -42,30 +42,30 @@ def packages_of(extra: str = "") -> tuple[Package, ...]:
             "Rudel's own metadata are missing, which say what it needs: install it anew by "
             "`pip install --force-reinstall rudel`."
         ) from error
-    return tuple(look(asked) for asked in _asked(texts, extra))
+    return tuple(look(requirement) for requirement in _requirements(texts, extra))
 
 
-def look(asked: "Requirement") -> Package:
+def look(requirement: "Requirement") -> Package:
     """Whether a requirement is met."""
-    installed = installed_version(asked.name)
-    fits = installed is not None and asked.specifier.contains(installed, prereleases=True)
-    return Package(asked.name, str(asked.specifier), installed, fits)
+    installed = installed_version(requirement.name)
+    fits = installed is not None and requirement.specifier.contains(installed, prereleases=True)
+    return Package(requirement.name, str(requirement.specifier), installed, fits)
 
 
-def _asked(texts: Iterable[str], extra: str) -> "list[Requirement]":
+def _requirements(texts: Iterable[str], extra: str) -> "list[Requirement]":
     """Requirements of an extra: those that do not hold without it."""
     from packaging.requirements import Requirement
 
     found = []
     for text in texts:
-        asked = Requirement(text)
-        without = asked.marker is None or asked.marker.evaluate({"extra": ""})
-        holds = asked.marker is None or asked.marker.evaluate({"extra": extra})
+        requirement = Requirement(text)
+        without = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        holds = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
         if holds and (not extra or not without):
-            found.append(asked)
+            found.append(requirement)
     return found
 
 
 def unfit(extra: str = "") -> tuple[Package, ...]:
-    """Those of them that are missing or of another version than is asked for."""
+    """Those of them that are missing or of another version than is required."""
     return tuple(package for package in packages_of(extra) if not package.fits)

@@ -15,7 +15,7 @@ Check = Callable[[], object]
 def problem(*checks: Check) -> str | None:
     """The sentence of the first check that fails; None where all pass.
 
-    What is broken raises what it likes when it is imported: it is told in a sentence, too.
+    What is broken raises what it likes when it is imported: that becomes a sentence, too.
     """
     for check in checks:
         try:
@@ -23,7 +23,7 @@ def problem(*checks: Check) -> str | None:
         except RudelError as error:
             return str(error)
         except Exception as error:
-            return _told(error)
+            return _described(error)
     return None
 
 
@@ -33,7 +33,7 @@ def first_line(error: BaseException) -> str:
     return next((line for line in lines if line), type(error).__name__)
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     module = _culprit(error)
     while error.__cause__ is not None:  # what was raised first, as by a library that another one is built on
         error = error.__cause__

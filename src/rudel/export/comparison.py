@@ -30,20 +30,20 @@ class Comparison:
     agreement: float | None
 
 
-def compare(model: Any, examples: Examples, told: Any, exported: dict[str, np.ndarray]) -> Comparison:
+def compare(model: Any, examples: Examples, outputs: Any, exported: dict[str, np.ndarray]) -> Comparison:
     """Compares two sets of outputs.
 
     Args:
         model: the Keras model.
-        examples: what was asked.
-        told: the model's outputs, in its own form.
+        examples: the inputs of both.
+        outputs: the model's outputs, in its own form.
         exported: the exported model's, by name, or in any order where there is one.
 
     Raises:
         ExportError: outputs are missing, or not finite where the model's are.
     """
     keras = keras_on_jax()
-    flat, names = keras.tree.flatten(told), output_names(keras, model, told)
+    flat, names = keras.tree.flatten(outputs), output_names(keras, model, outputs)
     if len(names) == len(exported) == 1:
         names = list(exported)
     if set(names) != set(exported):
@@ -58,12 +58,12 @@ def compare(model: Any, examples: Examples, told: Any, exported: dict[str, np.nd
                 f"The exported model gives NaN or infinities as `{name}`, where the Keras model does not."
             )
         differences.append(float(np.abs(np.asarray(mine, np.float64) - other).max(initial=0)))
-    answers = keras.tree.pack_sequence_as(told, others)
+    answers = keras.tree.pack_sequence_as(outputs, others)
     return Comparison(
         metrics_of(model, examples, answers),
-        metrics_of(model, examples, told),
+        metrics_of(model, examples, outputs),
         max(differences),
-        _agreement(model, told, answers),
+        _agreement(model, outputs, answers),
     )
 
 
@@ -96,10 +96,10 @@ def metrics_of(model: Any, examples: Examples, outputs: Any) -> dict[str, float]
     return values
 
 
-def _agreement(model: Any, told: Any, answers: Any) -> float | None:
-    if not isinstance(told, np.ndarray):
+def _agreement(model: Any, outputs: Any, answers: Any) -> float | None:
+    if not isinstance(outputs, np.ndarray):
         return None
-    mine, other = as_probabilities(model, told), as_probabilities(model, answers)
+    mine, other = as_probabilities(model, outputs), as_probabilities(model, answers)
     if mine is None or other is None:
         return None
     return float((_classes(mine) == _classes(other)).mean())

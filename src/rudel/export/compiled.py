@@ -161,11 +161,11 @@ def _apart(data: bytes, like: list[np.ndarray]) -> list[np.ndarray]:
 
 def _program(compiled: Compiled) -> str:
     """A program that reads examples and writes outputs, in the byte order of this computer."""
-    given, told = compiled.inputs, compiled.outputs
-    variables = "\n".join(f"static {port.type} {port.variable}[{port.macro}_SIZE];" for port in (*given, *told))
-    reading = " && ".join(f"fread({p.variable}, sizeof {p.variable}, 1, stdin) == 1" for p in given)
-    writing = "\n".join(f"        fwrite({p.variable}, sizeof {p.variable}, 1, stdout);" for p in told)
-    arguments = ", ".join(port.variable for port in (*given, *told))
+    inputs, outputs = compiled.inputs, compiled.outputs
+    variables = "\n".join(f"static {port.type} {port.variable}[{port.macro}_SIZE];" for port in (*inputs, *outputs))
+    reading = " && ".join(f"fread({p.variable}, sizeof {p.variable}, 1, stdin) == 1" for p in inputs)
+    writing = "\n".join(f"        fwrite({p.variable}, sizeof {p.variable}, 1, stdout);" for p in outputs)
+    arguments = ", ".join(port.variable for port in (*inputs, *outputs))
     reset = f"        {compiled.name}_reset();\n" if compiled.remembers else ""
     return (
         f'#include "{compiled.name}.h"\n#include <stdio.h>\n\n{variables}\n\nint main(void)\n{{\n'
@@ -189,11 +189,11 @@ def _in_node(
         "const model = await load();\n"
         f"const examples = JSON.parse(readFileSync({json.dumps(str(folder / 'examples.json'))}));\n"
         f"const one = {'true' if len(outputs) == 1 else 'false'};\n"
-        "const told = examples.map((example) => {\n"
+        "const answers = examples.map((example) => {\n"
         "  const answer = model.invoke(...example);\n"
         "  return (one ? [answer] : answer).map((array) => [...array]);\n"
         "});\n"
-        f"writeFileSync({json.dumps(str(folder / 'told.json'))}, JSON.stringify(told));\n"
+        f"writeFileSync({json.dumps(str(folder / 'answers.json'))}, JSON.stringify(answers));\n"
     )
     (folder / "run.mjs").write_text(script, encoding="utf-8")
     done = subprocess.run(
@@ -201,8 +201,8 @@ def _in_node(
     )
     if done.returncode:
         raise ExportError(f"The WebAssembly module does not run in Node: {(done.stderr.strip() or '?')[-300:]}.")
-    told = json.loads((folder / "told.json").read_text(encoding="utf-8"))
+    answers = json.loads((folder / "answers.json").read_text(encoding="utf-8"))
     return [
-        np.array([row[i] for row in told]).reshape(column.shape).astype(column.dtype)
+        np.array([row[i] for row in answers]).reshape(column.shape).astype(column.dtype)
         for i, column in enumerate(outputs)
     ]

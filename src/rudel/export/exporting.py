@@ -25,7 +25,7 @@ from rudel.micro.names import checked_name, identifier
 from rudel.runs import run_directory
 
 _CALIBRATION = 500
-"""Examples that ranges of int8 numbers are found on, where nothing else is asked for."""
+"""Examples that ranges of int8 numbers are found on, by default."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ def export_run(
         made = folder / "made" / (out.name or name)
         made.parent.mkdir()
         converted = folder / "model.tflite" if form.maker else made
-        told = predict(materials.model, materials.comparison.x)
-        serving = serving_of(materials, front.inputs, told) if form.takes_files else None
+        outputs = predict(materials.model, materials.comparison.x)
+        serving = serving_of(materials, front.inputs, outputs) if form.takes_files else None
         tell(f"converting to {form.converter}")
         versions = _convert(form, materials, front, serving, folder, converted)
         tell("running the result")
@@ -118,8 +118,8 @@ def export_run(
         answers, about = _run(form, materials, front, 0 if decoded is None else len(decoded), folder, converted)
         if form.integers:
             front.check(about["inputs"])
-        comparison = compare(materials.model, materials.comparison, told, answers)
-        order = output_names(keras_on_jax(), materials.model, told)  # a SavedModel sorts its outputs by name
+        comparison = compare(materials.model, materials.comparison, outputs, answers)
+        order = output_names(keras_on_jax(), materials.model, outputs)  # a SavedModel sorts its outputs by name
         about["outputs"].sort(key=lambda port: order.index(port["name"]) if port["name"] in order else 0)
         notes = [serving] if isinstance(serving, str) and not front.texts else []
         notes += front.notes

@@ -15,7 +15,7 @@ class Form:
     Attributes:
         name: as the user writes it.
         ending: of the default name of what is made.
-        converter: the form that the converter is asked for; others are made from its result.
+        converter: the form that the converter makes; others are made from its result.
         needs: packages, by the names under which they are imported.
         summary: what it is, for the help.
         maker: the function that makes it of the int8 model, a `Maker`; empty where it is what the converter made.

@@ -108,7 +108,7 @@ def front_of(model: Any, path: Path, x: Any, converter: str, folder: Path) -> Fr
         model: of the run, on JAX.
         path: of its file.
         x: inputs of examples.
-        converter: the form that the converter is asked for.
+        converter: the form that the converter makes.
         folder: for a file that is only needed meanwhile.
 
     Raises:

@@ -110,10 +110,10 @@ def _by_key(model: Any, x: Mapping[str, Any], tensors: list[Any]) -> tuple[list[
 def _shape_and_dtype(tensor: Any, array: np.ndarray, name: str) -> tuple[tuple[int, ...], str]:
     shape = array.shape[1:]
     if tensor is not None:
-        asked = tuple(tensor.shape[1:])
-        if all(isinstance(size, int) for size in asked):
-            if np.prod(asked) != np.prod(shape):
-                raise DataError(f"The input `{name}` of the model has shape {asked}, and the examples have {shape}.")
-            return asked, str(tensor.dtype)
+        wanted = tuple(tensor.shape[1:])
+        if all(isinstance(size, int) for size in wanted):
+            if np.prod(wanted) != np.prod(shape):
+                raise DataError(f"The input `{name}` of the model has shape {wanted}, and the examples have {shape}.")
+            return wanted, str(tensor.dtype)
         return shape, str(tensor.dtype)
     return shape, "int32" if array.dtype.kind in "iu" and array.dtype.itemsize > 1 else "float32"

@@ -171,8 +171,8 @@ def _read(path: Path, run: RunDirectory, model: Any) -> Examples:
             return read_arrays(path, run.read_config().get("class_names", []), shape)[0]
         return Examples(arrays["x"].reshape(-1, *shape))
     if not inputs or any(name not in arrays for name in inputs):
-        told = ", ".join(f"`{name}`" for name in inputs) or "`x`"
-        raise DataError(f"{path} must have an array for each input of the model: {told}.")
+        expected = ", ".join(f"`{name}`" for name in inputs) or "`x`"
+        raise DataError(f"{path} must have an array for each input of the model: {expected}.")
     x = {name: arrays[name] for name in inputs}
     if all(name in arrays for name in outputs) and outputs:
         return Examples(x, {name: arrays[name] for name in outputs})
@@ -180,7 +180,7 @@ def _read(path: Path, run: RunDirectory, model: Any) -> Examples:
 
 
 def _names(model: Any, side: str) -> list[str]:
-    """Names of the inputs or outputs that can be told apart."""
+    """Distinct names of the inputs or outputs."""
     tensors = getattr(model, side, None) or ()
     structure = getattr(model, side.removesuffix("s"), None) if tensors else None
     if isinstance(structure, Mapping):

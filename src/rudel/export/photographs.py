@@ -58,15 +58,15 @@ class FromFiles:
     agreement: float
 
 
-def serving_of(materials: Materials, inputs: Inputs, told: Any) -> Serving | str:
+def serving_of(materials: Materials, inputs: Inputs, outputs: Any) -> Serving | str:
     """How the model of a run takes photographs, or a sentence that says why it does not.
 
     Args:
         materials: the run.
         inputs: of its model.
-        told: its outputs, for any examples.
+        outputs: its outputs, for any examples.
     """
-    probabilities = as_probabilities(materials.model, told) if isinstance(told, np.ndarray) else None
+    probabilities = as_probabilities(materials.model, outputs) if isinstance(outputs, np.ndarray) else None
     sides = sides_of(inputs.leaves[0].shape) if inputs.structure == 0 else None
     pixels = inputs.columns(materials.comparison.x)[0]
     if materials.reads_pictures_itself:

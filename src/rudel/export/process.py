@@ -55,12 +55,12 @@ def run(module: str, job: dict[str, Any], folder: Path, doing: str) -> Any:
             input=json.dumps(job | {"folder": str(folder)}).encode(),
             stdout=log, stderr=log, env=environment, check=False,
         )  # fmt: skip
-    told = "\n".join((folder / "log.txt").read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:])
+    log = "\n".join((folder / "log.txt").read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:])
     answer = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {}
     if "result" in answer:
         return answer["result"]
-    problem = answer.get("problem") or f"{doing.capitalize()} failed: its process {_end(done.returncode, told)}."
-    raise ExportError(problem) from ToolFailedError(told)
+    problem = answer.get("problem") or f"{doing.capitalize()} failed: its process {_end(done.returncode, log)}."
+    raise ExportError(problem) from ToolFailedError(log)
 
 
 def import_tensorflow() -> Any:
@@ -83,9 +83,9 @@ def serve(work: Callable[[dict[str, Any]], Any]) -> None:
     (Path(job["folder"]) / "result.json").write_text(json.dumps(answer), encoding="utf-8")
 
 
-def _end(code: int, told: str) -> str:
+def _end(code: int, log: str) -> str:
     if code >= 0:
-        lines = [line.strip() for line in told.splitlines() if line.strip()]
+        lines = [line.strip() for line in log.splitlines() if line.strip()]
         return f"ended with code {code}" + (f" ({lines[-1][:300].rstrip('.')})" if lines else "")
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
     reason = ", as it does when memory runs out" if name == "SIGKILL" else ""

@@ -28,7 +28,7 @@ from rudel.export.process import import_tensorflow, serve
 
 _BATCH = 256
 
-Told = tuple[dict[str, np.ndarray], dict[str, Any]]
+Outputs = tuple[dict[str, np.ndarray], dict[str, Any]]
 """Outputs by name, and what the model says of its inputs and outputs."""
 
 
@@ -68,20 +68,20 @@ def quantised(values: np.ndarray, dtype: Any, scale: float, zero_point: int) -> 
     return np.clip(np.round(values / scale) + zero_point, limits.min, limits.max).astype(dtype)
 
 
-def _litert(path: Path, names: Sequence[str], columns: Sequence[np.ndarray], raw: str | None) -> Told:
+def _litert(path: Path, names: Sequence[str], columns: Sequence[np.ndarray], raw: str | None) -> Outputs:
     interpreter = _interpreter(path, reference=raw is not None)
     interpreter.allocate_tensors()
     inputs, outputs = _details(interpreter)
     feeds = [(inputs[name]["index"], _as_input(c, inputs[name])) for name, c in zip(names, columns, strict=True)]
-    told: dict[str, list[np.ndarray]] = {name: [] for name in outputs}
+    collected: dict[str, list[np.ndarray]] = {name: [] for name in outputs}
     for row in range(len(columns[0])):
         interpreter.reset_all_variables()  # an LSTM would remember the example before
         for index, values in feeds:
             interpreter.set_tensor(index, values[row])
         interpreter.invoke()
         for name, detail in outputs.items():
-            told[name].append(interpreter.get_tensor(detail["index"]))
-    values = {name: np.concatenate(parts) for name, parts in told.items()}
+            collected[name].append(interpreter.get_tensor(detail["index"]))
+    values = {name: np.concatenate(parts) for name, parts in collected.items()}
     if raw is not None:
         given = dict(zip(names, (column for _, column in feeds), strict=True))
         arrays: dict[str, Any] = {f"input{i}": given[name] for i, name in enumerate(inputs)}
@@ -136,7 +136,7 @@ def _described(name: str, detail: dict[str, Any]) -> dict[str, Any]:
     return about | ({"scale": float(scale), "zero_point": int(zero_point)} if scale else {})
 
 
-def _savedmodel(path: Path, names: Sequence[str], columns: Sequence[np.ndarray]) -> Told:
+def _savedmodel(path: Path, names: Sequence[str], columns: Sequence[np.ndarray]) -> Outputs:
     tf = import_tensorflow()
     function: Any = tf.saved_model.load(str(path)).signatures["serving_arrays"]  # type: ignore[attr-defined]
     specs = function.structured_input_signature[1]
@@ -168,7 +168,7 @@ def _specified(name: str, spec: Any) -> dict[str, Any]:
     return {"name": name, "shape": spec.shape.as_list(), "dtype": spec.dtype.name}
 
 
-def _onnx(path: Path, names: Sequence[str], columns: Sequence[np.ndarray]) -> Told:
+def _onnx(path: Path, names: Sequence[str], columns: Sequence[np.ndarray]) -> Outputs:
     import onnxruntime
 
     session: Any = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
@@ -188,11 +188,11 @@ def _onnx(path: Path, names: Sequence[str], columns: Sequence[np.ndarray]) -> To
         name: column.reshape(len(column), *inputs[name]["shape"]).astype(inputs[name]["dtype"])
         for name, column in zip(names, columns, strict=True)
     }
-    told = [
+    rows = [
         session.run(list(outputs), {name: values[row] for name, values in feeds.items()})
         for row in range(len(columns[0]))
     ]
-    results = {name: np.concatenate([row[i] for row in told]) for i, name in enumerate(outputs)}
+    results = {name: np.concatenate([row[i] for row in rows]) for i, name in enumerate(outputs)}
     return results, {"inputs": list(inputs.values()), "outputs": list(outputs.values())}
 
 

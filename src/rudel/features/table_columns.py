@@ -92,9 +92,9 @@ def encoded(columns: Sequence[Column], table: Mapping[str, Any], source: str) ->
         DataError: a column is missing, or holds texts in the place of numbers.
     """
     if missing := [column.name for column in columns if column.name not in table]:
-        told = ", ".join(f"`{name}`" for name in missing)
+        names = ", ".join(f"`{name}`" for name in missing)
         there = ", ".join(f"`{name}`" for name in table)
-        raise DataError(f"{source} has no column {told}, which the model takes: it has {there}.")
+        raise DataError(f"{source} has no column {names}, which the model takes: it has {there}.")
     return {column.key: column.encoded(table[column.name], source) for column in columns}
 
 

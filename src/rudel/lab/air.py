@@ -112,8 +112,8 @@ class Air:
         Args:
             control: a non-blocking datagram socket, on which requests come and are answered; see `answer`.
         """
-        asked = control.fileno()
-        everything, stations = [asked, *self._taps], {tap: place for place, tap in enumerate(self._taps)}
+        requests = control.fileno()
+        everything, stations = [requests, *self._taps], {tap: place for place, tap in enumerate(self._taps)}
         while True:
             now = monotonic()
             self._deliver_until(now + _EARLY)
@@ -121,14 +121,14 @@ class Air:
             wake_at = self._flying[0][0] if self._flying else now + _LONG
             if not free and wake_at > self._free_at - _IN_TIME:
                 wake_at = self._free_at - _AHEAD
-            ready, _, _ = select.select(everything if free else [asked], (), (), max(0.0, wake_at - now))
-            if asked in ready:
+            ready, _, _ = select.select(everything if free else [requests], (), (), max(0.0, wake_at - now))
+            if requests in ready:
                 self._serve(control)
-                ready.remove(asked)
+                ready.remove(requests)
             self._take(sorted((stations[tap] - self._turn) % len(self._taps) for tap in ready))
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Does what was asked for, and says how things stand after it.
+        """Carries out a request, and describes the state after it.
 
         Args:
             request: any of `rate` (bit/s), `latency` (seconds), `cut` and `heal` (names of stations), and `reset`
@@ -193,7 +193,7 @@ class Air:
         return (receiver,)
 
     def _serve(self, control: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # one who asked and went away
+        with contextlib.suppress(OSError):  # a client that has gone away
             request, sender = control.recvfrom(1 << 16)
             control.sendto(json.dumps(self.answer(json.loads(request))).encode(), sender)
 

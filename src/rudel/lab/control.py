@@ -17,7 +17,7 @@ from rudel.lab.quota import groups
 from rudel.lab.running import Running
 from rudel.lab.settings import check_air, check_cpu
 
-_PATIENCE = 10.0  # seconds
+_TIMEOUT = 10.0  # seconds
 _AGAIN = 0.01  # seconds between two looks whether a node runs
 
 
@@ -42,7 +42,7 @@ def ask(lab: str, request: dict[str, Any]) -> dict[str, Any]:
     """
     try:
         with running.connect(lab) as asking:
-            asking.settimeout(_PATIENCE)
+            asking.settimeout(_TIMEOUT)
             asking.send(json.dumps(request).encode())
             return json.loads(asking.recv(1 << 16))
     except OSError as error:
@@ -64,7 +64,7 @@ def traffic(lab: str, reset: bool = False) -> dict[str, Traffic]:
 
 
 def cut(lab: Running, name: str) -> None:
-    """Cuts a node off: it hears nothing and is not heard, nothing is closed, and nobody is told."""
+    """Cuts a node off: it hears nothing and is not heard, nothing is closed, and no host is notified."""
     ask(lab.name, {"cut": [lab.node(name).name]})
 
 
@@ -82,7 +82,7 @@ def crash(lab: Running, name: str) -> None:
     process = os.pidfd_open(_process(lab, name))
     try:
         signal.pidfd_send_signal(process, signal.SIGKILL)
-        ended, _, _ = select.select([process], (), (), _PATIENCE)
+        ended, _, _ = select.select([process], (), (), _TIMEOUT)
     except ProcessLookupError:
         return
     finally:
@@ -157,7 +157,7 @@ def command(lab: Running, name: str, arguments: Sequence[str], root: bool = Fals
 def _process(lab: Running, name: str) -> int:
     """The number of the first process of a node; waits for one that is starting again."""
     lab.node(name)
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT
     while time.monotonic() < deadline:
         now = running.find(lab.name)
         process = now.processes.get(name)

@@ -141,8 +141,8 @@ class Keeper:
                 if self._stopped:
                     raise LabError("The lab was stopped before all of its nodes answered: start it again.")
                 if each.name in self._starts or time.monotonic() > deadline:
-                    told = (self._settings.folder(each) / "log").read_text(errors="replace").strip().splitlines()
-                    raise LabError(f"The node `{each.name}` does not answer, as its sshd says: {''.join(told[-1:])}.")
+                    log = (self._settings.folder(each) / "log").read_text(errors="replace").strip().splitlines()
+                    raise LabError(f"The node `{each.name}` does not answer, as its sshd says: {''.join(log[-1:])}.")
 
 
 def main() -> None:
@@ -235,21 +235,21 @@ def _start_air(settings: Settings, taps: list[int], alive: socket.socket, contro
 def _write_keys(settings: Settings) -> None:
     """Makes the keys of the lab, and the files by which `ssh` finds its nodes."""
     node.make_key(settings.key, f"lab {settings.prefix}")
-    if "SUDO_UID" in os.environ:  # who asked for the lab is to log in to it
+    if "SUDO_UID" in os.environ:  # the user who starts the lab is to log in to it
         os.chown(settings.key, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]))
-    known, told = "", ""
+    known, ssh_config = "", ""
     for each in settings.nodes:
         node.prepare(settings, each)
         (settings.folder(each) / "log").write_bytes(b"")
         key = (settings.folder(each) / "host_key.pub").read_text().rsplit(" ", 1)[0]
         known += f"{each.name},{each.address},{each.ipv6} {key}\n"
-        told += (
+        ssh_config += (
             f"Host {each.name}\n  HostName {each.address}\n"
             f"Host {each.name} {each.address} {each.ipv6}\n  User {node.USER}\n  IdentityFile {settings.key}\n"
             f"  IdentitiesOnly yes\n  UserKnownHostsFile {settings.known_hosts}\n  StrictHostKeyChecking yes\n"
         )
     settings.known_hosts.write_text(known)
-    settings.ssh_config.write_text(told)
+    settings.ssh_config.write_text(ssh_config)
 
 
 def _answers(address: str) -> bool:

@@ -61,7 +61,7 @@ def mount(source: str | Path, target: str | Path, kind: str = "", flags: int = 0
         OSError: the kernel refuses.
     """
     texts = [os.fsencode(text) for text in (source, target, kind, options)]
-    _call("mount", *texts[:3], ctypes.c_ulong(flags), texts[3], told=f" {kind} {target}")
+    _call("mount", *texts[:3], ctypes.c_ulong(flags), texts[3], what=f" {kind} {target}")
 
 
 def unmount(target: str | Path) -> None:
@@ -83,7 +83,7 @@ def wake_exactly() -> None:
     _call("prctl", ctypes.c_int(_PR_SET_TIMERSLACK), ctypes.c_ulong(1))
 
 
-def _call(name: str, *arguments: object, told: str = "") -> None:
+def _call(name: str, *arguments: object, what: str = "") -> None:
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
         number = ctypes.get_errno()
-        raise OSError(number, f"{name}{told}: {os.strerror(number)}")
+        raise OSError(number, f"{name}{what}: {os.strerror(number)}")

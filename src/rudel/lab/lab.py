@@ -197,7 +197,7 @@ class Lab:
             keeper.end()
 
     def cut(self, name: str) -> None:
-        """Cuts a node off: it hears nothing and is not heard, nothing is closed, and nobody is told."""
+        """Cuts a node off: it hears nothing and is not heard, nothing is closed, and no host is notified."""
         control.cut(self._running(), name)
 
     def heal(self, name: str) -> None:

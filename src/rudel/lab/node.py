@@ -111,18 +111,18 @@ def start(settings: Settings, node: Node, place: Place) -> int:
     Raises:
         LabError: it cannot be started.
     """
-    told, tell = os.pipe()
+    reading, writing = os.pipe()
     own = os.open("/proc/self/ns/pid", os.O_RDONLY)
     try:
         kernel.unshare(kernel.NEW_PIDS)
         child = os.fork()
         if child == 0:
-            _become(settings, node, place, tell)
+            _become(settings, node, place, writing)
         kernel.enter(own, kernel.NEW_PIDS)
     finally:
         os.close(own)
-        os.close(tell)
-    with os.fdopen(told, encoding="utf-8") as pipe:
+        os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as pipe:
         problem = pipe.read()
     if problem:
         os.waitpid(child, 0)
@@ -139,7 +139,7 @@ def _user_id() -> tuple[int, int]:
 
 
 def _become(settings: Settings, node: Node, place: Place, tell: int) -> NoReturn:
-    """Turns this process into the sshd of a node; a problem is told on a descriptor, which closes when all is well."""
+    """Turns this process into the sshd of a node; writes a problem to a descriptor, closed on success."""
     try:
         kernel.die_with_parent(signal.SIGKILL)
         os.setsid()

@@ -1,7 +1,7 @@
 """Which labs are up: /run/rudel-lab has a folder for each.
 
     keeper     a socket of the keeper; it can be connected to as long as that lives, however it ends
-    control    a socket of the air, for what is asked of it
+    control    a socket of the air, for requests to it
     lab.json   the settings, and the processes of keeper and nodes; there from when all nodes answer
 
 So a folder to whose keeper nobody can connect belongs to a lab that was killed.
@@ -31,7 +31,7 @@ class Running:
     """A lab that is up.
 
     Args:
-        settings: what it was asked to be. Its air may have been changed since.
+        settings: those it was started with. Its air may have been changed since.
         keeper: number of the process that keeps it.
         processes: number of the first process of every node, by name.
     """

@@ -12,7 +12,7 @@ from typing import Any
 from rudel.errors import LabError
 
 STATES = Path("/var/lib/rudel-lab")
-"""Where labs keep their keys and the homes of their nodes, unless told otherwise."""
+"""Where labs keep their keys and the homes of their nodes by default."""
 
 NATIVE, ARM64 = "native", "arm64"
 DESKTOP = "desktop"
@@ -151,7 +151,7 @@ def settings(
     state: str | Path | None = None,
     arch: str | Sequence[str] = NATIVE,
 ) -> Settings:
-    """Checks what a lab is asked to be.
+    """Checks the settings of a lab.
 
     Args:
         nodes: how many.

@@ -109,7 +109,7 @@ def training_loop(
     given, float32 (steps,), step i uses the learning rate `rates[i]` in the place of the optimizer's own.
     """
 
-    @jax.jit  # so that the step is traced once, though it is asked for its shapes first
+    @jax.jit  # so that the step is traced once, though its shapes are computed first
     def step(state: ModelState, batch: Batch, rate: jax.Array | None) -> tuple[Any, ModelState]:
         with _learning_rate(model, rate):
             logs, new = model.train_step(tuple(state), _as_keras_data(batch))

@@ -198,15 +198,15 @@ def predictions(model: Any, stream: Stream, batch_size: int) -> Iterator[tuple[E
             yield examples
 
     with Ahead(read()) as ahead:
-        asked: list[Examples] = []
+        consumed: list[Examples] = []
 
         def inputs() -> Iterator[Any]:
             for examples in ahead:
-                asked.append(examples)
+                consumed.append(examples)
                 yield examples.x
 
         for outputs in _predicted(model, inputs(), min(batch_size, count)):
-            yield asked.pop(), outputs
+            yield consumed.pop(), outputs
 
 
 def _predicted(model: Any, inputs: Iterator[Any], batch_size: int) -> Iterator[Any]:

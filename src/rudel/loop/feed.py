@@ -77,7 +77,7 @@ class _Block(NamedTuple):
 
 
 class Streamed:
-    """Examples that are read block by block, from the first step that is asked for on; see `Resident`.
+    """Examples that are read block by block, from the first requested step on; see `Resident`.
 
     Args:
         stream: the examples to learn from.

@@ -51,8 +51,8 @@ class OwnEvaluator:
                     try:
                         model.test_function([(rows.x, rows.y, rows.sample_weight)])
                     except Exception as error:
-                        told = f"`test_step` of the model `{model.name}` fails: {first_line(error)}"
-                        raise ModelError(told) from error
+                        message = f"`test_step` of the model `{model.name}` fails: {first_line(error)}"
+                        raise ModelError(message) from error
         return as_floats(model.get_metrics_result())
 
     def _parts(self) -> Generator[Examples, None, None]:

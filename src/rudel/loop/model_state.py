@@ -149,9 +149,9 @@ def as_arrays(state: ModelState) -> dict[str, Any]:
 def why_not_traced(error: BaseException) -> str:
     """Why a program could not be made; where a model wants values while it is made, with what to do about that."""
     wants_values = isinstance(error, jax.errors.JAXTypeError) or "traced array" in str(error)
-    told = first_line(error).rstrip()
-    told = told if told.endswith((".", "!", "?", ":")) else f"{told}."
-    return f"{told} {_NO_VALUES_YET}" if wants_values else told
+    message = first_line(error).rstrip()
+    message = message if message.endswith((".", "!", "?", ":")) else f"{message}."
+    return f"{message} {_NO_VALUES_YET}" if wants_values else message
 
 
 def first_line(error: BaseException) -> str:
@@ -164,5 +164,5 @@ def first_line(error: BaseException) -> str:
     if _TRACEBACK in text.partition("\n")[0]:
         text = re.sub(r"^\s.*\n?", "", text.rpartition(_TRACEBACK)[2], flags=re.MULTILINE) or text
     lines = [line.strip(" '") for line in text.splitlines() if line.strip(" '")]
-    told = [line for line in lines if not line.startswith(_PREAMBLES)]
-    return (told or lines or [type(error).__name__])[0]
+    own = [line for line in lines if not line.startswith(_PREAMBLES)]
+    return (own or lines or [type(error).__name__])[0]

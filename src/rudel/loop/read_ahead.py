@@ -1,6 +1,6 @@
 """Things made in a thread, a little ahead of who uses them.
 
-Guarantee: they come in order; an error of the maker is raised where the next thing is asked for; after `close`, the
+Guarantee: they come in order; an error of the maker is raised where the next thing is requested; after `close`, the
 thread has ended. At most one thing is ready and one more in the making, so that memory is bounded.
 """
 
@@ -20,7 +20,7 @@ class Ahead(Generic[T]):
 
     Args:
         items: makes them; runs in the thread alone.
-        interrupted: asked while nothing is ready; True to stop waiting, with no item.
+        interrupted: called while nothing is ready; True to stop waiting, with no item.
 
     >>> with Ahead(iter("ab")) as letters:
     ...     list(letters)

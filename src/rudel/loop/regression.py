@@ -44,9 +44,9 @@ def answers_about(model: Any, dataset: Dataset) -> dict[str, Answers] | None:
     parts = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
     if not is_regression(model, _some(dataset.train)):
         return None
-    told = {part: _answers(model, examples, part == "train") for part, examples in parts.items() if examples}
-    known = {part: answer for part, answer in told.items() if answer is not None}
-    return known if len(known) == len(told) else None
+    answers = {part: _answers(model, examples, part == "train") for part, examples in parts.items() if examples}
+    known = {part: answer for part, answer in answers.items() if answer is not None}
+    return known if len(known) == len(answers) else None
 
 
 def _some(examples: Examples | Stream) -> Examples:

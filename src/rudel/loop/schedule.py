@@ -85,7 +85,7 @@ class Schedule:
 def plan_schedule(
     examples: int, batch_size: int, epochs: int | None, steps: int | None, seed: int, shuffle: bool = True
 ) -> Schedule:
-    """Checks what the user asked for and makes a schedule of it.
+    """Checks the user's options and makes a schedule of them.
 
     Raises:
         OptionError: both or unusable `epochs` and `steps`, a batch size or seed that is no such number.

@@ -118,7 +118,7 @@ class Desk:
 
     Args:
         take: seconds for decoding a delta and counting it in, one after the other.
-        close: seconds for closing a round: the outer step, and encoding what is told of it.
+        close: seconds for closing a round: the outer step, and encoding its result.
     """
 
     take: float = 0.0

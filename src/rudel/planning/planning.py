@@ -195,22 +195,22 @@ def _why(forecasts: Sequence[Forecast], best: Forecast, hosts: int) -> str:
             return "More hosts would gain too little to be worth it."
         longer = most.seconds / best.seconds
         return f"One host is faster: {len(most.hosts)} would need {longer:.1f} times as long{_lost(most)}."
-    told, one = f"{len(best.hosts)} hosts", forecasts[0]
+    why, one = f"{len(best.hosts)} hosts", forecasts[0]
     if len(one.hosts) == 1:
-        told += f" are {one.seconds / best.seconds:.1f} times as fast as the fastest of them alone"
+        why += f" are {one.seconds / best.seconds:.1f} times as fast as the fastest of them alone"
     else:
-        told += " can hold what one alone cannot, and are soonest done"
+        why += " can hold what one alone cannot, and are soonest done"
     others = [f for f in forecasts if f.strategy != best.strategy and len(f.hosts) == len(best.hosts)]
     if others:
         next_best = min(others, key=lambda forecast: forecast.seconds)
         ratio = next_best.seconds / best.seconds
-        told += f" by `{best.strategy}`"
-        told += f"; `{next_best.strategy}` would need {ratio:.1f} times as long" if ratio >= 1.05 else ""
+        why += f" by `{best.strategy}`"
+        why += f"; `{next_best.strategy}` would need {ratio:.1f} times as long" if ratio >= 1.05 else ""
     if little:
-        told += "; more would gain too little to be worth it"
+        why += "; more would gain too little to be worth it"
     elif more:
-        told += f"; {len(most.hosts)} would not be faster{_lost(most)}"
-    return f"{told}."
+        why += f"; {len(most.hosts)} would not be faster{_lost(most)}"
+    return f"{why}."
 
 
 def _lost(forecast: Forecast) -> str:

@@ -73,9 +73,9 @@ def drawing_for(run: str, shape: tuple[int, ...] | None, read_image: ReadImage |
     """
     side = _side(shape)
     if side is None:
-        told = "other things than one picture" if shape is None else f"inputs of shape {shape}"
+        takes = "other things than one picture" if shape is None else f"inputs of shape {shape}"
         raise ServeError(
-            f"The run {run} takes {told}, which cannot be drawn: give a run of `digits` or `quickdraw`, "
+            f"The run {run} takes {takes}, which cannot be drawn: give a run of `digits` or `quickdraw`, "
             "or of another recipe with small square pictures in grey."
         )
     if read_image is None or (side >= 28 and _keeps(read_image, side)):

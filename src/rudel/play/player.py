@@ -71,7 +71,7 @@ class Player:
         """What the page has to know, as JSON; see `page/guesser.js`.
 
         Args:
-            module: address of the model's JavaScript; None where the server has to be asked.
+            module: address of the model's JavaScript; None where the server has to predict.
             offline: whether the page shall be kept by the browser.
         """
         return {
@@ -114,9 +114,10 @@ def player_of(directory: run_directory.RunDirectory, model: Any) -> Player:
     outputs = getattr(model, "output_shape", None)
     count = outputs[-1] if isinstance(outputs, tuple) and len(outputs) == 2 else None
     probe = np.eye(count or 1, dtype=np.float32)
-    if count is None or count < 2 or (told := as_probabilities(model, probe)) is None:
+    if count is None or count < 2 or (probabilities := as_probabilities(model, probe)) is None:
         raise ServeError(f"The run {directory.path} does not tell classes apart: give one that does, such as `digits`.")
     names = config.get("class_names") or []
     classes = tuple(names) if len(names) == count else tuple(str(i) for i in range(count))
     attribution = config.get("attribution") or ""
-    return Player(directory.path, model, drawing, read_image, classes, bool((told != probe).any()), attribution)
+    logits = bool((probabilities != probe).any())
+    return Player(directory.path, model, drawing, read_image, classes, logits, attribution)

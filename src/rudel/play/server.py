@@ -66,9 +66,9 @@ class PlayServer(ThreadingHTTPServer):
             self.address_family = family
             super().__init__((str(place[0]), int(place[1])), _Handler)
         except (OSError, OverflowError) as error:
-            told = getattr(error, "strerror", None) or error
+            reason = getattr(error, "strerror", None) or error
             raise ServeError(
-                f"{host} port {port} cannot be listened at ({told}): give another with --port, or --port 0 for one "
+                f"{host} port {port} cannot be listened at ({reason}): give another with --port, or --port 0 for one "
                 "that is free."
             ) from error
         self.is_local = is_loopback(str(self.server_address[0]))
@@ -101,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         length, player = self.headers.get("Content-Length", ""), self.server.player
-        if not self._is_asked_by_name() or self.path != "/guess" or isinstance(player, Listener):
+        if not self._is_addressed_by_name() or self.path != "/guess" or isinstance(player, Listener):
             self.close_connection = True
             return self._refuse(HTTPStatus.NOT_FOUND, "There is nothing to post to but /guess.")
         if not length.isdecimal() or int(length) > player.drawing.side**2:
@@ -110,15 +110,17 @@ class _Handler(BaseHTTPRequestHandler):
         content = self.rfile.read(int(length))
         try:
             with self.server.guessing:
-                told = player.guess(content)
+                probabilities = player.guess(content)
         except RudelError as error:
             return self._refuse(HTTPStatus.BAD_REQUEST, str(error))
-        return self._answer(HTTPStatus.OK, _json({"probabilities": told, "module": self.server.script()}), ".json")
+        return self._answer(
+            HTTPStatus.OK, _json({"probabilities": probabilities, "module": self.server.script()}), ".json"
+        )
 
     def _found(self) -> tuple[HTTPStatus, bytes, str]:
         name = self.path.partition("?")[0].removeprefix("/") or "index.html"
         missing = HTTPStatus.NOT_FOUND, f"There is no {name} here.\n".encode(), ".txt"
-        if not self._is_asked_by_name():
+        if not self._is_addressed_by_name():
             return HTTPStatus.FORBIDDEN, b"The page is only to be had under the name of this computer.\n", ".txt"
         if name == DESCRIPTION:
             return HTTPStatus.OK, _json(self.server.player.description(self.server.script())), ".json"
@@ -130,8 +132,8 @@ class _Handler(BaseHTTPRequestHandler):
             return missing
         return HTTPStatus.OK, (made / inner).read_bytes(), PurePosixPath(inner).suffix
 
-    def _is_asked_by_name(self) -> bool:
-        """Whether the page was asked for by an address of this computer, and not by a name that leads here."""
+    def _is_addressed_by_name(self) -> bool:
+        """Whether the page was requested by an address of this computer, and not by a name that leads here."""
         return not self.server.is_local or is_own(self.headers.get("Host", ""))
 
     def _refuse(self, status: HTTPStatus, sentence: str) -> None:

@@ -44,7 +44,7 @@ class Interactions:
     """What users took. A history is a set of items with counts, padded with item 0 of count 0.
 
     Args:
-        taste: the taste of each user, which nobody is told, (users,).
+        taste: the hidden taste of each user, (users,).
         history: items that were taken before, int32 (users, length).
         counts: how often, float32 (users, length).
         targets: items to learn from, int32 (users, targets).

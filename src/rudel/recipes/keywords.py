@@ -1,4 +1,4 @@
-"""Spoken words, told apart by a small convolutional net that hears sound as it comes from a microphone.
+"""Spoken words, classified by a small convolutional net that hears sound as it comes from a microphone.
 
 For a folder with a folder of recordings for each word (WAV or FLAC), such as the Free Spoken Digit Dataset or Speech
 Commands, or the records that `rudel data sound` makes of it. The model takes samples: its features, MFCCs in

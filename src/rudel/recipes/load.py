@@ -146,7 +146,7 @@ class Recipe:
             raise
         except Exception as error:
             raise RecipeError(
-                f"`{name}` of the recipe {self.path} failed{_where(error, self.path)}: {_told(error)}"
+                f"`{name}` of the recipe {self.path} failed{_where(error, self.path)}: {_described(error)}"
             ) from error
 
 
@@ -198,7 +198,7 @@ def _import_file(path: Path) -> types.ModuleType:
         ) from error
     except Exception as error:
         del sys.modules[name]
-        raise RecipeError(f"The recipe {path} cannot be imported{_where(error, path)}: {_told(error)}") from error
+        raise RecipeError(f"The recipe {path} cannot be imported{_where(error, path)}: {_described(error)}") from error
     return module
 
 
@@ -248,7 +248,7 @@ def _where(error: BaseException, path: Path) -> str:
     return f" in line {lines[-1]}" if lines else ""
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

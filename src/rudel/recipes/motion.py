@@ -1,4 +1,4 @@
-"""Movements of a sensor in the hand, told apart by a small convolutional net over time.
+"""Movements of a sensor in the hand, classified by a small convolutional net over time.
 
 For a folder of CSV files, one for each movement, with recordings separated by blank lines, such as an Arduino Nano 33
 BLE Sense writes; or the records that `rudel data motion` makes of it.

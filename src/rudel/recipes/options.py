@@ -114,4 +114,4 @@ def _argument_helps(function: Callable[..., Any]) -> dict[str, str]:
     _, _, arguments = text.partition("Args:\n")
     arguments = re.split(r"\n\S", arguments)[0]
     entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8,}.+)*)", arguments, flags=re.MULTILINE)
-    return {name: " ".join(told.split()) for name, told in entries}
+    return {name: " ".join(text.split()) for name, text in entries}

@@ -128,8 +128,8 @@ class TwoTower(keras.Model):
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
         """The loss; and in evaluation the recall, which training does not spend time on."""
-        told = super().compute_metrics(x, y, y_pred, sample_weight)
-        return {name: value for name, value in told.items() if self._evaluating or name != self.recall.name}
+        metrics = super().compute_metrics(x, y, y_pred, sample_weight)
+        return {name: value for name, value in metrics.items() if self._evaluating or name != self.recall.name}
 
     def top_items(self, vectors: Any, count: int = 10) -> tuple[np.ndarray, np.ndarray]:
         """The items that rank first for some users.
@@ -171,8 +171,8 @@ class TwoTower(keras.Model):
         items = ops.reshape(ops.pad(items, ((0, pad),)), (-1, rows))
         return ops.reshape(ops.map(self._places_at_once, (vectors, items)), (-1,))[:count]
 
-    def _places_at_once(self, asked: tuple[Any, Any]) -> Any:
-        vectors, items = asked
+    def _places_at_once(self, queries: tuple[Any, Any]) -> Any:
+        vectors, items = queries
         scores = self._scores(vectors)
         own = ops.take_along_axis(scores, items[:, None], axis=1)
         return ops.sum(ops.cast(scores >= own, "int32"), axis=1)

@@ -6,7 +6,7 @@ the same changes. Every picture is changed by a draw of its own, whatever else i
 
 A batch is (N, H, W) or (N, H, W, C), uint8 from 0 to 255, or floats. What moves whole pixels (`random_flip`,
 `random_pad_and_crop`) keeps the dtype; what computes new values gives floats in the same range: float32 of uint8, and
-not rounded. What changes colours needs to know the range of float pictures: `bounds`, from 0 to 255 unless told, to
+not rounded. What changes colours needs to know the range of float pictures: `bounds`, by default from 0 to 255, to
 which it limits what comes out. To give settings, use `functools.partial`:
 
 >>> from functools import partial

@@ -71,7 +71,7 @@ def _moved(x: jax.Array, shift: jax.Array, reach: int, axis: int) -> jax.Array:
     places = below.astype(jnp.int32) + reach
     for step in (2**bit for bit in reversed(range(bits))):
         moved, stayed = lax.slice_in_dim(x, step, None, axis=axis), lax.slice_in_dim(x, 0, -step, axis=axis)
-        # Without the barrier, XLA would compute each step anew for every use of it in the next one.
+        # Without the barrier, XLA would compute each step again for every use of it in the next one.
         x = lax.optimization_barrier(jnp.where((places & step) != 0, moved, stayed))
     here, next_ = lax.slice_in_dim(x, 0, size, axis=axis), lax.slice_in_dim(x, 1, size + 1, axis=axis)
     return here * (1 - fraction) + next_ * fraction

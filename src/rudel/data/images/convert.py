@@ -29,7 +29,7 @@ _AHEAD = 3
 _NAMED = 3
 
 Progress = Callable[[int, int], None]
-"""Is told how many pictures are done, and of how many."""
+"""Called with how many pictures are done, and of how many."""
 
 
 class Spread(Protocol):
@@ -71,7 +71,7 @@ def convert(
         shards: number of files for the training; by default as many as make them about 128 MB large.
         least_classes: 1 if nobody is to be trained on the records alone, which takes 2.
         spread: other computers that help.
-        progress: is told how far it is.
+        progress: called as pictures are done.
 
     Returns:
         What is there now.
@@ -115,7 +115,7 @@ def _make(
 ) -> Converted:
     done, made, new = 0, [], 0
 
-    def told(count: int) -> None:
+    def report(count: int) -> None:
         nonlocal done
         done += count
         progress(done, len(found.pictures))
@@ -127,9 +127,11 @@ def _make(
         for shard in planned:
             already = finished(folder, shard)
             if already:
-                told(len(shard.pictures))
+                report(len(shard.pictures))
             else:
-                already = make_shard(folder, shard, found.store, found.classes, examine, threads, _AHEAD * count, told)
+                already = make_shard(
+                    folder, shard, found.store, found.classes, examine, threads, _AHEAD * count, report
+                )
                 new += 1
             made.append(already)
     except KeyboardInterrupt as interrupt:
@@ -167,7 +169,7 @@ def _check_result(converted: Converted, least_classes: int) -> None:
         return
     left_out = converted.left_out
     dataset_file.discard(converted.path)
-    examples = "; ".join(f"{one.name}: {dataset_file.told(one)}" for one in left_out[:_NAMED])
+    examples = "; ".join(f"{one.name}: {dataset_file.describe(one)}" for one in left_out[:_NAMED])
     what = f"pictures of one class only, `{present[0]}`, are left" if present else "no picture is left"
     raise DataError(f"Of all files, {what}, and {len(left_out):,} were left out ({examples}).")
 

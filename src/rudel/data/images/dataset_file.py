@@ -117,7 +117,7 @@ def write(converted: Converted, source: str, options: Options, made_of: str) -> 
     left_out = converted.left_out
     if left_out:
         with written_atomically(folder / LEFT_OUT) as file:
-            file.writelines(f"{one.name}\t{told(one)}\n".encode() for one in left_out)
+            file.writelines(f"{one.name}\t{describe(one)}\n".encode() for one in left_out)
     else:
         (folder / LEFT_OUT).unlink(missing_ok=True)
     write_json(
@@ -181,10 +181,10 @@ def _is_result(path: Path) -> bool:
     return path.name in (DATASET, LABELS, LEFT_OUT) or _SHARD.fullmatch(path.name) is not None
 
 
-def told(one: LeftOut) -> str:
+def describe(one: LeftOut) -> str:
     """Why a file was left out.
 
-    >>> told(LeftOut("x.jpg", "animated", "3 pictures in one GIF file"))
+    >>> describe(LeftOut("x.jpg", "animated", "3 pictures in one GIF file"))
     'animated (3 pictures in one GIF file)'
     """
     return f"{one.reason} ({one.detail})" if one.detail else one.reason

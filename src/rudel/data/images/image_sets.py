@@ -136,7 +136,7 @@ def find_photographs(
 
     Args:
         source: a folder or an address; see `rudel.data.images.convert` for what it can be if it has no records.
-        progress: is told how many photographs are converted, and of how many.
+        progress: called with how many photographs are converted, and of how many.
         least_classes: refuse fewer.
 
     Raises:

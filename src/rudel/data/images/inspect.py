@@ -87,7 +87,7 @@ def inspect(address: str, progress: Callable[[int, int], None] = lambda done, to
 
     Args:
         address: a folder of TFRecord files, or one such file; here, or wherever fsspec reaches.
-        progress: is told how many bytes are read, and of how many.
+        progress: called with how many bytes are read, and of how many.
 
     Raises:
         DataError: there are no records, or a file cannot be read.

@@ -1,7 +1,7 @@
-"""One picture on its way into a record: looked at, decoded, and made anew only where it has to be.
+"""One picture on its way into a record: examined, decoded, and encoded again only where it has to be.
 
-What is a whole, upright JPEG or PNG passes with the very bytes it has. Made anew are: pictures that an EXIF tag turns,
-CMYK, forms that not every reader of records decodes (WebP, GIF, BMP, uncommon JPEGs), and those larger than asked for.
+A complete, upright JPEG or PNG passes with the bytes that it has. Encoded again are: pictures that an EXIF tag turns,
+CMYK, forms that not every reader of records decodes (WebP, GIF, BMP, uncommon JPEGs), and those larger than requested.
 What was coded without loss becomes PNG, the rest JPEG with quality 95 and colours as fine as they were, without
 metadata.
 
@@ -76,7 +76,7 @@ def check_beginning(first: bytes) -> None:
 
 
 def examine(content: bytes, max_side: int | None = None) -> Picture | Refused:
-    """Decodes a file to its end, and makes it anew if it must be.
+    """Decodes a file to its end, and encodes it again if it must be.
 
     Args:
         content: of the file.
@@ -109,10 +109,10 @@ def _examine_jpeg(content: bytes, max_side: int | None) -> Picture | Refused:
     if found.common and found.channels in (1, 3) and turned <= 1 and small:
         check_scans(content, found)
         return Picture(found.height, found.width)
-    return _jpeg_anew(content, found, turned, max_side)
+    return _encode_jpeg(content, found, turned, max_side)
 
 
-def _jpeg_anew(content: bytes, found: Frame, turned: int, max_side: int | None) -> Picture:
+def _encode_jpeg(content: bytes, found: Frame, turned: int, max_side: int | None) -> Picture:
     from PIL import Image
 
     picture = Image.open(io.BytesIO(content), formats=("JPEG",))
@@ -125,7 +125,7 @@ def _jpeg_anew(content: bytes, found: Frame, turned: int, max_side: int | None) 
     changes = [FROM_CMYK] if picture.mode == "CMYK" else []
     changes += [UPRIGHT] if turned > 1 else []
     changes += [SHRUNK] if size != (found.width, found.height) else []
-    return _anew(picture, size, turned, "JPEG", tuple(changes) or (RECODED,))
+    return _encode(picture, size, turned, "JPEG", tuple(changes) or (RECODED,))
 
 
 def _examine_other(content: bytes, max_side: int | None) -> Picture | Refused:
@@ -150,10 +150,10 @@ def _examine_other(content: bytes, max_side: int | None) -> Picture | Refused:
     changes += [] if picture.format == "PNG" else [RECODED]
     changes += [FROM_CMYK] if picture.mode == "CMYK" else []
     lossless = picture.format in _LOSSLESS or b"VP8L" in content[:64] or picture.has_transparency_data
-    return _anew(picture, size, turned, "PNG" if lossless else "JPEG", tuple(changes))
+    return _encode(picture, size, turned, "PNG" if lossless else "JPEG", tuple(changes))
 
 
-def _anew(picture: Any, size: tuple[int, int], turned: int, form: str, changes: tuple[str, ...]) -> Picture:
+def _encode(picture: Any, size: tuple[int, int], turned: int, form: str, changes: tuple[str, ...]) -> Picture:
     from PIL import Image
 
     sampling = _colour_sampling(picture)

@@ -89,11 +89,11 @@ def plan_shards(pictures: Sequence[Labelled], classes: Sequence[str], options: O
     return tuple(planned)
 
 
-def _count(part: Sequence[Labelled], training: Sequence[Labelled], asked: int | None) -> int:
+def _count(part: Sequence[Labelled], training: Sequence[Labelled], requested: int | None) -> int:
     """How many shards a split has; not yet bounded by the number of its pictures."""
-    if asked is None:
+    if requested is None:
         return -(-sum(picture.file.size for picture in part) // SHARD_BYTES) or 1
-    return asked if part is training or not training else max(1, round(asked * len(part) / len(training)))
+    return requested if part is training or not training else max(1, round(requested * len(part) / len(training)))
 
 
 def place(name: str) -> float:

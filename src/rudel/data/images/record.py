@@ -23,7 +23,7 @@ def record_of(picture: Picture, content: bytes, name: str, label: int, text: str
 
     Args:
         picture: what is known of it.
-        content: of its file, which is taken if it was not made anew.
+        content: of its file, which is taken if it was not encoded again.
         name: of its file.
         label: number of its class, from 0.
         text: name of its class.

@@ -111,7 +111,7 @@ def make_shard(
     examine: Examine,
     threads: Executor,
     ahead: int,
-    told: Callable[[int], None],
+    report: Callable[[int], None],
 ) -> Made:
     """Writes a shard, and a note of what it was made of.
 
@@ -123,7 +123,7 @@ def make_shard(
         examine: looks at pictures; called in several threads at once.
         threads: where pictures are read and examined.
         ahead: how many pieces of work are begun before the first has to be done.
-        told: is told how many more pictures are done, now and then.
+        report: called now and then with how many more pictures are done.
 
     Raises:
         OSError: the folder cannot be written or the disk is full; the shard is then not there.
@@ -145,7 +145,7 @@ def make_shard(
             labels.update(result.label for result in kept)
             changes.update(change for result in kept for change in result.changes)
             left_out += [result for result in results if isinstance(result, LeftOut)]
-            told(len(results))
+            report(len(results))
     counted = dict(sorted(labels.items())), dict(sorted(changes.items()))
     made = Made(shard.file, shard.split, size, records, *counted, tuple(left_out), shard.made_of)
     write_note(folder, made)

@@ -29,7 +29,7 @@ class File:
     Args:
         name: its path from the root of the store, with slashes.
         size: in bytes.
-        version: another text when it was written anew; empty where the store does not tell.
+        version: a different text once the file is written again; empty where the store has none.
     """
 
     name: str
@@ -187,7 +187,7 @@ class RemoteStore:
         for name in names:
             try:
                 found[name] = _remote_file(name, self._system.info(f"{self._root}/{name}"))
-            except Exception:  # each file system has errors of its own; what is not found will be told by name
+            except Exception:  # each file system has errors of its own; what is not found is named later
                 continue
         return found
 

@@ -149,7 +149,7 @@ class Batches:
     def _read(self, order: np.ndarray, first: int) -> Iterator[tuple[int, Examples]]:
         """Batches from one on, with their numbers."""
         ahead, size = self._plan.ahead, self._size()
-        together = max(ahead // 2, 1)  # two groups of batches are in work: fewer, larger errands for the threads
+        together = max(ahead // 2, 1)  # two groups of batches are in work: fewer, larger tasks for the threads
         groups = [(begin, min(together, len(self) - begin)) for begin in range(first, len(self), together)]
         for begin, group in self._groups(order, groups):
             for number in range(len(group) // size):

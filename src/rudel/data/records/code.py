@@ -27,27 +27,27 @@ def code_fingerprint(function: Callable[..., Any]) -> str:
 
 
 class _Visit:
-    """Tells `told` all that a function depends on, each thing once."""
+    """Gives `add` all that a function depends on, each thing once."""
 
-    def __init__(self, told: Callable[[bytes], object]) -> None:
-        self._told = told
+    def __init__(self, add: Callable[[bytes], object]) -> None:
+        self._add = add
         self._seen: dict[int, Any] = {}
 
     def value(self, value: Any) -> None:
         if isinstance(value, str | bytes | int | float | complex | bool | None | types.EllipsisType | range | slice):
-            self._tell(type(value).__name__, repr(value))
+            self._add_texts(type(value).__name__, repr(value))
         elif id(value) in self._seen:
-            self._tell("again")
+            self._add_texts("again")
         else:
             self._seen[id(value)] = value
             self._compound(value)
 
     def _compound(self, value: Any) -> None:
-        self._tell(type(value).__module__, type(value).__qualname__)
+        self._add_texts(type(value).__module__, type(value).__qualname__)
         if isinstance(value, np.ndarray | np.generic):
             array = np.ascontiguousarray(value)
-            self._tell(str(array.dtype), str(array.shape))
-            self._told(repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes())
+            self._add_texts(str(array.dtype), str(array.shape))
+            self._add(repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes())
         elif isinstance(value, types.CodeType):
             self._code(value)
         elif isinstance(value, types.FunctionType):
@@ -62,13 +62,13 @@ class _Visit:
                 self.value(key)
                 self.value(part)
         elif isinstance(value, set | frozenset):
-            self._tell(*sorted(map(repr, value)))
+            self._add_texts(*sorted(map(repr, value)))
         elif isinstance(value, list | tuple):
-            self._tell(str(len(value)))
+            self._add_texts(str(len(value)))
             for part in value:
                 self.value(part)
         elif isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
-            self._tell(getattr(value, "__module__", None) or "", getattr(value, "__qualname__", value.__name__))
+            self._add_texts(getattr(value, "__module__", None) or "", getattr(value, "__qualname__", value.__name__))
         else:
             self.value(vars(value) if hasattr(value, "__dict__") else ())
             self.value(next((vars(kind)["__call__"] for kind in type(value).__mro__ if "__call__" in vars(kind)), None))
@@ -80,24 +80,24 @@ class _Visit:
             try:
                 self.value(cell.cell_contents)
             except ValueError:
-                self._tell("not yet bound")
+                self._add_texts("not yet bound")
         for name in _names(function.__code__):
             named = function.__globals__.get(name)
             is_own = getattr(named, "__module__", None) == function.__module__
             if isinstance(named, str | bytes | int | float | tuple | np.ndarray) or (
                 isinstance(named, types.FunctionType) and is_own
             ):
-                self._tell(name)
+                self._add_texts(name)
                 self.value(named)
 
     def _code(self, code: types.CodeType) -> None:
-        self._told(code.co_code)
-        self._tell(*code.co_names, *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+        self._add(code.co_code)
+        self._add_texts(*code.co_names, *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
         for constant in code.co_consts:
             self.value(constant)
 
-    def _tell(self, *texts: str) -> None:
-        self._told("\0".join((*texts, "")).encode("utf-8", "surrogateescape"))
+    def _add_texts(self, *texts: str) -> None:
+        self._add("\0".join((*texts, "")).encode("utf-8", "surrogateescape"))
 
 
 def _names(code: types.CodeType) -> list[str]:

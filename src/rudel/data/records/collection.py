@@ -40,8 +40,8 @@ class Collection:
         self._uniform = uniform_rows(self.sources, self.indexes)
         self._checksums = np.concatenate([index.checksums for index in self.indexes])
         if not len(self):
-            told = f"all {self.skipped:,} are damaged" if self.skipped else "the files are empty"
-            raise DataError(f"There is no record in {paths[0]}{' and others' if paths[1:] else ''}: {told}.")
+            why = f"all {self.skipped:,} are damaged" if self.skipped else "the files are empty"
+            raise DataError(f"There is no record in {paths[0]}{' and others' if paths[1:] else ''}: {why}.")
 
     def __len__(self) -> int:
         return len(self._reader)

@@ -1,4 +1,4 @@
-"""When map functions run in processes instead of threads, and what the processes are told.
+"""When map functions run in processes instead of threads, and what the processes are given.
 
 Threads do without a start, so they begin. Processes take over when the functions of some records have computed for two
 seconds, and for at least 0.2 ms a record: then what starting them costs (0.3 s, at the same time) is little, and so is
@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from rudel.data.records.features import Features
-from rudel.data.records.pool import Errand
+from rudel.data.records.pool import MapTask
 from rudel.data.records.rows import Row
 from rudel.shipping.user_code import modules_by_value
 
@@ -40,7 +40,7 @@ class Delegation:
         self._is_possible = wanted is not False and os.name == "posix" and (workers > 1 or wanted is True)
         self._is_wanted = bool(wanted)
         self._seconds, self._count = 0.0, 0
-        self._errand: Errand | None = None
+        self._task: MapTask | None = None
         self._lock = threading.Lock()
 
     def note(self, seconds: float, count: int) -> None:
@@ -57,19 +57,19 @@ class Delegation:
         """Only threads from now on."""
         self._is_possible = False
 
-    def errand(self, features: Features, functions: Sequence[Function], row: Row) -> Errand | None:
-        """What to tell a process, always for the same functions; None for threads."""
+    def task(self, features: Features, functions: Sequence[Function], row: Row) -> MapTask | None:
+        """The task for a process, always of the same functions; None for threads."""
         is_long = self._is_wanted or self._seconds >= max(_LONG, self._count * _LEAST_PER_RECORD)
-        if not self._is_possible or not (self._errand or is_long):
+        if not self._is_possible or not (self._task or is_long):
             return None
         with self._lock:
-            if self._errand is None:
+            if self._task is None:
                 content = _pickled((features, tuple(functions), row), functions) if row.nbytes else None
                 if content is None or len(content) > _LARGEST:
                     self.refuse()
                     return None
-                self._errand = Errand(content, row)
-            return self._errand
+                self._task = MapTask(content, row)
+            return self._task
 
 
 def _pickled(what: Any, functions: Sequence[Function]) -> bytes | None:

@@ -187,16 +187,16 @@ def _like_first(
 ) -> np.ndarray:
     array = _array(parsed[key]) if key in parsed else None
     if array is None or array.dtype != dtype or array.size != math.prod(shape):
-        told = "missing" if key not in parsed else "of different lengths" if array is None else _told(array)
+        found = "missing" if key not in parsed else "of different lengths" if array is None else _described(array)
         raise DataError(
-            f"The feature `{key}` of {name()} is {told}, "
-            f"and that of the first example {_told(np.empty(shape, dtype))}: "
+            f"The feature `{key}` of {name()} is {found}, "
+            f"and that of the first example {_described(np.empty(shape, dtype))}: "
             "give a map function that makes them alike (`records.map(...)`), or `features` without it."
         )
     return array.reshape(shape)
 
 
-def _told(array: np.ndarray) -> str:
+def _described(array: np.ndarray) -> str:
     if array.dtype == np.uint8:
         return f"{array.size:,} bytes"
     return f"{array.size:,} {array.dtype}"
@@ -219,7 +219,7 @@ def _array(feature: Feature) -> np.ndarray | None:
 def _shaped(feature: Feature, key: str, shape: Shape, name: Callable[[], str]) -> np.ndarray:
     array = feature if isinstance(feature, np.ndarray) else np.frombuffer(b"".join(feature), np.uint8)
     if array.size != math.prod(shape):
-        raise DataError(f"The feature `{key}` of {name()} has {_told(array)}, which are not of shape {shape}.")
+        raise DataError(f"The feature `{key}` of {name()} has {_described(array)}, which are not of shape {shape}.")
     return array.reshape(shape)
 
 

@@ -1,7 +1,7 @@
 """Where the records of a file are: one walk from header to header.
 
 A file says nothing of how many records it has. The walk reads each header, whose checksum it verifies, and passes the
-checksum of each content, which it keeps: with it every read is verified later, and the file told from another one.
+checksum of each content, which it keeps: with it every read is verified later, and a replaced file is recognised.
 
 A damaged header hides where its record ends. Where damage is to be left out, the next header with a right checksum is
 looked for, so that only what lies before it is lost.
@@ -75,7 +75,7 @@ def walk(source: Source, skip_corrupt: bool = False) -> FileIndex:
         if stopped is None:
             break
         if not skip_corrupt:
-            raise DataError(_told(source, stopped))
+            raise DataError(_damage(source, stopped))
         damaged.append(stopped)
         position = _next_header(source, stopped + 1)
     begins, lengths, checksums = np.concatenate(pieces, axis=1) if pieces else np.zeros((3, 0), np.int64)
@@ -129,7 +129,7 @@ def _first_wrong(lengths: list[int], checksums: list[int]) -> int | None:
     return int(wrong[0]) if len(wrong) else None
 
 
-def _told(source: Source, at: int) -> str:
+def _damage(source: Source, at: int) -> str:
     """What is wrong with a file from a place on."""
     header = source.read(at, _HEADER)
     is_whole = len(header) == _HEADER and header[8:] == masked(header[:8]).to_bytes(4, "little")

@@ -48,7 +48,7 @@ def _kept(path: Path, size: int) -> FileIndex | None:
 
 
 def _keep(path: Path, index: FileIndex) -> None:
-    """Writes an index. It can be made anew at any time, so a folder that takes no file is no error."""
+    """Writes an index. It can be made again at any time, so a folder that takes no file is no error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_atomically(path) as file:

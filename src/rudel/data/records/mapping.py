@@ -21,7 +21,7 @@ import numpy as np
 from rudel.data.records.collection import Collection
 from rudel.data.records.delegation import Delegation, Function
 from rudel.data.records.features import Features
-from rudel.data.records.pool import Errand, NoProcessError, borrowed
+from rudel.data.records.pool import MapTask, NoProcessError, borrowed
 from rudel.data.records.rows import Row
 from rudel.errors import DataError
 
@@ -69,16 +69,16 @@ class Mapping:
         arrays = row.empty(len(numbers))
         octets = [array.reshape(-1).view(np.uint8).data for array in arrays]
         size = max(1, min(len(numbers) // (self.workers * _PARTS_PER_WORKER), _LARGEST_PART))
-        errand = self.delegation.errand(self.features, self.functions, row) if len(numbers) > size else None
-        if errand:
+        task = self.delegation.task(self.features, self.functions, row) if len(numbers) > size else None
+        if task:
             size = max(1, min(size, _MOST_BYTES // max(1, row.nbytes)))
         parts = ((begin, numbers[begin : begin + size]) for begin in range(0, len(numbers), size))
         parts = _Shared(parts)  # by all workers, so that none is idle while there is something to do
-        if errand:
-            work = functools.partial(self._delegate, row, errand, octets, parts)
+        if task:
+            work = functools.partial(self._delegate, row, task, octets, parts)
         else:
             work = functools.partial(self._write_parts, row, octets, parts)
-        if not errand and (self.workers == 1 or len(numbers) <= size):
+        if not task and (self.workers == 1 or len(numbers) <= size):
             work()
         else:
             futures = [_threads(self.workers).submit(work) for _ in range(self.workers)]
@@ -97,18 +97,18 @@ class Mapping:
             count += len(numbers)
         self.delegation.note(time.thread_time() - began, count)
 
-    def _delegate(self, row: Row, errand: Errand, octets: list[memoryview], parts: Iterable[Part]) -> None:
+    def _delegate(self, row: Row, task: MapTask, octets: list[memoryview], parts: Iterable[Part]) -> None:
         """Has parts done by a process: one is fetched while it is at the next."""
         given: deque[Part] = deque()
         try:
             with borrowed() as worker:
                 for begin, numbers in parts:
                     given.append((begin, numbers))
-                    worker.give(errand, self.collection.contents(numbers))
+                    worker.give(task, self.collection.contents(numbers))
                     if len(given) > 1:
-                        self._fetch(row, worker.fetch(errand), octets, given.popleft())
+                        self._fetch(row, worker.fetch(task), octets, given.popleft())
                 while given:
-                    self._fetch(row, worker.fetch(errand), octets, given.popleft())
+                    self._fetch(row, worker.fetch(task), octets, given.popleft())
         except NoProcessError:
             self.delegation.refuse()
             self._write_parts(row, octets, parts)

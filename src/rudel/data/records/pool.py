@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from rudel.data.records.rows import Row
-from rudel.data.records.worker import ALIGNMENT, FAILED, KNOWN_ERRANDS, spans
+from rudel.data.records.worker import ALIGNMENT, FAILED, KNOWN_TASKS, spans
 from rudel.errors import DataError
 
 _MAIN = "import sys; sys.path[:] = {path!r}; from rudel.data.records.worker import serve; serve({socket}, {slab})"
@@ -34,7 +34,7 @@ class NoProcessError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Errand:
+class MapTask:
     """What is to be made of records.
 
     Args:
@@ -75,7 +75,7 @@ class Worker:
             except OSError as error:
                 self.dismiss()
                 raise NoProcessError from error
-        self._known: deque[int] = deque(maxlen=KNOWN_ERRANDS)
+        self._known: deque[int] = deque(maxlen=KNOWN_TASKS)
         self._given: deque[tuple[int, int]] = deque()
         self._half = 0
         self._turn = 0
@@ -85,31 +85,31 @@ class Worker:
             self._ended()
             raise NoProcessError from error
 
-    def give(self, errand: Errand, contents: Sequence[bytes]) -> None:
+    def give(self, task: MapTask, contents: Sequence[bytes]) -> None:
         """Gives it contents of records to make rows of.
 
         Raises:
             DataError: it ended.
         """
-        needed = -(-max(1, spans(errand.row, len(contents))[-1][1]) // ALIGNMENT) * ALIGNMENT
+        needed = -(-max(1, spans(task.row, len(contents))[-1][1]) // ALIGNMENT) * ALIGNMENT
         if needed > self._half:
             assert not self._given, "memory grows only while there is nothing in it"
             self._half = needed
             os.ftruncate(self._file.fileno(), 2 * needed)
             self._memory = mmap.mmap(self._file.fileno(), 2 * needed)
         begin, self._turn = self._turn * self._half, 1 - self._turn
-        is_new = errand.number not in self._known
+        is_new = task.number not in self._known
         if is_new:
-            self._known.append(errand.number)
-        content = errand.content if is_new else None
-        request = errand.number, content, 2 * self._half, begin, contents
+            self._known.append(task.number)
+        content = task.content if is_new else None
+        request = task.number, content, 2 * self._half, begin, contents
         try:
             self._connection.send_bytes(pickle.dumps(request))
         except OSError as error:
             raise self._ended() from error
         self._given.append((begin, len(contents)))
 
-    def fetch(self, errand: Errand) -> list[memoryview] | None:
+    def fetch(self, task: MapTask) -> list[memoryview] | None:
         """The bytes of the rows that what was given first became, valid until two more are given; None if it failed.
 
         Raises:
@@ -124,7 +124,7 @@ class Worker:
             return None
         assert self._memory
         memory = memoryview(self._memory)
-        return [memory[first:last] for first, last in spans(errand.row, count, begin)]
+        return [memory[first:last] for first, last in spans(task.row, count, begin)]
 
     def is_running(self) -> bool:
         """Whether the process did not end yet."""

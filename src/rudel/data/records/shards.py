@@ -93,7 +93,7 @@ def _matching(pattern: str) -> list[str]:
     if not is_remote(pattern):
         return glob.glob(pattern)  # noqa: PTH207 as a pattern may be absolute
     files, path = filesystem(pattern)
-    found = _told(pattern, lambda: files.glob(path))
+    found = _listed(pattern, lambda: files.glob(path))
     return [files.unstrip_protocol(name) for name in found]
 
 
@@ -113,7 +113,7 @@ def _names_in(path: str) -> list[str] | None:
     listed = _listed_in_document(path)
     if listed is not None:
         return listed
-    return [name.rstrip("/").rpartition("/")[2] for name in _told(path, lambda: files.ls(inside, detail=False))]
+    return [name.rstrip("/").rpartition("/")[2] for name in _listed(path, lambda: files.ls(inside, detail=False))]
 
 
 def _listed_in_document(folder: str) -> list[str] | None:
@@ -126,12 +126,12 @@ def _listed_in_document(folder: str) -> list[str] | None:
         return None
 
 
-def _told(address: str, ask: Callable[[], list[str]]) -> list[str]:
+def _listed(address: str, ask: Callable[[], list[str]]) -> list[str]:
     try:
         return ask()
     except Exception as error:  # whatever the package that fsspec uses raises
-        told = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise DataError(f"{address} cannot be listed ({told}): check the address, or name the files.") from error
+        message = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise DataError(f"{address} cannot be listed ({message}): check the address, or name the files.") from error
 
 
 def _joined(folder: str, name: str) -> str:

@@ -112,7 +112,7 @@ class RemoteSource:
     def __init__(self, address: str) -> None:
         self.name = address
         self.files, self._path = filesystem(address)
-        about = self._told(lambda: self.files.info(self._path))
+        about = self._retrying(lambda: self.files.info(self._path))
         if about.get("size") is None:
             raise DataError(f"{address} does not tell its size: copy it to this computer.")
         self.size = int(about["size"])
@@ -125,14 +125,14 @@ class RemoteSource:
     def read(self, begin: int, length: int) -> bytes:
         """See `Source`."""
         end = min(begin + length, self.size)
-        return self._told(lambda: self.files.cat_file(self._path, begin, end)) if begin < end else b""
+        return self._retrying(lambda: self.files.cat_file(self._path, begin, end)) if begin < end else b""
 
     def read_together(self, blocks: Sequence["tuple[RemoteSource, int, int]"]) -> list[bytes]:
         """Parts, from begin to end, of this and other files of its file system, at the same time."""
         paths, begins, ends = zip(*((source._path, begin, end) for source, begin, end in blocks), strict=True)
-        return self._told(lambda: self.files.cat_ranges([*paths], [*begins], [*ends], on_error="raise"))
+        return self._retrying(lambda: self.files.cat_ranges([*paths], [*begins], [*ends], on_error="raise"))
 
-    def _told(self, ask: Callable[[], Result]) -> Result:
+    def _retrying(self, ask: Callable[[], Result]) -> Result:
         """What fsspec answers. It passes on the exceptions of whatever package it uses, so all of them count."""
         for pause in (*_PAUSES, None):
             try:
@@ -141,8 +141,8 @@ class RemoteSource:
                 raise DataError(f"{self.name} cannot be read ({type(error).__name__}): check the address.") from error
             except Exception as error:
                 if pause is None:
-                    told = str(error).strip().partition("\n")[0] or type(error).__name__
-                    raise DataError(f"{self.name} cannot be read ({told}).") from error
+                    message = str(error).strip().partition("\n")[0] or type(error).__name__
+                    raise DataError(f"{self.name} cannot be read ({message}).") from error
                 time.sleep(pause)
         raise AssertionError
 

@@ -19,7 +19,7 @@ from typing import Any
 from rudel.data.records.rows import Row
 
 DONE, FAILED = b"+", b"-"
-KNOWN_ERRANDS = 4
+KNOWN_TASKS = 4
 ALIGNMENT = 64
 
 
@@ -42,26 +42,26 @@ class _Work:
     def __init__(self, slab: int) -> None:
         self._slab = slab
         self._memory: mmap.mmap | None = None
-        self._errands: OrderedDict[int, Any] = OrderedDict()
+        self._tasks: OrderedDict[int, Any] = OrderedDict()
 
     def done(self, request: bytes) -> bytes:
-        number, errand, size, begin, contents = pickle.loads(request)
+        number, task, size, begin, contents = pickle.loads(request)
         try:
-            if errand is not None:
-                self._errands[number] = None
-                if len(self._errands) > KNOWN_ERRANDS:
-                    self._errands.popitem(last=False)
-                folder, sys.path[:], content = pickle.loads(errand)
+            if task is not None:
+                self._tasks[number] = None
+                if len(self._tasks) > KNOWN_TASKS:
+                    self._tasks.popitem(last=False)
+                folder, sys.path[:], content = pickle.loads(task)
                 os.chdir(folder)
-                self._errands[number] = pickle.loads(content)
+                self._tasks[number] = pickle.loads(content)
             if self._memory is None or len(self._memory) < size:
                 self._memory = mmap.mmap(self._slab, size)
-            return self._written(self._errands[number], memoryview(self._memory), begin, contents)
+            return self._written(self._tasks[number], memoryview(self._memory), begin, contents)
         except BaseException:  # SystemExit too: whatever it is, the other process will meet it
             return FAILED
 
-    def _written(self, errand: Any, memory: memoryview, begin: int, contents: Sequence[bytes]) -> bytes:
-        features, functions, row = errand
+    def _written(self, task: Any, memory: memoryview, begin: int, contents: Sequence[bytes]) -> bytes:
+        features, functions, row = task
         octets = [memory[first:last] for first, last in spans(row, len(contents), begin)]
         for place, content in enumerate(contents):
             value = features.of(content, str)

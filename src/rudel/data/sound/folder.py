@@ -21,7 +21,7 @@ from rudel.errors import DataError, OptionError
 _NAMED = 3
 
 Progress = Callable[[int, int], None]
-"""Is told how many files are read, and of how many."""
+"""Called with how many files are read, and of how many."""
 
 
 def find_recordings(
@@ -33,7 +33,7 @@ def find_recordings(
         source: the folder.
         rate: samples a second.
         seconds: length of a window.
-        progress: is told how far it is.
+        progress: called as files are read.
         split: of records; None for all of them.
         least: refuse fewer classes.
 
@@ -63,7 +63,7 @@ def read_folder(
         source: a folder or an address, as for `rudel.data.images.sources.find_pictures`.
         rate: samples a second.
         seconds: length of a window.
-        progress: is told how far it is.
+        progress: called as files are read.
         least: refuse fewer classes.
 
     Returns:

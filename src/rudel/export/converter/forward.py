@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from rudel.errors import ExportError
-from rudel.export.converter.model import told
+from rudel.export.converter.model import sentence_of
 from rudel.export.inputs import output_names
 
 
@@ -47,7 +47,7 @@ class Forward:
             raise
         except Exception as error:
             raise ExportError(
-                f"The model `{self._model.name}` cannot run on TensorFlow, which converts it: {told(error)} "
+                f"The model `{self._model.name}` cannot run on TensorFlow, which converts it: {sentence_of(error)} "
                 "Layers of your own have to compute with keras.ops, not with jax.numpy."
             ) from error
 

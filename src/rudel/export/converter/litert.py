@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from rudel.errors import ExportError
 from rudel.export.converter.forward import Forward
-from rudel.export.converter.model import told
+from rudel.export.converter.model import sentence_of
 from rudel.micro.signature import reordered
 
 
@@ -40,7 +40,9 @@ def write(forward: Forward, form: str, calibration: str | None, folder: Path, ma
     try:
         content = converter.convert()
     except Exception as error:
-        raise ExportError(_sentence(str(error), form) or f"The conversion to {form} failed: {told(error)}") from error
+        raise ExportError(
+            _sentence(str(error), form) or f"The conversion to {form} failed: {sentence_of(error)}"
+        ) from error
     made.write_bytes(reordered(content, forward.inputs, forward.outputs))
 
 

@@ -33,8 +33,8 @@ def load(job: dict[str, Any]) -> keras.Model:
             model: Any = keras.models.load_model(job["model"], custom_objects=found, compile=False)
     except Exception as error:
         raise ExportError(
-            f"The model {job['model']} cannot be read on TensorFlow, which converts it: {told(error)} Layers of your "
-            "own have to compute with keras.ops, not with jax.numpy, and to be registered by "
+            f"The model {job['model']} cannot be read on TensorFlow, which converts it: {sentence_of(error)} Layers of "
+            "your own have to compute with keras.ops, not with jax.numpy, and to be registered by "
             "@keras.saving.register_keras_serializable() in the recipe or in a module of their own."
         ) from error
     for layer in layers_of(model):
@@ -43,7 +43,7 @@ def load(job: dict[str, Any]) -> keras.Model:
     return model
 
 
-def told(error: BaseException) -> str:
+def sentence_of(error: BaseException) -> str:
     """What an exception says, in one line that ends in a full stop."""
     lines = [line.strip() for line in str(error).splitlines()]
     lines = [line for line in lines if line and not line.startswith(("Exception encountered", "Arguments received"))]

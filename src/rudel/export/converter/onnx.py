@@ -10,7 +10,7 @@ import tf2onnx
 
 from rudel.errors import ExportError
 from rudel.export.converter.forward import Forward
-from rudel.export.converter.model import told
+from rudel.export.converter.model import sentence_of
 
 OPSET = 18
 _ML = "ai.onnx.ml"
@@ -33,7 +33,7 @@ def write(forward: Forward, texts: Mapping[str, Sequence[str]], made: Path) -> d
         model, _ = tf2onnx.convert.from_function(forward.function, input_signature=forward.signature, opset=OPSET)
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:
-        raise ExportError(f"The conversion to onnx failed: {told(error)}") from error
+        raise ExportError(f"The conversion to onnx failed: {sentence_of(error)}") from error
     _order_outputs(model.graph, names, forward.outputs)
     _rename_outputs(model.graph, forward.outputs)
     _number_texts(model, texts)

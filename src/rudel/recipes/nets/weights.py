@@ -59,7 +59,7 @@ def _from_model(model: Any, path: Path, class_names: tuple[str, ...]) -> bool:
         if [weight.shape for weight in weights] != shapes:
             raise RecipeError(
                 f"The weights in {path} do not fit the net `{model.name}`: its layer `{layer.name}` takes "
-                f"{_told(shapes)}, and the file has {_told([weight.shape for weight in weights])}."
+                f"{_described(shapes)}, and the file has {_described([weight.shape for weight in weights])}."
             )
     for layer in body:
         layer.set_weights(theirs[layer.name])
@@ -91,7 +91,7 @@ def _from_weights(model: Any, path: Path, _: tuple[str, ...]) -> bool:
         if not new and not hasattr(layer, "gamma"):  # normalisation may have learned nothing
             raise RecipeError(
                 f"The weights in {path} do not fit the net `{model.name}`: they have none for its layer "
-                f"`{layer.name}`, which takes {_told([tuple(weight.shape) for weight in layer.weights])}."
+                f"`{layer.name}`, which takes {_described([tuple(weight.shape) for weight in layer.weights])}."
             )
     return changed[-1]
 
@@ -110,5 +110,5 @@ def _unreadable(path: Path, error: Exception) -> DataError:
     return DataError(f"{path} cannot be read as weights of Keras ({reason}).")
 
 
-def _told(shapes: Sequence[tuple[int, ...]]) -> str:
+def _described(shapes: Sequence[tuple[int, ...]]) -> str:
     return " and ".join(" x ".join(map(str, shape)) for shape in shapes)

@@ -1,7 +1,7 @@
 """What the process that `asking.py` starts finds out: what JAX computes on, and whether a training could begin.
 
 Every finding is a line of JSON of its own, so that a driver that crashes or hangs takes with it only what comes after.
-`python -m rudel.doctor.asked`
+`python -m rudel.doctor.answering`
 """
 
 import importlib.metadata
