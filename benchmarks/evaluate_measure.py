@@ -65,8 +65,8 @@ class Stage:
             self.rate = rate
 
     def widen(self) -> None:
-        """Lets everything be fast."""
-        self.set_cpu(os.cpu_count() or 1)
+        """Lets everything be fast; with more than a core at its start, a node would have threads for several."""
+        self.set_cpu(1.0)
         self.set_rate(OPEN_RATE)
 
     def narrow(self, rate: float) -> None:

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import pytest
 
+from rudel.cores import bound_cores
 from rudel.limits import cpu_quota, memory_left, memory_limit
 
 
@@ -102,6 +103,16 @@ def said_in(group: Path, code: str) -> str:
     return done.stdout.strip()
 
 
+THREADS = """
+from pathlib import Path
+from rudel.backend import keras_on_jax
+keras_on_jax().ops.ones(3)
+names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+print(sum(name.startswith("tf_XLAEigen") for name in names))
+"""
+"""Prints the number of XLA's threads."""
+
+
 def test_a_process_with_a_quota_has_fewer_cores(lacking: Callable[[str], NoReturn]) -> None:
     quota = {
         "v1": {"cpu.cfs_period_us": "10000", "cpu.cfs_quota_us": "4000"},
@@ -111,6 +122,9 @@ def test_a_process_with_a_quota_has_fewer_cores(lacking: Callable[[str], NoRetur
         with own_group("cpu", quota) as group:
             assert said_in(group, "from rudel.cores import usable_cores; print(usable_cores())") == "1"
             assert said_in(group, "from rudel.limits import cpu_quota; print(cpu_quota())") == "0.4"
+            if bound_cores() > 1:
+                assert said_in(group, THREADS) == "1"
+                assert said_in(group, f"import os; os.environ['NPROC'] = '2'\n{THREADS}") == "2"
     except OSError as error:
         lacking(f"Control groups of the processor cannot be made here ({error}): run this test as root.")
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from rudel.cache import cache_folder
+from rudel.cores import fit_threads_to_quota
 from rudel.errors import ModelError
 
 BACKENDS = ("jax", "tensorflow", "torch")
@@ -54,6 +55,7 @@ def keras_here(*, light: bool = False) -> ModuleType:
     import keras
 
     if name == "jax":
+        fit_threads_to_quota()
         _keep_compiled_programs()
     else:
         _leave_accelerators()

@@ -18,3 +18,19 @@ def usable_cores() -> int:
     """
     quota = cpu_quota()
     return bound_cores() if quota is None else max(1, min(bound_cores(), math.ceil(quota)))
+
+
+def fit_threads_to_quota() -> None:
+    """Has XLA make as many threads as a control group leaves cores, unless somebody has said how many; to be called
+    before JAX computes.
+
+    XLA counts the cores that the process may run on. Where a quota gives less of their time, in a container or a
+    simulated computer, threads wait for each other: a step of a small net takes 1.4 times the processor's time with two
+    threads in 0.4 of a core that it takes with one.
+    """
+    if not any(name in os.environ for name in _THREADS) and usable_cores() < bound_cores():
+        os.environ[_THREADS[0]] = str(usable_cores())
+
+
+_THREADS = ("PJRT_NPROC", "NPROC")
+"""Variables by which XLA's client for processors takes a number of threads, when it is made."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rudel.cluster.certificates import Identity
-from rudel.cores import usable_cores
+from rudel.cores import fit_threads_to_quota, usable_cores
 
 
 def main() -> None:
@@ -33,6 +33,7 @@ def main() -> None:
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_OneLine())
     mark = _only_one(order["cluster"], order["name"])
+    fit_threads_to_quota()
     try:
         asyncio.run(_work(order, mark))
     finally:
