@@ -32,7 +32,7 @@ def _count(lab: str) -> None:
     stats, train = Lab.attach(lab).stats, Leader.run
 
     async def counted(coordinator: Any) -> None:
-        _tell("begun", round=coordinator.world.round, at=time.perf_counter())
+        _tell("begun", round=coordinator.state.round, at=time.perf_counter())
         before = sum(sent.bytes for sent in stats().values())
         await train(coordinator)
         after = sum(sent.bytes for sent in stats().values())

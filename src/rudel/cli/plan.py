@@ -65,11 +65,11 @@ def plan(
 
     keras_on_jax(light=True)
     from rudel.training.plan_recipe import look
-    from rudel.training.prepared import Asked
+    from rudel.training.prepared import RecipeRequest
 
     with download_display() as progress, reporting_interrupts():
-        asked = Asked(recipe, data, options, epochs, steps, batch_size, None, precision, seed, progress)
-        outlook = look(asked, on=on, client=scheduler, scenario=simulate, ssh_config=ssh_config)
+        request = RecipeRequest(recipe, data, options, epochs, steps, batch_size, None, precision, seed, progress)
+        outlook = look(request, on=on, client=scheduler, scenario=simulate, ssh_config=ssh_config)
     if json:
         print_json(asdict(outlook))
         return

@@ -83,10 +83,10 @@ def tune(
     if tuned.best is None:
         typer.echo("No trial finished.", err=True)
         raise typer.Exit(1)
-    from rudel.tuning.report import told
+    from rudel.tuning.report import setting_text
 
-    typer.echo(f"best     {tuned.monitor} {told(tuned.value)}")
-    typer.echo("".join(f"  --set {name}={told(value)}" for name, value in tuned.settings.items()).strip())
+    typer.echo(f"best     {tuned.monitor} {setting_text(tuned.value)}")
+    typer.echo("".join(f"  --set {name}={setting_text(value)}" for name, value in tuned.settings.items()).strip())
     typer.echo(f"run      {tuned.best}")
     if again:
         typer.echo(f"final    {again.path}")
@@ -96,10 +96,10 @@ def tune(
 def _show(ended: Any) -> None:
     """Prints a trial that has ended."""
     from rudel.report.words import duration
-    from rudel.tuning.report import told
+    from rudel.tuning.report import setting_text
 
-    value = "–" if ended.value is None else told(ended.value)
-    settings = "  ".join(f"{name} {told(value)}" for name, value in ended.settings.items())
+    value = "–" if ended.value is None else setting_text(ended.value)
+    settings = "  ".join(f"{name} {setting_text(value)}" for name, value in ended.settings.items())
     what = f"{ended.state}: {ended.error}" if ended.error else ended.state
     moved = f", moved {ended.moved}x" if ended.moved else ""
     typer.echo(f"{ended.number:5}  {value:>8}  {settings}  {duration(ended.seconds)} on {ended.host}{moved}  {what}")

@@ -67,7 +67,7 @@ def everyone(text: str) -> list[str]:
     return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in _gathered(said)]
 
 
-def check_same(told: Mapping[str, Any]) -> None:
+def check_same(settings: Mapping[str, Any]) -> None:
     """Refuses processes that are about to train different things.
 
     Raises:
@@ -75,9 +75,9 @@ def check_same(told: Mapping[str, Any]) -> None:
     """
     if alone():
         return
-    digests = [hashlib.sha256(f"{name} {value!r}".encode()).digest() for name, value in told.items()]
+    digests = [hashlib.sha256(f"{name} {value!r}".encode()).digest() for name, value in settings.items()]
     rows = _gathered(np.frombuffer(b"".join(digests), np.uint8)).reshape(jax.process_count(), len(digests), -1)
-    for name, column in zip(told, np.moveaxis(rows, 1, 0), strict=True):
+    for name, column in zip(settings, np.moveaxis(rows, 1, 0), strict=True):
         other = np.flatnonzero((column != column[0]).any(axis=1))
         if len(other):
             raise ModelError(

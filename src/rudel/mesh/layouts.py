@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rudel.errors import OptionError
-from rudel.mesh.mesh_devices import MODEL, told
+from rudel.mesh.mesh_devices import MODEL, written_axes
 from rudel.report.words import plural
 
 Spec = tuple[str | None, ...]
@@ -109,7 +109,7 @@ def _check_rule(regex: str, spec: Spec, axes: Mapping[str, int]) -> None:
     for axis in filter(None, spec):
         if axis not in axes:
             raise OptionError(
-                f"The layout `{regex}` names the axis `{axis}`, which the mesh {told(axes)} does not have: "
+                f"The layout `{regex}` names the axis `{axis}`, which the mesh {written_axes(axes)} does not have: "
                 f"use {' or '.join(axes)}."
             )
     if len(set(filter(None, spec))) < len(list(filter(None, spec))):

@@ -34,7 +34,7 @@ def reserve(count: int) -> None:
 
 
 def make_mesh(count: int | None, axes: Mapping[str, int] | None) -> "jax.sharding.Mesh":
-    """The mesh that was asked for.
+    """The requested mesh.
 
     Args:
         count: how many devices; None for as many as `axes` needs, or for all.
@@ -50,15 +50,15 @@ def make_mesh(count: int | None, axes: Mapping[str, int] | None) -> "jax.shardin
     needed = size_of(axes) or count or len(there)
     if count and count != needed:
         raise OptionError(
-            f"The mesh {told(axes)} has {needed} devices, which does not fit the {count} asked for: "
+            f"The mesh {written_axes(axes)} has {needed} devices, which does not fit the {count} asked for: "
             f"give sizes whose product is {count}, or `--devices {needed}`."
         )
     if needed > len(there):
         raise OptionError(_too_few(needed, there))
     if count is None and len(there) % needed:
         raise OptionError(
-            f"The mesh {told(axes)} has {needed} devices, which does not divide the {len(there)} that there are: "
-            f"give sizes whose product is {_nearest_divisor(needed, len(there))} or {len(there)}, or "
+            f"The mesh {written_axes(axes)} has {needed} devices, which does not divide the {len(there)} that there "
+            f"are: give sizes whose product is {_nearest_divisor(needed, len(there))} or {len(there)}, or "
             f"`--devices {needed}` to leave the others out."
         )
     if needed < len(there) and jax.process_count() > 1:
@@ -75,10 +75,10 @@ def make_mesh(count: int | None, axes: Mapping[str, int] | None) -> "jax.shardin
     return jax.sharding.Mesh(placed, tuple(shape))
 
 
-def told(axes: Mapping[str, int] | None) -> str:
+def written_axes(axes: Mapping[str, int] | None) -> str:
     """A shape as users write it.
 
-    >>> told({"data": 4, "model": 2})
+    >>> written_axes({"data": 4, "model": 2})
     'data=4,model=2'
     """
     return ",".join(f"{name}={size}" for name, size in (axes or {}).items())

@@ -149,7 +149,10 @@ class MeshDevices:
     def _chosen(self) -> dict[str, Any]:
         placement, device = self._placement, self._mesh.devices.flat[0]
         kind = "virtual, of the processor" if device.platform == "cpu" else device.device_kind
-        chosen: dict[str, Any] = {"devices": f"{self._mesh.size} ({kind})", "axes": devices.told(placement.axes)}
+        chosen: dict[str, Any] = {
+            "devices": f"{self._mesh.size} ({kind})",
+            "axes": devices.written_axes(placement.axes),
+        }
         if placement.layouts.specs:
             chosen["layouts"] = dict(placement.layouts.why)
         if placement.layouts.whole:
@@ -189,8 +192,8 @@ def _check_same(job: Job) -> None:
     same["number of validation examples"] = len(job.validation or ())
     same["validation batch size"] = job.validation_batch_size
     form = [(tuple(v.shape), str(v.dtype)) for v in jax.tree.leaves(model_state.variables(job.model))]
-    asked = job.options
-    same["settings"] = (asked.eval_every, asked.watched, asked.stop_early, len(job.callbacks), form)
+    options = job.options
+    same["settings"] = (options.eval_every, options.watched, options.stop_early, len(job.callbacks), form)
     agree.check_same(same)
 
 

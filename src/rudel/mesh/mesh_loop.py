@@ -1,4 +1,4 @@
-"""The compiled loops over a mesh: the same ones, told where what goes in and comes out is to be.
+"""The compiled loops over a mesh: the same ones, with shardings for what goes in and comes out.
 
 Inside, XLA's partitioner does the work (Y. Xu and others, *GSPMD*, 2105.04663): the program is written for the whole
 batch, so means over it, batch normalisation and random numbers are those of one device. What a step is given and what

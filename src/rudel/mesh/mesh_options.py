@@ -21,7 +21,7 @@ class Mesh:
 
     Args:
         devices: how many to use; None for what `axes` needs, or for all there are. On a computer without accelerators
-            these are virtual: JAX has to be told before it starts, so make the options before the first model.
+            these are virtual: JAX reads their number when it starts, so make the options before the first model.
         axes: the shape of the mesh, by name: the batch is cut along `data`, and variables along others, usually
             `model`. A mapping, or a text such as `data=4,model=2`; None for all devices along `data`.
         layouts: which variables are cut along which axes: by a regular expression that is searched for in the
@@ -103,8 +103,8 @@ def _check_used(axes: Mapping[str, int] | None, layouts: Mapping[str, Spec] | No
     named = {devices.DATA, devices.MODEL}.union(*(layouts or {}).values())
     if strange := next((axis for axis in axes or {} if axis not in named), None):
         raise OptionError(
-            f"Nothing is cut along the axis `{strange}` of the mesh {devices.told(axes)}: batches are cut along `data` "
-            f"and variables along `model`, or name `{strange}` in a layout."
+            f"Nothing is cut along the axis `{strange}` of the mesh {devices.written_axes(axes)}: batches are cut "
+            f"along `data` and variables along `model`, or name `{strange}` in a layout."
         )
 
 

@@ -12,7 +12,7 @@ from rudel.loop import model_state
 from rudel.loop.model_state import ModelState
 from rudel.mesh import agreement as agree
 from rudel.mesh.layouts import layouts_of
-from rudel.mesh.mesh_devices import DATA, told
+from rudel.mesh.mesh_devices import DATA, written_axes
 from rudel.mesh.optimizer_slots import slots_of
 
 
@@ -110,7 +110,7 @@ def check_batch(batch_size: int, axes: Mapping[str, int]) -> None:
         below, above = batch_size // parts * parts, -(-batch_size // parts) * parts
         nearest = f"{below} or {above}" if below else f"{above}"
         raise OptionError(
-            f"A batch of {batch_size} cannot be cut into {parts} equal parts, for the mesh {told(axes)}: "
+            f"A batch of {batch_size} cannot be cut into {parts} equal parts, for the mesh {written_axes(axes)}: "
             f"give a batch_size of {nearest}."
         )
 

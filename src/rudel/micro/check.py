@@ -27,7 +27,7 @@ class Check:
         different: for how many inputs any output differs.
         elements: how many elements of outputs differ, of how many.
         largest: the largest difference of an element.
-        exact: whether equality is asked for: all outputs are integers.
+        exact: whether equality is required: all outputs are integers.
         corrected: whether the interpreter was given the file with corrected axes (see `with_valid_axes`).
     """
 

@@ -50,7 +50,7 @@ class Constant:
 
     Attributes:
         values: its dtype decides the type in C; written flat.
-        alignment: bytes; beyond that of the type it is asked of the compiler where it can be.
+        alignment: bytes; beyond that of the type it is requested from the compiler where that is possible.
     """
 
     values: np.ndarray

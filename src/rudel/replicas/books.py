@@ -15,7 +15,7 @@ from rudel.replicas import journal
 from rudel.replicas.local_rates import Rates
 from rudel.replicas.merging import Merging
 from rudel.replicas.replica_spec import ReplicaSpec
-from rudel.replicas.rounds import Arrival, HostChanged, RoundClosed, World
+from rudel.replicas.rounds import Arrival, GlobalState, HostChanged, RoundClosed
 from rudel.runs import checkpoint as checkpoints
 from rudel.runs.checkpoint import Checkpoint
 from rudel.runs.run_directory import RunDirectory
@@ -34,13 +34,13 @@ class Books:
     Args:
         merging: how work comes together.
         spec: of the replicas.
-        world: the global state to begin with.
+        state: the global state to begin with.
         rates: the learning rates of local steps.
         position: of the training.
         run: the run directory, or None.
 
     Attributes:
-        world: the global state after the newest round.
+        state: the global state after the newest round.
         sums: of metrics variables, over the replicas, since the span began.
         slots: packed optimizer variables of a replica, or None.
         hosts: names of those that train.
@@ -52,13 +52,13 @@ class Books:
         self,
         merging: Merging,
         spec: ReplicaSpec,
-        world: World,
+        state: GlobalState,
         rates: Rates,
         position: Position,
         run: RunDirectory | None,
     ) -> None:
         self._merging, self._spec, self._rates, self._position, self._run = merging, spec, rates, position, run
-        self.world = world
+        self.state = state
         self.sums: list[np.ndarray] = []
         self.slots: bytes | None = None
         self.hosts: list[str] = []
@@ -71,7 +71,7 @@ class Books:
 
     def take_round(self, closed: RoundClosed) -> None:
         """Takes note of a round that is closed."""
-        self.world, self.slots = closed.world, closed.slots or self.slots
+        self.state, self.slots = closed.state, closed.slots or self.slots
         self.sent, self.received = self._sent_before + closed.sent, self._received_before + closed.received
         self.sums = [a + b for a, b in zip(self.sums, closed.metrics, strict=True)] if self.sums else closed.metrics
 
@@ -84,8 +84,8 @@ class Books:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of a checkpoint."""
-        parts = {name: [getattr(self.world, name)] for name in _VECTORS}
-        parts |= {"statistics": self.world.statistics, "sums": self.sums}
+        parts = {name: [getattr(self.state, name)] for name in _VECTORS}
+        parts |= {"statistics": self.state.statistics, "sums": self.sums}
         arrays = {f"{name}/{i}": array for name, values in parts.items() for i, array in enumerate(values)}
         if self.slots is not None:
             arrays["slots"] = np.frombuffer(self.slots, np.uint8)
@@ -93,7 +93,7 @@ class Books:
 
     def document(self) -> dict[str, Any]:
         """What the document of a checkpoint says beside that of every training."""
-        return {self._merging.strategy: self._counts() | {"round": self.world.round, "sums": len(self.sums)}}
+        return {self._merging.strategy: self._counts() | {"round": self.state.round, "sums": len(self.sums)}}
 
     def restore(self, saved: Checkpoint) -> None:
         """Takes a checkpoint over, and the rounds in its journal, which move the position.
@@ -101,7 +101,7 @@ class Books:
         Raises:
             RunError: the checkpoint is of another training.
         """
-        before, old = saved.document.get(self._merging.strategy, {}), self.world
+        before, old = saved.document.get(self._merging.strategy, {}), self.state
         empty = np.empty(0, np.float32)
         *vectors, average = [saved.arrays.get(f"{name}/0", empty) for name in _VECTORS]
         statistics = [saved.arrays.get(f"statistics/{i}", empty) for i in range(len(old.statistics))]
@@ -112,7 +112,7 @@ class Books:
                 f"The run{which} was begun with another strategy, another version of Rudel, or a model of "
                 "other shapes: resume it as it was begun, or give another directory with --run."
             )
-        self.world = World(before["round"], saved.step, *vectors, statistics=statistics, average=average)
+        self.state = GlobalState(before["round"], saved.step, *vectors, statistics=statistics, average=average)
         slots = saved.arrays.get("slots")
         self.slots = None if slots is None else slots.tobytes()
         self.sums = [saved.arrays[f"sums/{i}"] for i in range(before["sums"])]
@@ -141,7 +141,7 @@ class Books:
     @property
     def journal_is_full(self) -> bool:
         """Whether reading the journal would take longer than a checkpoint is worth."""
-        most = max(_JOURNAL_FACTOR * self.world.weights.nbytes, _LARGE_JOURNAL)
+        most = max(_JOURNAL_FACTOR * self.state.weights.nbytes, _LARGE_JOURNAL)
         return self._journal is not None and self._journal.size > most
 
     def begin_journal(self) -> None:
@@ -173,8 +173,8 @@ class Books:
         late = [r for r in late if r["epoch"] not in self._journaled]
         self._journaled |= {r["epoch"]: True for r in new} | {r["epoch"]: False for r in late}
         document = {
-            "round": closed.world.round,
-            "step": closed.world.steps,
+            "round": closed.state.round,
+            "step": closed.state.steps,
             "seconds": self._position.clock.train,
             "outer": options.outer,
             "delta_codec": options.delta_codec,
@@ -183,7 +183,7 @@ class Books:
             self._merging.strategy: self._counts(),
             "records": [*new, *late],
         }
-        parts = [wire.pack(closed.world.statistics), wire.pack(self.sums)]
+        parts = [wire.pack(closed.state.statistics), wire.pack(self.sums)]
         self._journal.append(journal.Record(document, [*parts, *(arrival.delta for arrival in closed.arrivals)]))
 
     def _replay(self) -> None:
@@ -192,10 +192,10 @@ class Books:
         for record in journal.read(checkpoints.path_of(self._run.path, self._position.step)):
             document, (statistics, sums, *deltas) = record.document, record.parts
             arrivals = [Arrival(delta, *of) for delta, of in zip(deltas, document["arrivals"], strict=True)]
-            if document["round"] != self.world.round + self._merging.rounds_in(arrivals):
+            if document["round"] != self.state.round + self._merging.rounds_in(arrivals):
                 continue
             statistics = wire.unpack(statistics)
-            self.world = self._merging.moved(self.world, arrivals, statistics, document, self._spec)
+            self.state = self._merging.moved(self.state, arrivals, statistics, document, self._spec)
             self.sums = wire.unpack(sums)
             self._take_counts(document[self._merging.strategy])
             position = self._position

@@ -40,7 +40,7 @@ class Journal:
     """Writes records beside a checkpoint file.
 
     Args:
-        checkpoint: the file; the journal has its name with the suffix `.rounds`. One that is there is begun anew.
+        checkpoint: the file; the journal has its name with the suffix `.rounds`. One that is there is overwritten.
 
     Raises:
         CheckpointError: it cannot be written.
@@ -51,7 +51,7 @@ class Journal:
         for other in self._path.parent.glob("*.rounds"):
             if not other.with_suffix(checkpoint.suffix).exists():
                 other.unlink()
-        with self._told():
+        with self._translating_errors():
             self._file: BinaryIO = self._path.open("wb", buffering=0)
         self.size = 0
 
@@ -63,7 +63,7 @@ class Journal:
         """
         text = json.dumps({**record.document, "_sizes": [len(part) for part in record.parts]}).encode()
         body = b"".join([struct.pack("<I", len(text)), text, *record.parts])
-        with self._told():
+        with self._translating_errors():
             self._file.write(_HEAD.pack(len(body), zlib.crc32(body)) + body)
         self.size += len(body)
 
@@ -72,7 +72,7 @@ class Journal:
         self._file.close()
 
     @contextlib.contextmanager
-    def _told(self) -> Any:
+    def _translating_errors(self) -> Any:
         try:
             yield
         except OSError as error:

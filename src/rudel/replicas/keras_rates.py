@@ -20,6 +20,6 @@ def rate_table(schedule: Any, steps: int) -> np.ndarray:
     def rate(step: Any) -> Any:
         return ops.cast(schedule(step), "float32")
 
-    with contextlib.suppress(Exception):  # one that branches on its argument can only be asked number by number
+    with contextlib.suppress(Exception):  # one that branches on its argument can only be evaluated step by step
         return np.asarray(ops.convert_to_numpy(ops.vectorized_map(rate, ops.convert_to_tensor(numbers))))
     return np.array([ops.convert_to_numpy(rate(number)) for number in numbers], np.float32)

@@ -25,7 +25,7 @@ from rudel.replicas.replica_program import RoundProgram
 from rudel.shipping.model_parcel import pack, unpack
 
 SLOWER = "Keras runs on {}: its own training step takes every step, slower than Rudel's compiled loop on JAX does."
-"""What people are told of a backend."""
+"""The note that users see about a backend."""
 
 
 class Held:
@@ -81,7 +81,7 @@ def _check_metrics(model: Any) -> None:
     if compiled_metrics(model) and not (named.get("metrics") or named.get("weighted_metrics")):
         raise ModelError(
             f"The model `{model.name}` was compiled again without metrics, and has those of the first time: name them "
-            "again, or make the model anew."
+            "again, or build the model again."
         )
 
 
@@ -103,7 +103,7 @@ class OwnSteps:
         if backend_name() != backend:
             raise ModelError(
                 f"Keras runs on {backend_name()} already in the worker on {platform.node()}, and the model needs "
-                f"{backend}: start that worker anew."
+                f"{backend}: restart that worker."
             )
         keras = keras_here(light=True)
         from rudel.internals.keras import give_learning_rate
@@ -144,8 +144,8 @@ class OwnSteps:
             logs = _step(self._model, (self._changed(x, key, i), *targets))
             losses.append(logs.get("loss") if isinstance(logs, dict) else None)
         failed = (i for i, loss in enumerate(losses, int(first)) if not _is_finite(loss))
-        told = [_on_host(value) for value in jax.tree.leaves(logs)]
-        return [*(list(part) for part in self._held), told], next(failed, -1)
+        logged = [_on_host(value) for value in jax.tree.leaves(logs)]
+        return [*(list(part) for part in self._held), logged], next(failed, -1)
 
     def _batch(self, rows: Sequence[np.ndarray]) -> tuple[Any, Any, Any]:
         return jax.tree.map(lambda place: rows[place], self._places)

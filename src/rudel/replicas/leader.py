@@ -1,7 +1,7 @@
 """What every coordinator does for its replicas, however their work is merged: brings them to where the others are,
 notices who is lost, and lets who comes back take part again.
 
-A worker is prepared once: it gets the examples that its cache does not have, the program, and a standing to begin
+A worker is prepared once: it gets the examples that its cache does not have, the program, and a snapshot to begin
 from. A replica that is lost takes nothing with it but what it did since its last answer; its examples are dealt to the
 others.
 
@@ -36,13 +36,13 @@ from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.dealing import worth_of
 from rudel.replicas.lengths import Speeds
 from rudel.replicas.members import Member
-from rudel.replicas.replica_messages import Answer, Merge, Plan, Standing, packed_request, unpacked_answer
-from rudel.replicas.rounds import HostChanged, Task, Told, World
+from rudel.replicas.replica_messages import Answer, Merge, Plan, Snapshot, packed_request, unpacked_answer
+from rudel.replicas.rounds import GlobalState, HostChanged, HostReport, Task
 from rudel.replicas.supply import Supply
 from rudel.shipping import wire
 
 _SETTLING_SECONDS = 60.0
-"""Time for a replica to take a standing over, beside what sending takes: it ends the block of steps that it is in."""
+"""Time for a replica to take over a snapshot, beside what sending takes: it ends the block of steps that it is in."""
 
 _PING_SECONDS = 2.0
 
@@ -69,13 +69,15 @@ class Leader(ABC):
     Args:
         fleet: the workers.
         task: what to do.
-        world: from where to begin.
+        state: from where to begin.
         slots: packed optimizer variables for replicas to begin with, from a checkpoint.
         tell: called with `RoundClosed` and `HostChanged` events.
     """
 
-    def __init__(self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]) -> None:
-        self._fleet, self._task, self.world, self._tell = fleet, task, world, tell
+    def __init__(
+        self, fleet: Any, task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
+    ) -> None:
+        self._fleet, self._task, self.state, self._tell = fleet, task, state, tell
         self._members: dict[str, Member] = {}
         self._changed = asyncio.Condition()
         self._background: set[asyncio.Task[Any]] = set()
@@ -125,7 +127,7 @@ class Leader(ABC):
 
     @abstractmethod
     async def _bring_up_to_date(self, member: Member, with_slots: bool) -> int:
-        """Brings a replica to the standing of the moment and lets it join; returns the round that it begins with."""
+        """Brings a replica up to date and lets it join; returns the round that it begins with."""
 
     @abstractmethod
     def _plan_for_joined(self, member: Member, number: int) -> None:
@@ -156,7 +158,7 @@ class Leader(ABC):
             _log.info("%s takes %.4g steps/s, and gets %d pieces", member.name, member.speed, len(member.dealt))
         await self._with_all(self._supply.bring)
         await self._agree([member for member in members if member.active])
-        await self._with_all(self._stand)
+        await self._with_all(self._send_snapshot)
         self.compile_seconds = max(member.compile_seconds for member in members)
         self.sent = 0
         for member in members:
@@ -169,7 +171,7 @@ class Leader(ABC):
             ClusterError: all replicas were lost, and none came back.
             NonFiniteError: the loss became NaN or infinite.
         """
-        first = self.world.round
+        first = self.state.round
         members = [member for member in self._members.values() if not member.standby]
         joined = await asyncio.gather(*(self._call_to_join(m, first, []) for m in members), return_exceptions=True)
         self._began = time.perf_counter()
@@ -215,7 +217,7 @@ class Leader(ABC):
         self._link_seconds = len(members) * size / self._link_rate
         self._delta_codec, self._merge_codec = make_codec(self.agreed.delta_codec), make_codec(self.agreed.merge_codec)
         for codec in (self._delta_codec, self._merge_codec):  # so that it is fast when the first round ends
-            await self._compute(_try_out, codec, self.world.weights, self._task.layout)
+            await self._compute(_try_out, codec, self.state.weights, self._task.layout)
 
     async def _ping(self, member: Member) -> float:
         """Seconds to a worker and back, the shortest of some; 0 if it does not answer."""
@@ -296,13 +298,13 @@ class Leader(ABC):
         if all(m.refused for m in self._members.values()):
             raise ClusterError(f"No host can go on: {troubles}.")
 
-    def _told(self, answers: Iterable[tuple[str, Answer]]) -> list[Told]:
+    def _reports(self, answers: Iterable[tuple[str, Answer]]) -> list[HostReport]:
         """What each replica did, by name; one may have several answers."""
-        told: dict[str, Told] = {}
+        reports: dict[str, HostReport] = {}
         for name, answer in answers:
             member = self._members[name]
-            before = told.get(name, Told(name, 0, 0.0, 0.0, 0, 0, 0.0, 0, 0, answers=0))
-            told[name] = Told(
+            before = reports.get(name, HostReport(name, 0, 0.0, 0.0, 0, 0, 0.0, 0, 0, answers=0))
+            reports[name] = HostReport(
                 name,
                 steps=before.steps + answer.steps,
                 seconds=before.seconds + answer.seconds,
@@ -315,7 +317,7 @@ class Leader(ABC):
                 answers=before.answers + 1,
                 computed=before.computed + answer.computed,
             )
-        return list(told.values())
+        return list(reports.values())
 
     # -- replicas that come and go ----------------------------------------------------------------------------------
 
@@ -491,18 +493,18 @@ class Leader(ABC):
         member.prepared = True
         member.loaded.clear()
 
-    async def _stand(self, member: Member, with_slots: bool = True) -> None:
-        standing = await self._compute(self._standing_for, member, self.world, with_slots)
-        size = sum(len(v) for v in vars(standing).values() if isinstance(v, bytes))
+    async def _send_snapshot(self, member: Member, with_slots: bool = True) -> None:
+        snapshot = await self._compute(self._snapshot_for, member, self.state, with_slots)
+        size = sum(len(v) for v in vars(snapshot).values() if isinstance(v, bytes))
         self._count_sent(member, size)
         sending = 2 * len(self._members) * size / self._link_rate  # all may be sent theirs, while others exchange
-        await self._call(member, "stand", timeout=_SETTLING_SECONDS + sending, standing=vars(standing))
+        await self._call(member, "restore", timeout=_SETTLING_SECONDS + sending, snapshot=vars(snapshot))
 
-    def _standing_for(self, member: Member, world: World, with_slots: bool) -> Standing:
+    def _snapshot_for(self, member: Member, state: GlobalState, with_slots: bool) -> Snapshot:
         """From where a replica begins; strategies whose replicas differ go by the member. Computed in the thread."""
-        return Standing(
-            weights=wire.pack([world.weights]),
-            statistics=wire.pack(world.statistics),
+        return Snapshot(
+            weights=wire.pack([state.weights]),
+            statistics=wire.pack(state.statistics),
             slots=self._slots if with_slots else None,
             codecs=(self.agreed.delta_codec, self.agreed.merge_codec),
         )
@@ -537,7 +539,7 @@ class Leader(ABC):
         self.sent, member.sent = self.sent + count, member.sent + count
 
     def _compute(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-        """Has arithmetic done in the thread for it, after all that was asked for before.
+        """Has arithmetic done in the thread for it, after all earlier requests.
 
         It is done even if the caller is cancelled, so what depends on its order need not wait.
         """

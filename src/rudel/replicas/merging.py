@@ -7,7 +7,7 @@ import numpy as np
 
 from rudel.replicas.leader import Leader
 from rudel.replicas.replica_spec import ReplicaSpec
-from rudel.replicas.rounds import Arrival, Task, World
+from rudel.replicas.rounds import Arrival, GlobalState, Task
 
 
 class Merging(Protocol):
@@ -28,7 +28,7 @@ class Merging(Protocol):
         ...
 
     def coordinator(
-        self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]
+        self, fleet: Any, task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
     ) -> Leader:
         """What leads the replicas; see `Leader` for the arguments."""
         ...
@@ -39,16 +39,16 @@ class Merging(Protocol):
 
     def moved(
         self,
-        world: World,
+        state: GlobalState,
         arrivals: Sequence[Arrival],
         statistics: list[np.ndarray],
         names: dict[str, Any],
         spec: ReplicaSpec,
-    ) -> World:
+    ) -> GlobalState:
         """The global state after a record of the journal.
 
         Args:
-            world: before it; unchanged.
+            state: before it; unchanged.
             arrivals: pseudo-gradients, encoded, in the order in which they came.
             statistics: averaged variables after it.
             names: `outer`, `delta_codec` and `merge_codec`.

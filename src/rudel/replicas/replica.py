@@ -28,7 +28,7 @@ from rudel.loop.freed_memory import release_freed_memory
 from rudel.replicas.codec.delta_codec import Codec, make_codec
 from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.exchange import Exchange
-from rudel.replicas.replica_messages import Answer, Merge, Plan, Setup, Standing
+from rudel.replicas.replica_messages import Answer, Merge, Plan, Setup, Snapshot
 from rudel.replicas.replica_program import ROWS, CompiledSteps, Steps, fold_seeds
 from rudel.shipping import wire
 from rudel.shipping.host_examples import Leaf, Shard
@@ -72,7 +72,7 @@ class _Inbox:
     closed: bool = False
 
 
-class ReplicaClosed(Exception):  # noqa: N818  # no error: somebody asked for it
+class ReplicaClosed(Exception):  # noqa: N818  # no error: it was closed on request
     """The replica is to end."""
 
 
@@ -110,22 +110,22 @@ class Replica:
         self.step_seconds = self.rehearse(_TRY_OUT_SECONDS)
         self.exchange_seconds, self.exchange_bytes = self._try_rounds()
 
-    def stand(self, standing: Standing) -> None:
-        """Takes a standing over; ends what it did before."""
+    def restore(self, snapshot: Snapshot) -> None:
+        """Takes over a snapshot; ends what it did before."""
         self.close()
-        if standing.codecs and (codecs := tuple(map(make_codec, standing.codecs))) != self._codecs:
+        if snapshot.codecs and (codecs := tuple(map(make_codec, snapshot.codecs))) != self._codecs:
             self._use_codecs(*codecs)
-        (self._standing,) = wire.unpack(standing.weights)
-        self._set_statistics(wire.unpack(standing.statistics))
-        if standing.slots is not None:
-            slots = wire.unpack(standing.slots)
+        (self._snapshot,) = wire.unpack(snapshot.weights)
+        self._set_statistics(wire.unpack(snapshot.statistics))
+        if snapshot.slots is not None:
+            slots = wire.unpack(snapshot.slots)
             self._parts[2] = [new.astype(old.dtype) for new, old in zip(slots, self._parts[2], strict=True)]
 
     def _use_codecs(self, deltas: Codec, merges: Codec) -> None:
         self._codecs, self._exchange = (deltas, merges), Exchange(self._run.weights, deltas, merges)
 
     def join(self, number: int, merges: Sequence[Merge]) -> None:
-        """Begins with round `number`, in a thread of its own, after merges of rounds between the standing and that one.
+        """Begins with round `number`, in a thread of its own, after merges of rounds between the snapshot and that one.
 
         Args:
             number: of the round.
@@ -138,11 +138,11 @@ class Replica:
     def _get_ready(self, number: int, merges: Sequence[Merge]) -> None:
         _, codec = self._codecs
         for merge in merges:
-            self._standing += codec.decode(merge.delta, self._layout)
+            self._snapshot += codec.decode(merge.delta, self._layout)
             self._set_statistics(wire.unpack(merge.statistics))
         self._round, self._awaited, self._merged_at = number, None, 0
         self._parts[1] = fold_seeds(self._parts[1], self._setup.seeds, 0, number)
-        weights = self._layout.arrays(self._standing)
+        weights = self._layout.arrays(self._snapshot)
         like = zip(weights, self._run.weights, strict=True)
         self._parts[0] = [value.astype(weight.dtype, copy=True) for value, weight in like]
         self._parts, self._shared = self._run.put(self._parts), jax.device_put([value.copy() for value in weights])
@@ -176,7 +176,7 @@ class Replica:
             self._publish(self._round, error)
 
     def rehearse(self, seconds: float) -> float:
-        """Takes steps on weights of zeros before the first standing, so that all is loaded.
+        """Takes steps on weights of zeros before the first snapshot, so that all is loaded.
 
         Args:
             seconds: to go on for.
@@ -217,7 +217,7 @@ class Replica:
         return _usual_seconds(blocks)
 
     def rehearse_rounds(self, seconds: float, steps: int, step: float) -> tuple[float, float]:
-        """Takes rounds of zeros before the first standing, each with a delta to encode and another's to merge.
+        """Takes rounds of zeros before the first snapshot, each with a delta to encode and another's to merge.
 
         Args:
             seconds: to go on for.
@@ -259,7 +259,7 @@ class Replica:
         begun = [[np.array(v) for v in part] for part in self._parts[1:]]
         noise = np.random.default_rng(0).standard_normal(self._layout.size, np.float32)
         means = wire.pack([np.asarray(self._parts[1][index], np.float32) for index in self._setup.statistics])
-        self.stand(Standing(wire.pack([np.zeros_like(noise)]), means))
+        self.restore(Snapshot(wire.pack([np.zeros_like(noise)]), means))
         self.shard.blank(_REHEARSED_BYTES)
         self._get_ready(0, [])
         deltas, merges = self._codecs

@@ -20,7 +20,7 @@ class Setup:
         batch_size: examples a step.
         seed, shuffle: of the order of examples.
         number: of this replica.
-        delta_codec, merge_codec: names, as `make_codec` takes them; a standing may name other codecs.
+        delta_codec, merge_codec: names, as `make_codec` takes them; a snapshot may name other codecs.
         seeds: which non-trainable variables are states of random generators.
         statistics: which non-trainable variables are averaged over the replicas.
         state: packed non-trainable, optimizer and metrics variables and logs to begin with.
@@ -47,7 +47,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Snapshot:
     """A point of the training at which a replica can begin.
 
     Args:
@@ -108,7 +108,7 @@ class Answer:
         bad_step: number of the first step with a loss that is not finite, or -1.
         memory: bytes that the process has held at most.
         cpu: seconds of processor time that the process took.
-        slots: packed optimizer variables, floats as bfloat16, if the plan asked for them.
+        slots: packed optimizer variables, floats as bfloat16, if the plan requested them.
         computed: seconds in which steps were taken; what is left of `seconds` is for encoding and merging.
         network: seconds of processor time that the thread which talks to the coordinator took, part of `cpu`.
     """

@@ -16,12 +16,12 @@ from rudel.cores import usable_cores
 from rudel.errors import ClusterError
 from rudel.limits import memory_left
 from rudel.replicas.replica import Replica
-from rudel.replicas.replica_messages import Answer, Merge, Setup, Standing, packed_answer, unpacked_request
+from rudel.replicas.replica_messages import Answer, Merge, Setup, Snapshot, packed_answer, unpacked_request
 from rudel.shipping import pieces
 from rudel.shipping.host_packages import LOADED_BYTES, versions_here
 
 _OPERATIONS = (
-    "describe", "probe", "missing", "piece", "load", "prepare", "rehearse", "stand", "join", "exchange",
+    "describe", "probe", "missing", "piece", "load", "prepare", "rehearse", "restore", "join", "exchange",
 )  # fmt: skip
 
 
@@ -91,9 +91,9 @@ class Service:
             }
 
     async def rehearse(self, seconds: float, steps: int = 0, step: float = 0.0) -> Any:
-        """Lets the replica, which has no standing yet, take steps for so long; returns the seconds of a step.
+        """Lets the replica, which has no snapshot yet, take steps for so long; returns the seconds of a step.
 
-        Where rounds of so many steps are asked for, returns what `Replica.rehearse_rounds` does.
+        Where rounds of so many steps are requested, returns what `Replica.rehearse_rounds` does.
         """
         replica = self._of()
         if steps:
@@ -108,11 +108,11 @@ class Service:
         """
         return await asyncio.to_thread(_load, self._of(), owned)
 
-    async def stand(self, standing: dict[str, Any]) -> None:
-        """Puts the replica, which ends what it did, at a standing."""
+    async def restore(self, snapshot: dict[str, Any]) -> None:
+        """Makes the replica end what it did and take over a snapshot."""
         async with self._lock:
             replica = self._of()
-            await asyncio.to_thread(replica.stand, Standing(**standing))
+            await asyncio.to_thread(replica.restore, Snapshot(**snapshot))
             self._drop_answers()
 
     async def join(self, round: int, merges: Sequence[dict[str, Any]]) -> None:
@@ -136,7 +136,7 @@ class Service:
     def _take_from_line(self, request: bytes) -> None:
         try:
             self._take(request)
-        except Gone:  # who asked hears of it otherwise
+        except Gone:  # the caller hears of it otherwise
             pass
         except Exception as error:
             self._publish(-1, error)
@@ -186,7 +186,7 @@ class Service:
         for future in dropped.values():
             if not future.done():
                 future.set_exception(Gone())
-                future.exception()  # told when it is asked for
+                future.exception()  # else asyncio logs that it was never retrieved
 
 
 def _describe(backend: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rudel.loop import model_state
 from rudel.loop.model_state import ModelState
 from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.example_source import Source
-from rudel.replicas.rounds import World
+from rudel.replicas.rounds import GlobalState
 from rudel.replicas.setups import Setups
 from rudel.session.job import Job
 
@@ -46,10 +46,10 @@ class ReplicaSpec:
         """Places of the non-trainable variables that are averaged over the replicas."""
         return self.setups.statistics
 
-    def world(self, momentum: np.ndarray, residual: np.ndarray) -> World:
-        """The global state before the first round; see `World` for the arguments."""
+    def global_state(self, momentum: np.ndarray, residual: np.ndarray) -> GlobalState:
+        """The global state before the first round; see `GlobalState` for the arguments."""
         statistics = [np.asarray(self.state.non_trainable[i], np.float32) for i in self.statistics]
-        return World(0, 0, self.layout.vector(self.state.trainable), momentum, residual, statistics)
+        return GlobalState(0, 0, self.layout.vector(self.state.trainable), momentum, residual, statistics)
 
     def setup(
         self, number: int, description: dict[str, Any], hosts: int, delta_codec: str, merge_codec: str

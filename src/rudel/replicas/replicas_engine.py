@@ -34,7 +34,7 @@ from rudel.replicas.local_rates import Rates
 from rudel.replicas.merging import Merging
 from rudel.replicas.replica_service import replica_guest
 from rudel.replicas.replica_spec import spec_of
-from rudel.replicas.rounds import HostChanged, RoundClosed, Task, World
+from rudel.replicas.rounds import GlobalState, HostChanged, RoundClosed, Task
 from rudel.runs.checkpoint import Checkpoint
 from rudel.session.job import Job
 from rudel.session.on_hosts import purpose_of, unforeseen
@@ -62,14 +62,14 @@ class _Late:
     Args:
         span: its number, from 0.
         logs: its training metrics.
-        world: the global state at its end.
+        state: the global state at its end.
         sums: of its metrics variables.
         seconds: of training until its end.
     """
 
     span: int
     logs: dict[str, float]
-    world: World
+    state: GlobalState
     sums: list[np.ndarray]
     seconds: float
 
@@ -115,14 +115,14 @@ class ReplicasEngine:
 
             clock.compile += spec.packing_seconds
             session.display.note(SLOWER.format(backend))
-        world = spec.world(*self._merging.first_memory(self._options.outer, spec.layout.size))
-        self._books = Books(self._merging, spec, world, self._rates, session.position, session.run)
+        global_state = spec.global_state(*self._merging.first_memory(self._options.outer, spec.layout.size))
+        self._books = Books(self._merging, spec, global_state, self._rates, session.position, session.run)
         self._rates.read()
 
     def restore(self, saved: Checkpoint) -> None:
         """See `Engine`; continues from the last round that was kept."""
         self._books.restore(saved)
-        self._take_over(self._books.world)
+        self._take_over(self._books.state)
 
     def run(self) -> None:
         """See `Engine`."""
@@ -150,7 +150,7 @@ class ReplicasEngine:
             "hosts": books.hosts,
             "steps": steps // max(1, len(books.hosts)),
             "samples": steps * self._job.schedule.batch_size,
-            self._merging.counted: books.world.round,
+            self._merging.counted: books.state.round,
             "bytes_sent": books.sent,
             "bytes_received": books.received,
             "workers_lost": books.lost,
@@ -165,7 +165,7 @@ class ReplicasEngine:
     def _train_on_hosts(self) -> None:
         session, position, books, began = self._session, self._position, self._books, time.perf_counter()
         if session.run:
-            session.run.keep_rounds(books.world.round)
+            session.run.keep_rounds(books.state.round)
             if position.step:
                 self._log_event({"event": "resumed", "seconds": round(position.clock.train, 4)})
         background = self._cluster.background
@@ -192,7 +192,7 @@ class ReplicasEngine:
                 done.cancel()
                 raise
         self._evaluate_late()
-        self._take_over(books.world)
+        self._take_over(books.state)
         if not isinstance(done.exception(), NonFiniteError):
             self._save()
         with unforeseen(session.run):
@@ -238,7 +238,7 @@ class ReplicasEngine:
             ema=spec.ema,
         )
         books = self._books
-        self._coordinator = self._merging.coordinator(fleet, task, books.world, books.slots, self._events.put)
+        self._coordinator = self._merging.coordinator(fleet, task, books.state, books.slots, self._events.put)
         await self._coordinator.prepare()
 
     def _setup(self, number: int, description: dict[str, Any]) -> tuple[dict[str, Any], float]:
@@ -269,7 +269,7 @@ class ReplicasEngine:
             return  # a round that was closed before the others heard of the end
         self._take_round(event)
         if self._save_is_due():
-            self._take_over(self._books.world)
+            self._take_over(self._books.state)
             self._save()
         elif self._books.has_journal:
             self._books.journal_round(event, self._options, self._records_of_late())
@@ -277,7 +277,7 @@ class ReplicasEngine:
     def _take_round(self, closed: RoundClosed) -> None:
         session, position, books = self._session, self._position, self._books
         books.take_round(closed)
-        before, position.step = position.step, min(closed.world.steps, self._job.schedule.total_steps)
+        before, position.step = position.step, min(closed.state.steps, self._job.schedule.total_steps)
         position.clock.train = self._train_before + closed.seconds
         self._log_round(closed)
         now = time.perf_counter()
@@ -305,17 +305,17 @@ class ReplicasEngine:
     def _log_round(self, closed: RoundClosed) -> None:
         counted = self._merging.counted
         hosts = {
-            told.name: {
-                "steps": told.steps, "seconds": round(told.seconds, 4), "computed": round(told.computed, 4),
-                "waited": round(told.waited, 4), "merged_at": told.merged_at, "memory": told.memory,
-                "cpu": round(told.cpu, 4), "sent": told.sent, "received": told.received,
-            } | ({counted: told.answers} if counted != "rounds" else {})
-            for told in closed.replicas
+            host.name: {
+                "steps": host.steps, "seconds": round(host.seconds, 4), "computed": round(host.computed, 4),
+                "waited": round(host.waited, 4), "merged_at": host.merged_at, "memory": host.memory,
+                "cpu": round(host.cpu, 4), "sent": host.sent, "received": host.received,
+            } | ({counted: host.answers} if counted != "rounds" else {})
+            for host in closed.replicas
         }  # fmt: skip
         seconds, books = round(self._position.clock.train, 4), self._books
         self._log_event(
             {
-                "round": closed.world.round, "step": closed.world.steps, "seconds": seconds,
+                "round": closed.state.round, "step": closed.state.steps, "seconds": seconds,
                 "sent": books.sent, "received": books.received, "hosts": hosts,
             }
         )  # fmt: skip
@@ -332,7 +332,7 @@ class ReplicasEngine:
         span = max(span, spans.number(max(position.step - 1, 0)))
         span -= position.step < spans.last(span)
         sums, books.sums = books.sums, []
-        self._late.append(_Late(span, logs, books.world, sums, position.clock.train))
+        self._late.append(_Late(span, logs, books.state, sums, position.clock.train))
         if self._job.callbacks:  # what these remember is in checkpoints alone
             books.end_journal()
         if not self._evaluation_can_wait():
@@ -345,7 +345,7 @@ class ReplicasEngine:
         job = self._job
         if self._evaluator is None or job.callbacks or job.options.watched or len(self._late) > _LATE_EVALUATIONS:
             return False
-        if self._books.world.weights.nbytes * len(self._late) > _LATE_BYTES:
+        if self._books.state.weights.nbytes * len(self._late) > _LATE_BYTES:
             return False
         since = time.perf_counter() - self._last_evaluation
         return self._evaluation_seconds > _EVALUATION_SHARE * since
@@ -354,7 +354,7 @@ class ReplicasEngine:
         session = self._session
         while self._late:
             late = self._late.popleft()
-            self._take_over(late.world, late.sums)
+            self._take_over(late.state, late.sums)
             began = time.perf_counter()
             self.write()
             logs = session.logs_of_span(late.logs)
@@ -384,16 +384,16 @@ class ReplicasEngine:
                 records.append(self._session.record_of(late.span, late.logs))
         return records
 
-    def _take_over(self, world: World, metrics: list[np.ndarray] | None = None) -> None:
+    def _take_over(self, state: GlobalState, metrics: list[np.ndarray] | None = None) -> None:
         """Makes the state of the model of a global state, and of sums of metrics variables."""
         spec, old = self._spec, self._spec.state
-        weights = zip(spec.layout.arrays(world.weights), old.trainable, strict=True)
+        weights = zip(spec.layout.arrays(state.weights), old.trainable, strict=True)
         trainable = [value.astype(before.dtype) for value, before in weights]
         non_trainable = list(old.non_trainable)
-        for index, value in zip(spec.statistics, world.statistics, strict=True):
+        for index, value in zip(spec.statistics, state.statistics, strict=True):
             non_trainable[index] = value.astype(non_trainable[index].dtype)
-        self._optimizer.iterations.assign(world.steps)
-        self._average = world.average
+        self._optimizer.iterations.assign(state.steps)
+        self._average = state.average
         metrics = metrics or [value.copy() for value in spec.metrics]
         self._state = model_state.ModelState(trainable, non_trainable, [], metrics)
 

@@ -1,4 +1,4 @@
-"""What a training in rounds is: its task, its state, and what is told of it."""
+"""What a training in rounds is: its task, its state, and what is reported of it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from rudel.replicas.members import Piece
 
 
 @dataclass(frozen=True)
-class World:
+class GlobalState:
     """Everything that a round changes, on the coordinator's side.
 
     Args:
@@ -34,11 +34,11 @@ class World:
     statistics: list[np.ndarray]
     average: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32))
 
-    def averaged(self, before: "World", momentum: float | None, steps: float) -> "World":
+    def averaged(self, before: "GlobalState", momentum: float | None, steps: float) -> "GlobalState":
         """The same with the exponential average of the weights.
 
         Args:
-            before: the world that it came from.
+            before: the state that it came from.
             momentum: how much of the average is kept in a step; None for no average.
             steps: local steps of a replica between the two.
         """
@@ -51,7 +51,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Told:
+class HostReport:
     """What a replica did in a round, for people.
 
     Args:
@@ -100,19 +100,19 @@ class RoundClosed:
     """A round is over, or some replicas have come.
 
     Args:
-        world: the state after it.
+        state: the global state after it.
         seconds: since the training began.
         replicas: who took part.
         metrics: sums over the replicas of the metrics variables of this round.
         logs: of a replica's last step.
         sent, received: payload bytes since the training began.
-        slots: packed optimizer variables of a replica, if some were asked for.
+        slots: packed optimizer variables of a replica, if some were requested.
         arrivals: in the order in which they came.
     """
 
-    world: World
+    state: GlobalState
     seconds: float
-    replicas: list[Told]
+    replicas: list[HostReport]
     metrics: list[np.ndarray]
     logs: list[np.ndarray]
     sent: int

@@ -19,7 +19,7 @@ class Supply:
         pieces: all of the data set.
         members: by name; others add to it and take from it.
         call: (member, operation, **message) -> the answer of a handler on the member's worker.
-        count_sent: told of bytes that go to a member.
+        count_sent: called with the number of bytes that go to a member.
     """
 
     def __init__(

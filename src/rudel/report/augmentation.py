@@ -70,8 +70,8 @@ def augmentation(run: Run) -> Html | None:
         )
         for i, original in enumerate(originals)
     ]
-    told = "Top: training examples. Below: randomly augmented versions, which the model sees in training."
-    return join([element("p", told), element("ul", join(columns), class_="gallery changes")])
+    text = "Top: training examples. Below: randomly augmented versions, which the model sees in training."
+    return join([element("p", text), element("ul", join(columns), class_="gallery changes")])
 
 
 def _picture(picture: np.ndarray, alt: str) -> Html:

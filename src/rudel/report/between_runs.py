@@ -27,7 +27,7 @@ def differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """Settings, versions and model sizes that are not the same in all runs: (name, value of each run)."""
     found = [_settings(run.config) for run in runs]
     names = dict.fromkeys(name for settings in found for name in settings)
-    rows = [(name, [_told(settings.get(name)) for settings in found]) for name in names]
+    rows = [(name, [_setting_text(settings.get(name)) for settings in found]) for name in names]
     return [(name, values) for name, values in rows if len(set(values)) > 1]
 
 
@@ -81,7 +81,7 @@ def _settings(config: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return flat
 
 
-def _told(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     return "–" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -110,9 +110,9 @@ def _curves(runs: Sequence[Run], names: Sequence[str]) -> Html | None:
         axes.legend(frameon=False, labelcolor=INK)
         kind = "validation " if all(curve.validation for _, curve, _ in shown) else ""
         ends = ", ".join(f"{name} {metric_value(key, _end(curve))}" for name, curve, _ in shown)
-        told = f"{kind}{metric_name(key)}"
-        plot = as_svg(drawing, f"between{number}", f"Line plot of the {told} of each run; at the end: {ends}.")
-        plots.append(element("figure", element("h3", told), plot, element("figcaption", f"At the end: {ends}.")))
+        title = f"{kind}{metric_name(key)}"
+        plot = as_svg(drawing, f"between{number}", f"Line plot of the {title} of each run; at the end: {ends}.")
+        plots.append(element("figure", element("h3", title), plot, element("figcaption", f"At the end: {ends}.")))
     return element("div", join(plots), class_="plots") if plots else None
 
 

@@ -71,8 +71,8 @@ def _later(epochs: Sequence[Mapping[str, Any]]) -> Html | None:
     if left_out < _FEWEST_LEFT_OUT:
         return None
     found = [curve for curve in find_curves(epochs[left_out:]) if curve.key != "learning_rate"]
-    told = f"without the first {left_out} epochs"
-    return element("div", join(_plot(curve, f"later{i}", told) for i, curve in enumerate(found)), class_="plots")
+    what = f"without the first {left_out} epochs"
+    return element("div", join(_plot(curve, f"later{i}", what) for i, curve in enumerate(found)), class_="plots")
 
 
 def find_curves(epochs: Sequence[Mapping[str, Any]]) -> list[Curve]:
@@ -151,10 +151,10 @@ def _plot(curve: Curve, name_on_page: str, which: str | None = None) -> Html:
     _label_ends(axes, curve)
     name = metric_name(curve.key)
     heading = name[:1].upper() + name[1:]
-    told = ", ".join(part for part in (which, "logarithmic scale" if log else None) if part)
+    what = ", ".join(part for part in (which, "logarithmic scale" if log else None) if part)
     return element(
         "figure",
-        element("h3", heading, element("small", f" {told}") if told else None),
+        element("h3", heading, element("small", f" {what}") if what else None),
         as_svg(drawing, name_on_page, _in_words(curve)),
         element("figcaption", _caption(curve)),
     )
@@ -227,11 +227,13 @@ def _last(values: Sequence[float]) -> float:
 
 def _in_words(curve: Curve) -> str:
     span = f"{epoch_number(curve.epochs[0])} to {epoch_number(curve.epochs[-1])}"
-    told = []
+    ranges = []
     for name, _, values in curve.lines:
         known = [value for value in values if not math.isnan(value)]
-        told.append(f"{name} from {metric_value(curve.key, known[0])} to {metric_value(curve.key, known[-1])}".strip())
-    return f"Line plot of the {metric_name(curve.key)}, epochs {span}: {'; '.join(told)}."
+        ranges.append(
+            f"{name} from {metric_value(curve.key, known[0])} to {metric_value(curve.key, known[-1])}".strip()
+        )
+    return f"Line plot of the {metric_name(curve.key)}, epochs {span}: {'; '.join(ranges)}."
 
 
 def _numbers(epochs: Sequence[Mapping[str, Any]], found: Sequence[Curve]) -> Html:

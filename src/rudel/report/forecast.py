@@ -10,7 +10,7 @@ from rudel.report.markup import printable
 from rudel.report.words import duration, is_number, plural
 
 _MORE_STEPS = 0.02
-"""Share of the steps by which hosts may miss what was asked for, as their last rounds do not end in one step."""
+"""Share of the steps by which hosts may miss the requested number, as their last rounds do not end in one step."""
 
 
 @dataclass(frozen=True)
@@ -111,13 +111,13 @@ def compared(forecast: Forecasts, seconds: float) -> str:
     'diloco on 4 hosts: 10.0\u202fs were forecast, and it took 12.5\u202fs, 25 % longer'
     """
     chosen, expected = forecast.chosen, forecast.seconds
-    told = f"{chosen.strategy} on {plural(chosen.hosts, 'host')}: "
+    text = f"{chosen.strategy} on {plural(chosen.hosts, 'host')}: "
     if expected is None:
-        return f"{told}{duration(chosen.seconds)} were forecast, and it took {duration(seconds)} on other hosts"
-    told += f"{duration(expected)} were forecast"
+        return f"{text}{duration(chosen.seconds)} were forecast, and it took {duration(seconds)} on other hosts"
+    text += f"{duration(expected)} were forecast"
     if forecast.taken and forecast.steps and abs(forecast.taken[0] / forecast.steps - 1) > _MORE_STEPS:
-        told += f" for {forecast.taken[0]:,.0f} steps (of {forecast.steps:,} when it was chosen)"
-    return f"{told}, and it took {duration(seconds)}, {_off(seconds / max(expected, 1e-9) - 1)}"
+        text += f" for {forecast.taken[0]:,.0f} steps (of {forecast.steps:,} when it was chosen)"
+    return f"{text}, and it took {duration(seconds)}, {_off(seconds / max(expected, 1e-9) - 1)}"
 
 
 def _off(share: float) -> str:

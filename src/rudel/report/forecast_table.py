@@ -15,10 +15,10 @@ def forecast(run: Run) -> Html | None:
         return None
     rows = [_row(each, "chosen" if each == found.chosen else "") for each in found.all]
     foot = _happened(run)
-    told = [element("p", f"{compared(found, run.summary['train_seconds'])}.")] if run.summary and foot else []
+    text = [element("p", f"{compared(found, run.summary['train_seconds'])}.")] if run.summary and foot else []
     header = ["strategy", "", "hosts", "time", "computing", "merging", "waiting", "sent"]
     body = table("What was forecast of every strategy", header, rows, foot, words=(0, 1))
-    return join([element("p", found.why), *told, body])
+    return join([element("p", found.why), *text, body])
 
 
 def _row(forecast: Forecast, mark: str) -> list[str]:

@@ -70,15 +70,15 @@ def _numbers(run: Run) -> Html | None:
 
 
 def _traffic(summary: Mapping[str, Any]) -> float | None:
-    told = [summary[key] for key in ("bytes_sent", "bytes_received") if is_number(summary.get(key))]
-    return sum(told) if told else None
+    sizes = [summary[key] for key in ("bytes_sent", "bytes_received") if is_number(summary.get(key))]
+    return sum(sizes) if sizes else None
 
 
 def _seconds_so_far(run: Run) -> float | None:
     if run.rounds:
         return run.rounds.seconds
-    told = [epoch["seconds"] for epoch in run.epochs if is_number(epoch.get("seconds"))]
-    return told[-1] if told else None
+    seconds = [epoch["seconds"] for epoch in run.epochs if is_number(epoch.get("seconds"))]
+    return seconds[-1] if seconds else None
 
 
 def _per_second(amount: object, seconds: object) -> str | None:
@@ -111,9 +111,9 @@ def _date(started: object) -> str | None:
 def _unfinished(run: Run) -> Html | None:
     if run.summary is not None:
         return None
-    asked = run.config.get("epochs")
+    epochs = run.config.get("epochs")
     done = f"after epoch {epoch_number(run.epochs[-1]['epoch'])}" if run.epochs else "before the end of its first epoch"
-    of = f" of {asked}" if asked and run.epochs else ""
+    of = f" of {epochs}" if epochs and run.epochs else ""
     return element(
         "p",
         element("strong", "This run has not finished."),

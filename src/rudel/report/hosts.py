@@ -2,7 +2,7 @@
 
 from rudel.report.hosts_plots import plots
 from rudel.report.hosts_timeline import timeline
-from rudel.report.hosts_words import called, contributes_little, happening, little
+from rudel.report.hosts_words import called, happening, is_negligible, negligible_note
 from rudel.report.markup import Html, element, join, table
 from rudel.report.read import Run
 from rudel.report.rounds import HostRecord, Rounds
@@ -66,28 +66,28 @@ def _little(rounds: Rounds, run: Run) -> list[str]:
     there = [host for host in rounds.hosts if host.present > 0]
     speeds = [host.steps / host.present for host in there]
     found = [
-        little(host.name, host.steps / max(1, rounds.steps))
+        negligible_note(host.name, host.steps / max(1, rounds.steps))
         for host, speed in zip(there, speeds, strict=True)
-        if contributes_little(speed, speeds)
+        if is_negligible(speed, speeds)
     ]
     named = (run.summary or {}).get("hosts")
     known = {host.name for host in rounds.hosts}
     silent = [name for name in named if isinstance(name, str) and name not in known] if isinstance(named, list) else []
-    return [*found, *(little(name, 0.0) for name in silent)]
+    return [*found, *(negligible_note(name, 0.0) for name in silent)]
 
 
 def _cost(rounds: Rounds, run: Run) -> str:
     sent, received = float(rounds.sent[-1]), float(rounds.received[-1])
     answers = max(1, rounds.answers)
     each, all_of_them = ("An arrival", "in all") if rounds.arrivals else ("A round", "in all rounds and for all hosts")
-    told = (
+    text = (
         f"{each} sent {size(sent / answers)} to a host and brought {size(received / answers)} back, "
         f"{size(sent + received)} {all_of_them}."
     )
     parameters = (run.config.get("model") or {}).get("parameters")
     if not is_number(parameters) or not parameters:
-        return told
-    return f"{told} All the model's weights would have been {size(4 * parameters)}, each way."
+        return text
+    return f"{text} All the model's weights would have been {size(4 * parameters)}, each way."
 
 
 def _figures(rounds: Rounds) -> Html:

@@ -91,13 +91,13 @@ def _traffic(rounds: Rounds) -> Html:
     for (name, colour, _), place in zip(lines, spread([space * p for p in places], _LABEL_GAP), strict=True):
         axes.text(1.03, place / space, name, color=colour, fontsize=12, va="center", transform=axes.transAxes)
     sent, received = size(float(rounds.sent[-1])), size(float(rounds.received[-1]))
-    told = f"{sent} to hosts, {received} from them"
-    label = f"Bytes over the network until each moment, in {duration(rounds.seconds)}: {told}."
+    totals = f"{sent} to hosts, {received} from them"
+    label = f"Bytes over the network until each moment, in {duration(rounds.seconds)}: {totals}."
     return element(
         "figure",
         element("h3", "Over the network", element("small", f" {unit}, added up")),
         as_svg(drawing, "traffic", label),
-        element("figcaption", f"At the end: {told}."),
+        element("figcaption", f"At the end: {totals}."),
     )
 
 

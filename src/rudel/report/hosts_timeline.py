@@ -179,13 +179,13 @@ def _short(value: float) -> str:
 
 
 def _in_words(rounds: Rounds) -> str:
-    told = [
+    sentences = [
         f"{host.name} computing {percent(host.computing, 0)}" + (f", lost {_times(host.lost)}" if host.lost else "")
         for host in rounds.hosts[:_FEW]
     ]
-    more = len(rounds.hosts) - len(told)
+    more = len(rounds.hosts) - len(sentences)
     rest = [f"and {plural(more, 'more host')}"] if more else []
-    return f"What each host did in {duration(rounds.seconds)} of training: " + "; ".join([*told, *rest]) + "."
+    return f"What each host did in {duration(rounds.seconds)} of training: " + "; ".join([*sentences, *rest]) + "."
 
 
 def _times(count: int) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rudel.report.words import duration, percent
 
-_NEXT_TO_NOTHING = 0.05
+_NEGLIGIBLE_SHARE = 0.05
 """A host whose speed is below this share of the mean of all hosts contributes next to nothing."""
 
 
@@ -24,27 +24,27 @@ def called(name: str) -> str:
     return f"host {name}" if name.isdecimal() else name
 
 
-def contributes_little(speed: float, speeds: Sequence[float]) -> bool:
+def is_negligible(speed: float, speeds: Sequence[float]) -> bool:
     """Whether a host takes so few steps that the training would be as fast without it.
 
     Args:
         speed: of the host, steps a second.
         speeds: of all hosts, this one among them.
 
-    >>> contributes_little(1.0, [1.0, 100.0, 100.0]), contributes_little(10.0, [10.0, 100.0])
+    >>> is_negligible(1.0, [1.0, 100.0, 100.0]), is_negligible(10.0, [10.0, 100.0])
     (True, False)
     """
-    return len(speeds) > 1 and speed * len(speeds) < _NEXT_TO_NOTHING * sum(speeds)
+    return len(speeds) > 1 and speed * len(speeds) < _NEGLIGIBLE_SHARE * sum(speeds)
 
 
-def little(name: str, share: float) -> str:
+def negligible_note(name: str, share: float) -> str:
     """What to say of such a host.
 
     Args:
         name: of the host.
         share: of all steps that it takes.
 
-    >>> little("pi@raspi3", 0.0013)
+    >>> negligible_note("pi@raspi3", 0.0013)
     'pi@raspi3 contributes next to nothing: it takes 0.1\u202f% of the steps, and without it the training is as fast.'
     """
     return (

@@ -93,8 +93,8 @@ def summarise(probabilities: Any, truth: Any) -> Predictions:
     labels = np.asarray(truth)
     labels = labels.reshape(-1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if table.ndim != 2 or labels.shape != table.shape[:1]:
-        told = f"probabilities {np.shape(probabilities)} and right classes {np.shape(truth)}"
-        raise DataError(f"The answers of a classifier must be (N, C) for (N,) right classes; these are {told}.")
+        shapes = f"probabilities {np.shape(probabilities)} and right classes {np.shape(truth)}"
+        raise DataError(f"The answers of a classifier must be (N, C) for (N,) right classes; these are {shapes}.")
     if len(labels) and not 0 <= labels.min() <= labels.max() < table.shape[1]:
         raise DataError(f"A right class is not among the {table.shape[1]} that the model answers with.")
     labels = labels.astype(np.int32)

@@ -51,10 +51,10 @@ def _facts(run: Run) -> list[tuple[str, str | None]]:
 
 
 def _model(model: Mapping[str, Any]) -> Html | None:
-    told = str(model.get("text") or "").strip("\n")
-    if not told:
+    text = str(model.get("text") or "").strip("\n")
+    if not text:
         return None
-    return join([element("h3", "The model"), scrolling(element("pre", told), "The model, layer by layer")])
+    return join([element("h3", "The model"), scrolling(element("pre", text), "The model, layer by layer")])
 
 
 def _steps(run: Run) -> str | None:

@@ -22,7 +22,7 @@ class Run:
 
     Args:
         path: the directory.
-        config: what was asked for (`config.json`).
+        config: the request (`config.json`).
         epochs: what was measured after each epoch, first to last (`metrics.jsonl`).
         summary: how it ended (`summary.json`); None while the run is unfinished.
         predictions: a classifier's answers to the validation examples; None where none were kept.
@@ -43,9 +43,9 @@ class Run:
     @property
     def metrics(self) -> Mapping[str, Any]:
         """The final metrics; of an unfinished run, the latest."""
-        told = (self.summary or {}).get("metrics")
-        if isinstance(told, dict):
-            return told
+        metrics = (self.summary or {}).get("metrics")
+        if isinstance(metrics, dict):
+            return metrics
         return {key: value for key, value in (self.epochs[-1] if self.epochs else {}).items() if key not in NOT_METRICS}
 
     def class_name(self, number: int) -> str:
@@ -103,16 +103,16 @@ def _lines(path: Path) -> tuple[dict[str, Any], ...]:
     epochs: dict[Any, dict[str, Any]] = {}
     for number, line in enumerate(lines, start=1):
         try:
-            told = json.loads(line)
-            if not isinstance(told, dict):
+            parsed = json.loads(line)
+            if not isinstance(parsed, dict):
                 raise ValueError("not an object")
         except ValueError as error:
             if number == len(lines):
                 break
             raise RunError(f"`{path}` is damaged: line {number} is not a JSON object.") from error
-        epoch = told.get("epoch")
+        epoch = parsed.get("epoch")
         epoch = epoch if isinstance(epoch, int | float) else number
-        epochs[epoch] = _finite({**told, "epoch": epoch})
+        epochs[epoch] = _finite({**parsed, "epoch": epoch})
     return tuple(epochs[epoch] for epoch in sorted(epochs))
 
 

@@ -48,8 +48,8 @@ class Answers:
     def __post_init__(self) -> None:
         if self.truth.ndim != 2 or not self.truth.size or self.truth.shape != self.predicted.shape:
             raise DataError("The predictions do not fit together: `truth` and `predicted` must both be (M, K).")
-        told = (self.truth, self.predicted) if self.x is None else (self.truth, self.predicted, self.x)
-        if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in told):
+        arrays = (self.truth, self.predicted) if self.x is None else (self.truth, self.predicted, self.x)
+        if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays):
             raise DataError("The predictions must be finite numbers.")
         if self.x is not None and self.x.shape != (len(self),):
             raise DataError("The predictions have inputs that are not (M,), one number an example.")
@@ -166,8 +166,8 @@ def save(path: Path, regression: Regression) -> None:
     """
     arrays = {
         f"{part}_{name}": array
-        for part, told in regression.items()
-        for name, array in vars(told).items()
+        for part, answers in regression.items()
+        for name, array in vars(answers).items()
         if array is not None
     }
     with written_atomically(path) as file:

@@ -10,7 +10,7 @@ fitted model has followed the noise a little, errors of neighbours agree less th
 
 **Overfitting** shows in validation: the squared error is larger than in training.
 
-Either is told when the lower end of the 95 % interval of the pattern, or of the difference, is above a tenth of the
+Either is reported when the lower end of the 95 % interval of the pattern, or of the difference, is above a tenth of the
 squared error in training and above a thousandth of the variance of the targets: below that it is chance, or too small
 to matter. Limits: noise that is itself alike for neighbours, as in a time series, counts as a pattern, and examples
 have to be independent of each other.
@@ -53,8 +53,8 @@ class Fit:
     Args:
         error: mean squared error in training.
         spread: variance of the training targets, the mean over an example's numbers.
-        pattern: the part of `error` that neighbouring examples share; None where it cannot be told.
-        gap: mean squared error in validation, less that in training; None where it cannot be told.
+        pattern: the part of `error` that neighbouring examples share; None where it is unknown.
+        gap: mean squared error in validation, less that in training; None where it is unknown.
     """
 
     error: float

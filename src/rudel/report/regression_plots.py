@@ -24,23 +24,28 @@ _COLOURS = {"train": TRAIN, "validation": VALIDATION, "test": TEST}
 
 def data(run: Run) -> Html | None:
     """The targets of each part: over the input where it is a single number, and in a table."""
-    told = run.regression
-    if told is None:
+    regression = run.regression
+    if regression is None:
         return None
-    rows = [[_NAMES[part], count(_examples(run, part, told[part])), *_spread(told[part].truth)] for part in told]
+    rows = [
+        [_NAMES[part], count(_examples(run, part, regression[part])), *_spread(regression[part].truth)]
+        for part in regression
+    ]
     header = ["part", "examples", "mean", "standard deviation", "least", "greatest"]
-    return join([_data_plot(told), table("The targets", header, rows)])
+    return join([_data_plot(regression), table("The targets", header, rows)])
 
 
 def fit(run: Run) -> Html | None:
     """Whether the model fits, how large its errors are, and its predictions against the truth."""
-    told = run.regression
-    if told is None:
+    regression = run.regression
+    if regression is None:
         return None
-    judged = judge(told)
-    rows = [[_NAMES[part], count(_examples(run, part, told[part])), *_errors(told[part])] for part in told]
+    judged = judge(regression)
+    rows = [
+        [_NAMES[part], count(_examples(run, part, regression[part])), *_errors(regression[part])] for part in regression
+    ]
     header = ["part", "examples", "root mean squared error", "mean absolute error", "R²"]
-    over_x = _is_curve(told)
+    over_x = _is_curve(regression)
     note = (
         "Dots are the examples, the line is what the model predicts."
         if over_x
@@ -49,16 +54,16 @@ def fit(run: Run) -> Html | None:
     return join(
         [
             element("p", element("strong", verdict(judged)), " ", signs(judged)),
-            element("p", note + _of_all(run, told), class_="note"),
-            element("div", join(_answers_plot(told, part, over_x) for part in told), class_="plots"),
+            element("p", note + _of_all(run, regression), class_="note"),
+            element("div", join(_answers_plot(regression, part, over_x) for part in regression), class_="plots"),
             table("Errors", header, rows),
             element("details", element("summary", "How this is judged"), element("p", HOW)),
         ]
     )
 
 
-def _is_curve(told: Regression) -> bool:
-    return all(part.x is not None and part.truth.shape[1] == 1 for part in told.values())
+def _is_curve(regression: Regression) -> bool:
+    return all(part.x is not None and part.truth.shape[1] == 1 for part in regression.values())
 
 
 def _examples(run: Run, part: str, answers: Answers) -> int:
@@ -66,11 +71,11 @@ def _examples(run: Run, part: str, answers: Answers) -> int:
     return int(known) if is_number(known) and known else len(answers)
 
 
-def _of_all(run: Run, told: Regression) -> str:
-    sampled = [part for part in told if len(told[part]) < _examples(run, part, told[part])]
+def _of_all(run: Run, regression: Regression) -> str:
+    sampled = [part for part in regression if len(regression[part]) < _examples(run, part, regression[part])]
     if not sampled:
         return ""
-    parts = " and ".join(f"{count(len(told[part]))} {_NAMES[part]} examples" for part in sampled)
+    parts = " and ".join(f"{count(len(regression[part]))} {_NAMES[part]} examples" for part in sampled)
     return f" All numbers here are of {parts}, chosen at random."
 
 
@@ -85,26 +90,27 @@ def _errors(answers: Answers) -> list[str]:
     return [number(error**0.5), number(absolute), number(1 - error / spread) if spread else "–"]
 
 
-def _data_plot(told: Regression) -> Html | None:
-    if not _is_curve(told):
+def _data_plot(regression: Regression) -> Html | None:
+    if not _is_curve(regression):
         return None
     axes = _axes(2 * _WIDTH)
-    for part, answers in told.items():
+    for part, answers in regression.items():
         shown = _dots(len(answers))
         assert answers.x is not None
         _draw_dots(axes, answers.x[shown], answers.truth[shown, 0], _COLOURS[part])
     _finish(axes, "input", "target")
-    counts = ", ".join(f"{count(len(answers))} for {_NAMES[part]}" for part, answers in told.items())
+    counts = ", ".join(f"{count(len(answers))} for {_NAMES[part]}" for part, answers in regression.items())
     label = f"The examples as dots, targets over inputs: {counts}."
     names = {"train": "for training", "validation": "for validation", "test": "for the test"}
     keys = (
-        element("span", element("span", class_=f"key dot-{part}", aria_hidden="true"), names[part]) for part in told
+        element("span", element("span", class_=f"key dot-{part}", aria_hidden="true"), names[part])
+        for part in regression
     )
     return element("figure", element("p", join(keys), class_="keys"), _as_svg(axes, "data", label))
 
 
-def _answers_plot(told: Regression, part: str, over_x: bool) -> Html:
-    answers = told[part]
+def _answers_plot(regression: Regression, part: str, over_x: bool) -> Html:
+    answers = regression[part]
     axes = _axes(_WIDTH)
     if over_x:
         _draw_curve(axes, answers, _COLOURS[part])

@@ -16,7 +16,7 @@ HOW = (
 
 
 def verdict(fit: Fit) -> str:
-    """Whether the model underfits, overfits, both or neither, or that it cannot be told."""
+    """Whether the model underfits, overfits, both or neither, or that this is unknown."""
     if fit.underfits:
         return "It underfits and overfits." if fit.overfits else "It underfits."
     if fit.overfits:
@@ -60,12 +60,12 @@ def _gap(fit: Fit) -> str:
     if not fit.error:
         return f"In validation, the mean squared error is {number(gap.value, 3)}."
     change = percent(abs(gap.value) / fit.error, 0)
-    told = f"In validation the squared error is {change} {'larger' if gap.value >= 0 else 'smaller'} than in training"
+    text = f"In validation the squared error is {change} {'larger' if gap.value >= 0 else 'smaller'} than in training"
     interval = f"95 % interval: {_signed(gap.low / fit.error)} to {_signed(gap.high / fit.error)}"
     if fit.overfits:
-        return f"{told} ({interval}): it knows its training examples better than others."
+        return f"{text} ({interval}): it knows its training examples better than others."
     why = "no more than chance" if gap.low <= 0 else "too little to matter"
-    return f"{told} ({interval}), {why}." if gap.high > 0 else f"{told} ({interval})."
+    return f"{text} ({interval}), {why}." if gap.high > 0 else f"{text} ({interval})."
 
 
 def _share(pattern: Estimate, error: float) -> str:

@@ -51,8 +51,8 @@ class HostRecord:
         name: of the host.
         rounds, steps: in which its work was used.
         computed, present: seconds that it computed, and that it took part (between being there and its last answer).
-        in_steps: seconds of these in which it took steps, the rest being for encoding and merging; 0 where that was
-            not told.
+        in_steps: seconds of these in which it took steps, the rest being for encoding and merging; 0 where that is
+            unknown.
         memory: most bytes held.
         cpu: seconds of processor time.
         moved: bytes to and from it.
@@ -121,7 +121,7 @@ class Rounds:
 
     @property
     def merging(self) -> float | None:
-        """Share of the hosts' time that they encoded and merged, part of `computing`; None where that was not told."""
+        """Share of the hosts' time that they encoded and merged, part of `computing`; None where that is unknown."""
         present, in_steps = sum(host.present for host in self.hosts), sum(host.in_steps for host in self.hosts)
         return max(0.0, self.computing - in_steps / present) if in_steps > 0 and present > 0 else None
 
@@ -257,7 +257,7 @@ class RoundsLog:
 
     def _round(self, line: Mapping[str, Any], now: float) -> None:
         self.count += 1
-        for name, told in line["hosts"].items():
+        for name, figures in line["hosts"].items():
             host = self._hosts.get(name)
             if host is None:
                 host = self._hosts[name] = _Host(name, self._session_began)
@@ -268,18 +268,18 @@ class RoundsLog:
             elif host.gone:  # takes part again, though nothing was said of it
                 host.come_back(self._last_round)
                 since = host.heard
-            computed = max(0.0, float(told["seconds"]) - float(told["waited"]))
-            host.rounds += told.get("arrivals", 1)
-            self.arrivals += told.get("arrivals", 0)
-            host.steps += told["steps"]
+            computed = max(0.0, float(figures["seconds"]) - float(figures["waited"]))
+            host.rounds += figures.get("arrivals", 1)
+            self.arrivals += figures.get("arrivals", 0)
+            host.steps += figures["steps"]
             host.computed += computed
-            host.in_steps += float(told.get("computed", 0.0))
+            host.in_steps += float(figures.get("computed", 0.0))
             host.present += until - since
-            host.memory = max(host.memory, told["memory"])
-            host.cpu += told["cpu"]
-            host.moved = max(host.moved, told["sent"] + told["received"])
+            host.memory = max(host.memory, figures["memory"])
+            host.cpu += figures["cpu"]
+            host.moved = max(host.moved, figures["sent"] + figures["received"])
             first, last = since / self._width, until / self._width
-            for sums, amount in zip(host.sums, (told["steps"], computed, until - since), strict=True):
+            for sums, amount in zip(host.sums, (figures["steps"], computed, until - since), strict=True):
                 sums.spread(first, last, amount)
             host.heard = until
         self._last_round = now

@@ -103,7 +103,7 @@ def newest(run: Path) -> Checkpoint | None:
         return found
     if damaged:
         raise CheckpointError(
-            f"No checkpoint in {run / FOLDER} can be read: remove that folder to begin this run anew."
+            f"No checkpoint in {run / FOLDER} can be read: remove that folder to begin this run again."
         )
     return None
 

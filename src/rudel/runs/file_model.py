@@ -84,7 +84,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class FileModel:
-    """A model that is asked about files.
+    """A model that predicts from files.
 
     Args:
         model: built.

@@ -55,7 +55,7 @@ def recipe_of(run: RunDirectory) -> Recipe | None:
 
 
 def dataset_of(run: RunDirectory, source: str | None = None, model: Any = None) -> Dataset:
-    """The data of a run, made anew by its recipe.
+    """The data of a run, made again by its recipe.
 
     Args:
         run: the run.

@@ -1,7 +1,7 @@
 """Predictions for folders of files: batch by batch, on hosts too, into a table that an interruption does not cost.
 
 Guarantee: what was answered stays answered. Answers are appended to `OUT.partial`, and the same command continues after
-them; `OUT` appears whole, when all files were asked about. A host that is lost costs the batches that it worked on.
+them; `OUT` appears whole, when all files have predictions. A host that is lost costs the batches that it worked on.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ def predict_many(
 
     Yields:
         What the model says of each input; of a file that it cannot take, why. In the order of the files, where they are
-        asked about here.
+        predicted here.
 
     Raises:
         RunError: there is no such run, or it is unfinished.

@@ -1,6 +1,6 @@
-"""The directory of one training: what was asked, what happened, what came out.
+"""The directory of one training: what was requested, what happened, what came out.
 
-    config.json        what was asked for, versions, seed
+    config.json        the request, versions, seed
     plan.json          what was forecast, where the strategy was chosen by that
     metrics.jsonl      a line per epoch, or per evaluation
     tensorboard/       the same for TensorBoard
@@ -83,7 +83,7 @@ class RunDirectory:
         return self.path / "log.txt"
 
     def read_config(self) -> dict[str, Any]:
-        """What was asked for; empty before it is written."""
+        """The requested configuration; empty before it is written."""
         return _read_json(self.path / "config.json") or {}
 
     def read_summary(self) -> dict[str, Any] | None:
@@ -91,7 +91,7 @@ class RunDirectory:
         return _read_json(self.path / "summary.json")
 
     def write_config(self, config: dict[str, Any]) -> None:
-        """Writes what was asked for."""
+        """Writes the requested configuration."""
         with writing(self.path):
             write_json(self.path / "config.json", config)
 
@@ -157,7 +157,7 @@ class RunDirectory:
     def keeping_failure(self) -> Iterator[None]:
         """Keeps why the block ended by an error, for those who watch; what an earlier training kept is removed.
 
-        What was refused before anything was learned leaves nothing, so that it can be asked for again, mended.
+        A training that was refused before its first step leaves nothing, so that the same path can be used again.
         """
         path = self.path / "failure.json"
         path.unlink(missing_ok=True)
@@ -168,9 +168,9 @@ class RunDirectory:
                 self._empty()
                 raise
             _log.info("the training ended by an error", exc_info=error)
-            told = str(error) if isinstance(error, RudelError) else f"{type(error).__name__}: {error}"
+            message = str(error) if isinstance(error, RudelError) else f"{type(error).__name__}: {error}"
             with contextlib.suppress(OSError):
-                write_json(path, {"error": told})
+                write_json(path, {"error": message})
             raise
 
     def _has_learned(self) -> bool:
@@ -207,8 +207,10 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        told = error.strerror or str(error)
-        raise RunError(f"The run {path} could not be written ({told}): make room, then go on with --resume.") from error
+        reason = error.strerror or str(error)
+        raise RunError(
+            f"The run {path} could not be written ({reason}): make room, then go on with --resume."
+        ) from error
 
 
 def path_of(run: str | Path | None) -> Path | None:
@@ -350,5 +352,5 @@ def _read_json(path: Path) -> dict[str, Any] | None:
         return None
     except (OSError, ValueError) as error:
         raise RunError(
-            f"{path} cannot be read ({error}): the run is damaged; train it anew into another directory."
+            f"{path} cannot be read ({error}): the run is damaged; train it again into another directory."
         ) from error

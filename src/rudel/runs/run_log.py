@@ -2,7 +2,7 @@
 
 A record is what a training remembers of the end of a span: `epoch`, `step`, `seconds`, `time` (seconds since 1970),
 `learning_rate`, and `logs`, the metrics by name. Checkpoints hold all records, and a training that goes on writes the
-files anew from them: what came after its checkpoint is gone from both.
+files again from them: what came after its checkpoint is gone from both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ class Log:
 
     Args:
         run: the run directory, or None.
-        settings: what was asked for, by name.
+        settings: the requested ones, by name.
     """
 
     def __init__(self, run: RunDirectory | None, settings: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Event files for TensorBoard, written without TensorFlow.
 
-    tensorboard/train/events.out.tfevents...        training metrics, learning rate, and what was asked for, as a text
+    tensorboard/train/events.out.tfevents...        training metrics, learning rate, requested settings as text
     tensorboard/validation/events.out.tfevents...   validation metrics, under the same names, to be drawn beside them
 
 A file is a TFRecord file whose records are Event messages (tensorflow/core/util/event.proto) in Protocol Buffers' wire
@@ -27,7 +27,7 @@ class Board:
 
     Args:
         run: its directory.
-        settings: what was asked for, by name.
+        settings: the requested ones, by name.
     """
 
     def __init__(self, run: Path, settings: Mapping[str, Any]) -> None:

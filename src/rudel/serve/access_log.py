@@ -18,12 +18,12 @@ class Access:
     """What there is to say of a request.
 
     Args:
-        client: address of who asked.
-        method, path: what was asked for.
+        client: its address.
+        method, path: of the request.
         status: of the answer; 499 where the client was gone before it.
         seconds: from the beginning of the request to its answer.
         received, sent: bytes of the bodies.
-        model, version: what was asked, if it exists.
+        model, version: the requested ones, if they exist.
         examples: how many.
         error: the sentence of a refusal.
     """
@@ -66,8 +66,8 @@ class AccessLog:
     def tell(self, sentence: str) -> None:
         """Says at once what else has happened."""
         self.flush()
-        told = json.dumps({"time": _now(), "message": sentence}) if self._style == "json" else sentence
-        self._put(told + "\n")
+        line = json.dumps({"time": _now(), "message": sentence}) if self._style == "json" else sentence
+        self._put(line + "\n")
 
     def flush(self) -> None:
         """Writes what was gathered."""

@@ -37,12 +37,12 @@ _LARGE = 128 << 10
 
 
 @dataclass(slots=True)
-class Asked:
-    """What a request turned out to be about; filled in as it is read.
+class RequestRecord:
+    """What is known of a request; filled in as it is read.
 
     Args:
         began: by `time.perf_counter`.
-        route: what was asked for.
+        route: the kind of request.
         version: of a model, if there is one.
         received: bytes of the body.
         examples: how many.
@@ -93,7 +93,7 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI's entry point."""
-        asked = Asked(time.perf_counter())
+        record = RequestRecord(time.perf_counter())
         path: str = scope["path"]
         error = ""
         try:
@@ -101,16 +101,16 @@ class Application:
             protocol, target = match or (None, None)
             self._guard.check(headers, is_open=target is not None and target.is_open)
             if protocol is None:
-                await self._pass_on(scope, receive, send, asked)
+                await self._pass_on(scope, receive, send, record)
                 return
             if target is None:
                 raise missing(NOTHING_HERE)
-            answer = await self._answer(scope, protocol, target, headers, receive, asked)
+            answer = await self._answer(scope, protocol, target, headers, receive, record)
         except Refusal as refusal:
             error = refusal.sentence
             answer = Answer(orjson.dumps({"error": error}), refusal.status, headers=refusal.headers)
         except ClientGoneError:
-            self._note(scope, asked, 499, 0, "The client has closed the connection.")
+            self._note(scope, record, 499, 0, "The client has closed the connection.")
             return
         except Exception:
             error = "The server has failed to answer; its log says why."
@@ -119,7 +119,7 @@ class Application:
         head = [(b"content-type", answer.content_type), (b"content-length", b"%d" % len(answer.body)), *answer.headers]
         await send({"type": "http.response.start", "status": answer.status, "headers": head})
         await send({"type": "http.response.body", "body": answer.body})
-        self._note(scope, asked, answer.status, len(answer.body), error)
+        self._note(scope, record, answer.status, len(answer.body), error)
 
     def _match(self, path: str) -> tuple[ServingProtocol, Target | None] | None:
         """The protocol that a path belongs to, and what it stands for there; None for what is Starlette's."""
@@ -129,19 +129,25 @@ class Application:
         return None
 
     async def _answer(
-        self, scope: Scope, protocol: ServingProtocol, target: Target, headers: Headers, receive: Receive, asked: Asked
+        self,
+        scope: Scope,
+        protocol: ServingProtocol,
+        target: Target,
+        headers: Headers,
+        receive: Receive,
+        record: RequestRecord,
     ) -> Answer:
         if scope["method"] != target.method:
             raise Refusal(405, f"Use {target.method} here.", ((b"allow", target.method.encode()),))
-        asked.route = target.route
+        record.route = target.route
         if not target.computes:
-            asked.version = self._models.find(target.model, target.version) if target.model else None
+            record.version = self._models.find(target.model, target.version) if target.model else None
             return json_answer(protocol.describe(target, self._models))
-        body = await self._bodies.read(headers, receive, asked.began)
-        asked.received = len(body)
-        asked.version = version = self._models.find(target.model, target.version)
+        body = await self._bodies.read(headers, receive, record.began)
+        record.received = len(body)
+        record.version = version = self._models.find(target.model, target.version)
         query: Query = await self._parsed(body, lambda: protocol.parse(target, body, headers, version))
-        return query.write(await self._compute(version, query.columns, asked))
+        return query.write(await self._compute(version, query.columns, record))
 
     async def _parsed(self, body: bytes, parse: Callable[[], Any]) -> Any:
         """What `parse` makes of a body; in a thread where that may take long."""
@@ -149,15 +155,15 @@ class Application:
             return parse()
         return await self._in_thread(self._parsing, parse, len(body))
 
-    async def _decoded(self, columns: Columns, version: Version, asked: Asked) -> Columns:
+    async def _decoded(self, columns: Columns, version: Version, record: RequestRecord) -> Columns:
         """Columns whose files, if there are any, are inputs of the model; decoded in a thread."""
         tensors, decode = version.loaded.signature.inputs, version.loaded.decode
         made = list(columns)
         for place, (column, tensor) in enumerate(zip(columns, tensors, strict=True)):
             if is_encoded(column, tensor):
                 kind = version.loaded.files
-                call = partial(pictures.decode_all, column, tensor, decode, self._limits, asked.began, kind)
-                made[place] = await self._in_thread(self._decoding, call, asked.received)
+                call = partial(pictures.decode_all, column, tensor, decode, self._limits, record.began, kind)
+                made[place] = await self._in_thread(self._decoding, call, record.received)
         return made
 
     async def _in_thread(self, threads: ThreadPoolExecutor, call: Callable[[], Any], size: int) -> Any:
@@ -173,16 +179,16 @@ class Application:
             self._handed -= 1
             self._handed_bytes -= size
 
-    async def _compute(self, version: Version, columns: Columns, asked: Asked) -> Columns:
-        asked.examples = len(columns[0])
-        columns = await self._decoded(columns, version, asked)
+    async def _compute(self, version: Version, columns: Columns, record: RequestRecord) -> Columns:
+        record.examples = len(columns[0])
+        columns = await self._decoded(columns, version, record)
         version.loaded.check(columns)
-        outputs = await version.batcher.submit(columns, asked.began)
+        outputs = await version.batcher.submit(columns, record.began)
         for output, tensor in zip(outputs, version.loaded.signature.outputs, strict=True):
             _check_finite(output, tensor.name)
         return outputs
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, asked: Asked) -> None:
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:
         """Lets other routes answer, and notes what they say."""
         status, sent = 500, 0
 
@@ -196,13 +202,13 @@ class Application:
         try:
             await self._other(scope, receive, listen)
         finally:
-            self._note(scope, asked, status, sent, "")
+            self._note(scope, record, status, sent, "")
 
-    def _note(self, scope: Scope, asked: Asked, status: int, sent: int, error: str) -> None:
-        seconds = time.perf_counter() - asked.began
-        version = asked.version
+    def _note(self, scope: Scope, record: RequestRecord, status: int, sent: int, error: str) -> None:
+        seconds = time.perf_counter() - record.began
+        version = record.version
         model, number = (version.model, str(version.number)) if version else ("", "")
-        (version.metrics.requests if version else self._metrics.others).count(asked.route, status, seconds)
+        (version.metrics.requests if version else self._metrics.others).count(record.route, status, seconds)
         client = scope.get("client")
         self._log.request(
             Access(
@@ -211,11 +217,11 @@ class Application:
                 scope["path"],
                 status,
                 seconds,
-                asked.received,
+                record.received,
                 sent,
                 model,
                 number,
-                asked.examples,
+                record.examples,
                 error,
             )
         )

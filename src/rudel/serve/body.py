@@ -22,12 +22,12 @@ class Headers:
 
     Args:
         media_type: of the body, without parameters; lower case.
-        length: of the body in bytes, where it is told.
+        length: of the body in bytes, where it is known.
         encoding: how the body is compressed; empty where it is not.
         json_length: see `inference_documents.JSON_LENGTH`.
         authorization: as it is.
-        host: the name that the client has asked.
-        waits: whether the client waits to be told to go on before it sends the body.
+        host: the name by which the client reached the server.
+        waits: whether the client waits for a `100 Continue` before it sends the body.
     """
 
     media_type: str = ""

@@ -1,4 +1,4 @@
-"""A socket that listens, made before anything else is started, so that a port in use is told at once."""
+"""A socket that listens, made before anything else is started, so that a port in use is reported at once."""
 
 import socket
 

@@ -76,7 +76,7 @@ class RequestMetrics:
         """Counts a request that was answered; called in the event loop.
 
         Args:
-            route: what was asked for: `predict`, `infer`, `metadata`, ...
+            route: the kind of request: `predict`, `infer`, `metadata`, ...
             status: of HTTP.
             seconds: from its beginning to its answer.
         """

@@ -84,8 +84,8 @@ class Models:
             return versions[max(versions)]
         found = versions.get(int(number)) if number.isascii() and number.isdigit() and len(number) < 19 else None
         if found is None:
-            told = ", ".join(map(str, sorted(versions)))
-            raise missing(f"The model `{name}` has no version `{number[:100]}`: there are {told}.")
+            numbers = ", ".join(map(str, sorted(versions)))
+            raise missing(f"The model `{name}` has no version `{number[:100]}`: there are {numbers}.")
         return found
 
     def cannot_serve(self, name: str, reason: str) -> None:
@@ -135,7 +135,7 @@ class Models:
 
 
 def seconds_of(loaded: Loaded, rows: int) -> float:
-    """How long a batch takes, once the model is warm; infinity where that depends on what is asked."""
+    """How long a batch takes, once the model is warm; infinity where that depends on the request."""
     inputs = loaded.signature.inputs
     if loaded.signature.is_open or any(tensor.dtype == "bytes" for tensor in inputs):
         return float("inf")

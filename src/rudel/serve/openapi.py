@@ -21,7 +21,7 @@ def openapi(models: Models, protocols: Sequence[ServingProtocol], protected: boo
     Args:
         models: that are served.
         protocols: that clients may speak.
-        protected: whether a token is asked for.
+        protected: whether a token is required.
     """
     paths = {"/metrics": getting("metrics", "Counts and times for Prometheus", {"type": "string"}, "text/plain")}
     for protocol in protocols:

@@ -89,7 +89,7 @@ def decode_all(
         Refusal: the model takes no files, one of them is none, they have too many pixels, or it takes too long.
     """
     if decode is None:
-        raise bad(f"The input `{tensor.name}` takes numbers of shape {tensor.told_shape}, and no images.")
+        raise bad(f"The input `{tensor.name}` takes numbers of shape {tensor.shape_text}, and no images.")
     left = limits.pixels
 
     def admit(pixels: int) -> None:

@@ -24,7 +24,7 @@ def other_routes(models: Models, protocols: Sequence[ServingProtocol], metrics: 
         models: that are served.
         protocols: that clients may speak, for the OpenAPI document.
         metrics: to show.
-        protected: whether a token is asked for.
+        protected: whether a token is required.
     """
 
     def show_metrics(request: Request) -> Response:

@@ -34,7 +34,7 @@ class Settings:
         host: address to listen on.
         port: 0 for any that is free.
         token: that clients have to show; None for none.
-        allowed: names other than this computer's by which a server on loopback may be asked.
+        allowed: names other than this computer's by which clients may reach a server on loopback.
         log: how requests are logged.
         limits: what clients may ask for.
     """
@@ -67,8 +67,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         made = listener(host, port, waiting=1024)
     except (OSError, OverflowError) as error:
-        told = getattr(error, "strerror", None) or str(error)
-        raise ServeError(f"{host}:{port} cannot be served at ({told}): give another by --port or --host.") from error
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ServeError(f"{host}:{port} cannot be served at ({reason}): give another by --port or --host.") from error
     made.setblocking(False)
     return made
 

@@ -16,7 +16,7 @@ V2_NAMES = {
 }
 """Datatypes of the Open Inference Protocol by the names that NumPy has for them."""
 
-V2_DTYPES = {told: np.dtype(name).newbyteorder("<") for name, told in V2_NAMES.items() if name != "bytes"}
+V2_DTYPES = {v2_name: np.dtype(name).newbyteorder("<") for name, v2_name in V2_NAMES.items() if name != "bytes"}
 
 _TENSORFLOW_NAMES = {
     "bool": "DT_BOOL",
@@ -65,10 +65,10 @@ class Tensor:
         )
 
     @property
-    def told_shape(self) -> str:
+    def shape_text(self) -> str:
         """The shape of one example, in words.
 
-        >>> Tensor("x", (28, 28), "uint8").told_shape, Tensor("x", (OPEN, 3), "uint8").told_shape
+        >>> Tensor("x", (28, 28), "uint8").shape_text, Tensor("x", (OPEN, 3), "uint8").shape_text
         ('(28, 28)', '(any, 3)')
         """
         sizes = ["any" if size == OPEN else str(size) for size in self.shape]

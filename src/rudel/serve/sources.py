@@ -1,6 +1,6 @@
 """What `rudel serve` is given: runs, folders of versions, and exported models, and when these have changed.
 
-RUN/                a run that is finished; trained anew, it is the next version
+RUN/                a run that is finished; trained again, it is the next version
 FOLDER/1, 2, ...    versions, each a run, a SavedModel, a .tflite file or a folder with one
 MODEL.tflite        as `rudel export` makes it, or from elsewhere
 SAVEDMODEL/         the same

@@ -76,7 +76,7 @@ def checked(array: np.ndarray, tensor: Tensor) -> np.ndarray:
     if not tensor.fits(array.shape[1:]):
         raise bad(
             f"An example has shape {array.shape[1:]}, and the input `{tensor.name}` takes examples of shape "
-            f"{tensor.told_shape}."
+            f"{tensor.shape_text}."
         )
     if tensor.dtype == "bytes":
         if array.dtype != object:
@@ -136,7 +136,7 @@ def _array(rows: Sequence[Any], tensor: Tensor) -> np.ndarray:
     array = numbers(rows)
     if array is None:
         raise bad(
-            f"The input `{tensor.name}` takes numbers of shape {tensor.told_shape} for each example, and these are "
+            f"The input `{tensor.name}` takes numbers of shape {tensor.shape_text} for each example, and these are "
             "none, or have different shapes."
         )
     return _whole(array) if array.dtype.kind == "f" and np.dtype(tensor.dtype).kind in "iu" else array

@@ -1,7 +1,7 @@
 """Loads what is to be served, and looks for new versions while it is.
 
 A new version is loaded and compiled in a thread while the old one answers; then it takes its place between two
-requests. What cannot be loaded is told once, and the old one stays. Files that are not written atomically are loaded
+requests. What cannot be loaded is logged once, and the old one stays. Files that are not written atomically are loaded
 when two looks in a row have seen the same.
 """
 

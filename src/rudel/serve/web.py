@@ -119,9 +119,9 @@ class _Protocol(HttpToolsProtocol):
 
     def _end(self, status: int, sentence: str, header: bytes = b"") -> None:
         body = orjson.dumps({"error": sentence})
-        told = {400: b"Bad Request", 408: b"Request Timeout", 503: b"Service Unavailable"}[status]
+        reason = {400: b"Bad Request", 408: b"Request Timeout", 503: b"Service Unavailable"}[status]
         head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%sconnection: close\r\n\r\n"
-        self.transport.write(head % (status, told, len(body), header) + body)
+        self.transport.write(head % (status, reason, len(body), header) + body)
         self.transport.close()
 
 

@@ -34,20 +34,20 @@ class Interrupts:
         """Whether a signal came."""
         return self._received is not None
 
-    def act(self, told: str) -> None:
-        """Does what the signal asked for.
+    def act(self, message: str) -> None:
+        """Does what the signal requests.
 
         Args:
-            told: what a person should know, for the message of the interrupt.
+            message: what a person should know, for the message of the interrupt.
 
         Raises:
             KeyboardInterrupt: for SIGINT.
             SystemExit: for SIGTERM, with the exit code that shells expect; the message is on standard error.
         """
         if self._received == signal.SIGINT:
-            raise KeyboardInterrupt(told)
+            raise KeyboardInterrupt(message)
         if self._received is not None:
-            print(told, file=sys.stderr, flush=True)
+            print(message, file=sys.stderr, flush=True)
             raise SystemExit(128 + self._received)
 
     def _note(self, number: int, frame: FrameType | None) -> None:

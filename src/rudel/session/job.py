@@ -1,4 +1,4 @@
-"""What a training is asked to do, and how far it has come."""
+"""The specification of a training, and how far it has come."""
 
 import contextlib
 import time
@@ -25,7 +25,7 @@ class Job:
         options: how it is to go.
         callbacks: Keras callbacks.
         identity: what must be alike for a training to be resumed, by name.
-        settings: what the user asked for, by name, for people to read.
+        settings: the requested ones, by name, for people to read.
         augment: changes the inputs of a training batch at random: `(key, x) -> x`.
     """
 

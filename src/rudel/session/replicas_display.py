@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rudel.report.hosts_words import AWAY, called, contributes_little, happening, little
+from rudel.report.hosts_words import AWAY, called, happening, is_negligible, negligible_note
 from rudel.report.rounds import by_number
 from rudel.report.words import percent, plural, size
 
@@ -56,24 +56,24 @@ class _Host:
     moved: int = 0
     since: float = 0.0
     taken: int = 0
-    told: bool = False
+    noted: bool = False
 
-    def answered(self, told: Any, now: float) -> None:
+    def answered(self, report: Any, now: float) -> None:
         since = max(now - self.heard, 1e-6)
         kept = math.exp(-since / _WINDOW)
-        self.steps = self.steps * kept + told.steps
-        self.taken += told.steps
-        self.computed = self.computed * kept + max(0.0, told.seconds - told.waited)
-        self.cpu = self.cpu * kept + told.cpu
-        self.moved = told.sent + told.received
+        self.steps = self.steps * kept + report.steps
+        self.taken += report.steps
+        self.computed = self.computed * kept + max(0.0, report.seconds - report.waited)
+        self.cpu = self.cpu * kept + report.cpu
+        self.moved = report.sent + report.received
         self.seconds = self.seconds * kept + since
-        self.heard, self.memory = now, told.memory
+        self.heard, self.memory = now, report.memory
         if self.lost_at is None:
-            self.state = "waiting" if 2 * told.waited > told.seconds else "training"
+            self.state = "waiting" if 2 * report.waited > report.seconds else "training"
 
     def forget(self, now: float) -> None:
         self.steps = self.computed = self.cpu = self.seconds = 0.0
-        self.taken, self.told = 0, False
+        self.taken, self.noted = 0, False
         self.heard = self.since = now
 
     @property
@@ -113,8 +113,8 @@ class HostLines:
 
     def end(self) -> list[str]:
         """Says which hosts were there to the end without a single answer, as far as that was not said before."""
-        silent = [host for name, host in sorted(self._hosts.items()) if name in self._silent and not host.told]
-        return [little(host.name, 0.0) for host in silent if self._count and host.lost_at is None]
+        silent = [host for name, host in sorted(self._hosts.items()) if name in self._silent and not host.noted]
+        return [negligible_note(host.name, 0.0) for host in silent if self._count and host.lost_at is None]
 
     def round(self, closed: Any) -> list[str]:
         """Takes in a `RoundClosed`, and says of which hosts one should know that they contribute next to nothing."""
@@ -126,22 +126,22 @@ class HostLines:
         self._last, self._bytes = now, moved
         self._count += max(1, len(closed.arrivals))
         self._unit = "arrivals" if closed.arrivals else "round"
-        for told in closed.replicas:
-            host = self._hosts.get(told.name)
+        for report in closed.replicas:
+            host = self._hosts.get(report.name)
             if host is None:
-                host = self._hosts[told.name] = _Host(told.name, heard=0.0)
-            host.answered(told, now)
-            self._silent.discard(told.name)
-        return self._little(now)
+                host = self._hosts[report.name] = _Host(report.name, heard=0.0)
+            host.answered(report, now)
+            self._silent.discard(report.name)
+        return self._negligible_notes(now)
 
-    def _little(self, now: float) -> list[str]:
+    def _negligible_notes(self, now: float) -> list[str]:
         there = [h for h in self._hosts.values() if h.lost_at is None and now - h.since > _KNOWN]
         speeds = [host.taken / (now - host.since) for host in there]
-        found = [h for h, speed in zip(there, speeds, strict=True) if not h.told and contributes_little(speed, speeds)]
+        found = [h for h, speed in zip(there, speeds, strict=True) if not h.noted and is_negligible(speed, speeds)]
         for host in found:
-            host.told = True
+            host.noted = True
         steps = max(1, sum(host.taken for host in there))
-        return [little(host.name, host.taken / steps) for host in found]
+        return [negligible_note(host.name, host.taken / steps) for host in found]
 
     def change(self, changed: Any) -> str:
         """Takes in a `HostChanged`, and says in a sentence what happened."""
@@ -155,7 +155,7 @@ class HostLines:
             host.state, host.lost_at = "lost", now
         elif changed.event in AWAY:
             host.state = changed.event
-            host.told |= changed.event == "standby"
+            host.noted |= changed.event == "standby"
         else:
             host.state, host.lost_at = "training", None
             host.forget(now)

@@ -85,8 +85,8 @@ def _about_best(session: Session) -> dict[str, Any]:
     if not session.best:
         return {}
     found, job = session.best, session.job
-    told = {"monitor": job.options.watched, "value": found.value, "step": found.step, "epoch": found.epoch}
-    return {"best": told, "stopped_early": session.position.step < job.schedule.total_steps}
+    best = {"monitor": job.options.watched, "value": found.value, "step": found.step, "epoch": found.epoch}
+    return {"best": best, "stopped_early": session.position.step < job.schedule.total_steps}
 
 
 def _test_metrics(model: Any, dataset: Dataset) -> dict[str, float]:
@@ -119,9 +119,9 @@ def _keep_predictions(path: Path, model: Any, dataset: Dataset) -> None:
     from rudel.loop.regression import answers_about
     from rudel.report import regression
 
-    told = answers_about(model, dataset)
-    if told:
-        regression.save(path, told)
+    answers = answers_about(model, dataset)
+    if answers:
+        regression.save(path, answers)
         return
     examples = dataset.validation
     if examples is None:

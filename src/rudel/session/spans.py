@@ -44,7 +44,7 @@ class Spans:
         return min((number + 1) * self.length, self.schedule.total_steps)
 
     def epoch(self, step: int) -> int | float:
-        """What people are told of a span that ended after this step: how many epochs that is.
+        """The number of epochs that users see for a span that ended after this step.
 
         Where spans are epochs, it is the number of the epoch, from 1, also of one that is cut short.
         """

@@ -65,7 +65,7 @@ class RunStore:
 
     Args:
         run: the run directory, or None.
-        settings: what was asked for, by name, for people to read.
+        settings: the requested ones, by name, for people to read.
         keep: how many checkpoints to keep.
     """
 

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _REFRESHES = 6
-"""Times a second that the lines are drawn anew; a time costs about 2 ms of one core."""
+"""Times a second that the lines are redrawn; a redraw costs about 2 ms of one core."""
 
 
 class Display:
     """Shows nothing; the base of every display."""
 
     live = False
-    """Whether somebody sees what `advance` is told between the ends of epochs."""
+    """Whether anything that `advance` is called with between the ends of epochs is shown."""
 
     def start(self, schedule: Schedule, step: int, seconds: float) -> None:
         """Training begins, with this many steps already done in this many seconds of training."""
@@ -134,9 +134,9 @@ class RichDisplay(Display):
 
     def host(self, changed: Any) -> None:
         """Prints what happened to a host above the bar."""
-        told = self._hosts.change(changed)
+        text = self._hosts.change(changed)
         seconds = self._began[0] + changed.seconds
-        self._console.print(f"{duration(seconds)}  {told}", highlight=False, markup=False)
+        self._console.print(f"{duration(seconds)}  {text}", highlight=False, markup=False)
 
     def stop(self) -> None:
         """Takes the bar away; the lines of the epochs stay."""

@@ -14,7 +14,7 @@ _DEFAULT_MONITOR = "val_loss"
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What a user asked for; `rudel.fit` says what it means.
+    """The options of a training; `rudel.fit` documents them.
 
     Args:
         epochs, steps: how long; 1 epoch where both are None.

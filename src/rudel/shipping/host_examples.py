@@ -2,7 +2,7 @@
 
 The arrays are as long as the whole data set, and only the rows of the pieces that a replica has are ever written. On a
 CPU, memory that is not written is not taken, so this costs nothing; and when the replica gets pieces of one that was
-lost, no shape changes and nothing is compiled anew. Examples have the same index everywhere.
+lost, no shape changes and nothing is compiled again. Examples have the same index everywhere.
 """
 
 import itertools

@@ -109,6 +109,6 @@ def understandable() -> Iterator[None]:
             f"{platform.node()} has no package `{error.name}`, which the model needs: install it there."
         ) from error
     except Exception as error:
-        told = str(error).partition("Exception encountered: ")[2]
-        reason = first_line(ValueError(told) if told else error)
+        cause = str(error).partition("Exception encountered: ")[2]
+        reason = first_line(ValueError(cause) if cause else error)
         raise ModelError(f"The model cannot be made on {platform.node()}: {type(error).__name__}: {reason}") from error

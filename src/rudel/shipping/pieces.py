@@ -1,7 +1,7 @@
 """Pieces of a data set as they travel and as hosts keep them: compressed, with a checksum at the end.
 
 A host that has a piece of a name in its cache is not sent it again, in this training or a later one. A piece that is
-damaged, on its way or on disk, is noticed by its checksum and fetched anew.
+damaged, on its way or on disk, is noticed by its checksum and fetched again.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ def read(name: str) -> list[np.ndarray]:
     """The rows of a piece in the cache.
 
     Raises:
-        ValueError: it is damaged; it is removed, so that it is fetched anew.
+        ValueError: it is damaged; it is removed, so that it is fetched again.
         FileNotFoundError: it is not there.
     """
     path = _path(name)

@@ -31,7 +31,7 @@ FILE = "plan.json"
 
 
 def decided(request: Request, strategy: Any) -> Request:
-    """The request with strategy and hosts chosen, where `auto` was asked for and there are hosts.
+    """The request with strategy and hosts chosen, where the strategy is `auto` and there are hosts.
 
     Args:
         request: what is to be trained.
@@ -40,8 +40,8 @@ def decided(request: Request, strategy: Any) -> Request:
     Raises:
         RudelError: what every training of this on these hosts would raise, before anything is measured.
     """
-    asked = as_auto(strategy)
-    if asked is None or request.cluster is None:
+    auto = as_auto(strategy)
+    if auto is None or request.cluster is None:
         return request
     if backend_name() != "jax":
         _tell(request, f"diloco on all hosts, as nothing can be forecast on {backend_name()}")
@@ -50,7 +50,7 @@ def decided(request: Request, strategy: Any) -> Request:
         check_free(request.run, request.resume)
     check(keras_here(), request)
     if (before := _before(request)) is not None:
-        return _resumed(request, before, asked)
+        return _resumed(request, before, auto)
     from rudel.planning.forecast import sole_steps
     from rudel.planning.measure import rehearsal_of
 
@@ -62,12 +62,12 @@ def decided(request: Request, strategy: Any) -> Request:
         _tell(request, f"diloco on all hosts, {why}")
         return replace(request, forecast={"strategy": "diloco", "why": f"It was taken on all hosts, {why}"})
     best, options = planned.best, {}
-    _tell(request, told(planned))
+    _tell(request, summary_line(planned))
     if best.strategy == "single":
         host = next(host for host in measured.speeds if host.name in best.hosts)
         steps = sole_steps(rehearsal.work, measured.quiet * host.step, measured.links.to([host]).slowest)
         options = {"round_steps": steps}
-    if best.strategy == "mesh" and asked.patience is not None:
+    if best.strategy == "mesh" and auto.patience is not None:
         _tell(request, "mesh does not ask how long to wait for hosts: --host-timeout counts for diloco and async")
     document = {
         "strategy": best.strategy,
@@ -82,16 +82,16 @@ def decided(request: Request, strategy: Any) -> Request:
         "seconds": round(time.perf_counter() - began, 3),
     }
     there = [*(host.speed.name for host in measured.hosts), *measured.left_out]
-    return _as_planned(request, document, asked, there)
+    return _as_planned(request, document, auto, there)
 
 
-def told(planned: "Planned") -> str:
+def summary_line(planned: "Planned") -> str:
     """What was chosen, and why, in a line.
 
     >>> from rudel.planning.forecast import Forecast
     >>> from rudel.planning.planning import Planned
     >>> forecast = Forecast("diloco", ("a", "b"), 10.0, 1, 0, 0, 0, 1)
-    >>> told(Planned((forecast,), forecast, "2 hosts are 1.9 times as fast."))
+    >>> summary_line(Planned((forecast,), forecast, "2 hosts are 1.9 times as fast."))
     'diloco on 2 hosts, about 10.0\u202fs. 2 hosts are 1.9 times as fast.'
     """
     best = planned.best
@@ -99,12 +99,12 @@ def told(planned: "Planned") -> str:
     return f"{best.strategy} on {hosts}, about {duration(best.seconds)}. {planned.why}"
 
 
-def _as_planned(request: Request, plan: dict[str, Any], asked: Auto, there: Iterable[str]) -> Request:
+def _as_planned(request: Request, plan: dict[str, Any], auto: Auto, there: Iterable[str]) -> Request:
     """The request with the strategy and the hosts of a plan, of those that are there."""
     strategy, hosts = plan["strategy"], plan["hosts"]
     options = Diloco(**plan.get("options", {})) if strategy == "single" else named(strategy, hosts=True)
     cluster = request.cluster if set(hosts) == set(there) else Part(request.cluster, hosts)
-    return replace(request, strategy=asked.given_to(options), cluster=cluster, forecast=plan)
+    return replace(request, strategy=auto.given_to(options), cluster=cluster, forecast=plan)
 
 
 def _before(request: Request) -> dict[str, Any] | None:
@@ -130,15 +130,15 @@ def _tell(request: Request, text: str) -> None:
         display.note(f"auto: {text}")
 
 
-def _resumed(request: Request, before: dict[str, Any], asked: Auto) -> Request:
+def _resumed(request: Request, before: dict[str, Any], auto: Auto) -> Request:
     """The same strategy, on those of the same hosts that are there."""
     strategy = "diloco" if before["strategy"] == "single" else before["strategy"]
-    everybody = replace(request, strategy=asked.given_to(named(strategy, hosts=True)))
+    everybody = replace(request, strategy=auto.given_to(named(strategy, hosts=True)))
     if not before.get("forecast"):
         return everybody
     there = request.cluster.background.start(request.cluster.fleet.members()).result()
     if any(name in there for name in before["hosts"]):
-        return _as_planned(request, before, asked, there)
+        return _as_planned(request, before, auto, there)
     gone = ", ".join(before["hosts"])
     _tell(request, f"{strategy} on all hosts, as of those that were chosen none is there ({gone})")
     return replace(everybody, forecast=before)

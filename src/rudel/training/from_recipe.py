@@ -14,7 +14,7 @@ from rudel.runs.run_directory import check_free, path_of
 from rudel.session.training_options import TrainingOptions
 from rudel.training.automatic import decided
 from rudel.training.places import check_place, place
-from rudel.training.prepared import Asked, Prepared, prepare
+from rudel.training.prepared import Prepared, RecipeRequest, prepare
 from rudel.training.recorded import recorded
 from rudel.training.whole_run import Request, execute
 
@@ -129,7 +129,7 @@ def train_recipe(
         raise OptionError("Which run is to be resumed? Name its directory with --run.")
     if resume and directory is not None and checkpoints.newest(directory):
         start_from = None  # the checkpoint has the weights
-    asked = Asked(
+    recipe_request = RecipeRequest(
         recipe, data, options, epochs, steps, batch_size, learning_rate, precision, seed, progress, start_from
     )
     spread_by = check_place(on, cluster, client, strategy, ssh_config, min_hosts, dashboard)
@@ -139,7 +139,7 @@ def train_recipe(
     def ready() -> Prepared:
         if directory is not None and is_first():
             check_free(directory, resume)
-        return prepare(asked)
+        return prepare(recipe_request)
 
     made = all_or_none(ready)
     dataset = made.dataset

@@ -13,7 +13,7 @@ from rudel.planning.planning import Planned, plan
 from rudel.planning.scenario import Scenario, parse
 from rudel.session.training_options import TrainingOptions
 from rudel.training.places import place
-from rudel.training.prepared import Asked, Prepared, prepare
+from rudel.training.prepared import Prepared, RecipeRequest, prepare
 from rudel.training.whole_run import Request, check, job_of
 
 
@@ -37,7 +37,7 @@ class Outlook:
 
 
 def look(
-    asked: Asked,
+    request: RecipeRequest,
     *,
     on: Any = None,
     cluster: Any = None,
@@ -48,7 +48,7 @@ def look(
     """Measures hosts, or this computer, and forecasts the training of a recipe.
 
     Args:
-        asked: the recipe, and how it is to be trained.
+        request: the recipe, and how it is to be trained.
         on, cluster, client, ssh_config: hosts to measure; see `rudel.train_recipe`.
         scenario: hosts that are only thought of; see `rudel.planning.scenario.parse`.
 
@@ -57,12 +57,12 @@ def look(
     """
     check_used(on, client, ssh_config=ssh_config)
     thought_of = None if scenario is None else parse(scenario)
-    made = prepare(asked)
+    made = prepare(request)
     began = time.perf_counter()
     if thought_of is not None:
         rehearsal = _rehearsal(made, Nowhere(thought_of.hosts))
         here = rehearsal.here()
-        planned = plan(rehearsal.work, thought_of.speeds(here, asked.seed), thought_of.links, rehearsal.desk())
+        planned = plan(rehearsal.work, thought_of.speeds(here, request.seed), thought_of.links, rehearsal.desk())
         return Outlook(rehearsal.work, None, thought_of, planned, time.perf_counter() - began)
     with place(on, cluster, client, "diloco", ssh_config) as (where, _):
         rehearsal = _rehearsal(made, where)

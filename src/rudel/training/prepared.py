@@ -1,4 +1,4 @@
-"""A recipe's data and model, made as a user asked for them."""
+"""A recipe's data and model, made as requested."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -18,8 +18,8 @@ PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a user asked for; None leaves it to the recipe.
+class RecipeRequest:
+    """A recipe and how to train it; None leaves a choice to the recipe.
 
     Args:
         recipe: a built-in name or the path of a Python file.
@@ -80,11 +80,11 @@ class Prepared:
     about: dict[str, Any]
 
 
-def prepare(asked: Asked, dataset: Dataset | None = None) -> Prepared:
+def prepare(request: RecipeRequest, dataset: Dataset | None = None) -> Prepared:
     """Makes a recipe's data and model.
 
     Args:
-        asked: what a user asked for.
+        request: see `RecipeRequest`.
         dataset: what the recipe's `data` has made already with these options; None to make it.
 
     Raises:
@@ -92,35 +92,37 @@ def prepare(asked: Asked, dataset: Dataset | None = None) -> Prepared:
         RudelError: what the recipe raises.
     """
     keras = keras_here()
-    found, rate = find_recipe(asked.recipe), asked.learning_rate
-    values = dict(asked.options or {})
+    found, rate = find_recipe(request.recipe), request.learning_rate
+    values = dict(request.options or {})
     if rate is not None and "learning_rate" in found.options:
         values["learning_rate"] = rate
     settings = found.settings(values)
-    if asked.data is not None and not found.takes_source:
+    if request.data is not None and not found.takes_source:
         raise OptionError(f"The recipe `{found.name}` takes no data from elsewhere: leave out --data.")
     training = found.training(settings)
-    plan = _plan(training, asked.epochs, asked.steps, asked.batch_size)
+    plan = _plan(training, request.epochs, request.steps, request.batch_size)
     previous_policy = keras.config.dtype_policy()
-    set_seed(asked.seed)
-    keras.config.set_dtype_policy(asked.precision)
+    set_seed(request.seed)
+    keras.config.set_dtype_policy(request.precision)
     try:
-        made: Dataset = found.data(settings, source=asked.data, progress=asked.progress) if dataset is None else dataset
-        if asked.epochs is None and asked.steps is None:
+        made: Dataset = (
+            found.data(settings, source=request.data, progress=request.progress) if dataset is None else dataset
+        )
+        if request.epochs is None and request.steps is None:
             plan["epochs"] = _enough_epochs(plan, training.get("least_steps"), len(made.train))
-        schedule = plan_schedule(len(made.train), plan["batch_size"], plan["epochs"], plan["steps"], asked.seed)
+        schedule = plan_schedule(len(made.train), plan["batch_size"], plan["epochs"], plan["steps"], request.seed)
         model = found.model(settings, dataset=made, steps=schedule.total_steps)
     finally:
         keras.config.set_dtype_policy(previous_policy)
     if rate is not None and "learning_rate" not in found.options:
         _set_learning_rate(model, rate, found)
-    if asked.start_from is not None:
-        made = replace(made, notes=(*made.notes, copy_weights(model, Path(asked.start_from))))
+    if request.start_from is not None:
+        made = replace(made, notes=(*made.notes, copy_weights(model, Path(request.start_from))))
     about = {
-        "recipe": found.name if current_name(asked.recipe) == found.name else str(found.path.resolve()),
+        "recipe": found.name if current_name(request.recipe) == found.name else str(found.path.resolve()),
         "options": {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()},
         "learning_rate": rate,
-        "source": _place(asked.data),
+        "source": _place(request.data),
         "notes": list(made.notes),
     }
     return Prepared(found.name, model, made, schedule, plan, about)

@@ -30,8 +30,8 @@ def recorded(given: dict[str, Any]) -> dict[str, Any] | None:
     given["options"] = {k: list(v) if isinstance(v, tuple) else v for k, v in (given["options"] or {}).items()}
     for name in ("recipe", "data", "ssh_config", "start_from"):
         given[name] = _absolute(given[name])
-    asked = given | {"on": hosts, "client": client, "strategy": spread}
-    return asked if _is_plain(asked) else None
+    arguments = given | {"on": hosts, "client": client, "strategy": spread}
+    return arguments if _is_plain(arguments) else None
 
 
 def _hosts(on: Any) -> str | list[str] | None:

@@ -36,16 +36,18 @@ def resume_run(run: str | Path, progress: Callable[[int, int], None] | None = No
             f"The run {directory.path} does not say how it was begun: if that was in Python, call the same function "
             "with `resume=True`; else repeat its command with --resume."
         )
-    asked = config["asked"]
-    if asked is None:
+    recorded = config["asked"]
+    if recorded is None:
         raise RunError(
             f"The run {directory.path} was begun in Python with callbacks, a cluster or another object that no file "
             "holds: call `rudel.train_recipe` again with `resume=True`."
         )
-    spread = asked.pop("strategy")
+    spread = recorded.pop("strategy")
     strategy = with_options(spread["name"], _tuples(spread["options"])) if spread else None
-    options = _tuples(asked.pop("options"))
-    return train_recipe(**asked, options=options, strategy=strategy, run=directory.path, resume=True, progress=progress)
+    options = _tuples(recorded.pop("options"))
+    return train_recipe(
+        **recorded, options=options, strategy=strategy, run=directory.path, resume=True, progress=progress
+    )
 
 
 def _tuples(options: dict[str, Any]) -> dict[str, Any]:

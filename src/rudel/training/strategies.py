@@ -66,16 +66,16 @@ class Auto:
 
 
 def as_auto(strategy: Any) -> Auto | None:
-    """The strategy `auto`, if that was asked for."""
+    """The strategy `auto`, if that is the one."""
     return strategy if isinstance(strategy, Auto) else Auto() if strategy == "auto" else None
 
 
 def named(strategy: Any, hosts: bool) -> Strategy | None:
-    """The options of the strategy that was asked for, or None for `single`.
+    """The options of the requested strategy, or None for `single`.
 
     Args:
         strategy: one of STRATEGIES, or options; None, as `auto` does before anything is measured, for `diloco` with
-            hosts, and for `mesh` in processes that were told to train together.
+            hosts, and for `mesh` in processes that are configured to train together.
         hosts: whether there are hosts to train on.
 
     Raises:

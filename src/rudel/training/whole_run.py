@@ -1,4 +1,4 @@
-"""A whole run: check what was asked for, train, and keep what came of it in the run directory."""
+"""A whole run: check the request, train, and keep what came of it in the run directory."""
 
 import contextlib
 import datetime
@@ -32,7 +32,7 @@ from rudel.training.strategies import Strategy
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asked for.
+    """A training to do.
 
     Args:
         model: compiled.
@@ -80,7 +80,7 @@ class Outcome:
 
 
 def execute(keras: Any, request: Request, began: float) -> Outcome:
-    """Trains as requested and, where a run directory is asked for, fills it.
+    """Trains as requested and, where there is a run directory, fills it.
 
     Args:
         keras: the module, on JAX.
@@ -173,7 +173,7 @@ def job_of(request: Request, identity: dict[str, Any]) -> Job:
 
 
 def _settings(request: Request) -> dict[str, Any]:
-    """What was asked for, by name, as people read it."""
+    """The requested settings, by name, as people read them."""
     about = request.about
     return {
         "recipe": name_of(request.model, about),
@@ -191,7 +191,7 @@ def _identity(request: Request) -> dict[str, Any]:
 
 
 def _absent(request: Request) -> dict[str, Any]:
-    """Hosts that were asked for and take no part at the moment, with the reason of each."""
+    """Hosts that were requested and take no part at the moment, with the reason of each."""
     absent = getattr(request.cluster, "absent", {})
     return {"absent": [{"host": host, "reason": reason} for host, reason in absent.items()]} if absent else {}
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from rudel.training.from_recipe import TrainedRun, train_recipe
-from rudel.training.prepared import Asked
-from rudel.tuning.recipe_objective import asked_for
+from rudel.training.prepared import RecipeRequest
+from rudel.tuning.recipe_objective import with_settings
 from rudel.tuning.tune import Tuned
 
 
@@ -22,7 +22,7 @@ def train_final(recipe: str, tuned: Tuned, **where: Any) -> TrainedRun:
         RudelError: everything that `rudel.train_recipe` raises.
     """
     swept = json.loads((tuned.path / "tune.json").read_text(encoding="utf-8"))
-    first = Asked(recipe, swept["data"], None, swept["epochs"], swept["steps"], swept["batch_size"])
-    asked = vars(asked_for(first, swept["fixed"] | tuned.settings))
+    first = RecipeRequest(recipe, swept["data"], None, swept["epochs"], swept["steps"], swept["batch_size"])
+    arguments = vars(with_settings(first, swept["fixed"] | tuned.settings))
     path: Path = tuned.path / "final"
-    return train_recipe(**asked, **where, monitor=tuned.monitor, run=path, resume=True)
+    return train_recipe(**arguments, **where, monitor=tuned.monitor, run=path, resume=True)

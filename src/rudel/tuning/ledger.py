@@ -1,6 +1,6 @@
 """What is kept of a sweep in its folder, so that it can be continued, and read by people and programs.
 
-tune.json          what was asked for
+tune.json          the request
 study.log          Optuna's journal: every trial with its settings and values
 trials.jsonl       a line per trial that has ended
 trials/NUMBER/     checkpoints of trials that run, or were running when the sweep was interrupted
@@ -57,21 +57,21 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def begin(self, asked: Mapping[str, Any], resume: bool) -> None:
+    def begin(self, settings: Mapping[str, Any], resume: bool) -> None:
         """Makes the folder, or opens it again.
 
         Raises:
             RunError: it holds a sweep that is not to be resumed, or something else, or cannot be written.
             OptionError: the sweep in it is another one.
         """
-        before = self._read_asked()
+        before = self._read_settings()
         if before is not None and not resume:
             raise RunError(
                 f"{self.path} already holds a sweep: add --resume to continue it, or give another folder with --run."
             )
         if before is None and self.path.is_dir() and any(self.path.iterdir()):
             raise RunError(f"{self.path} holds something that is not a sweep: give another folder with --run.")
-        now = json.loads(json.dumps(finite(asked)))
+        now = json.loads(json.dumps(finite(settings)))
         for name in now:
             if before is not None and name != "trials" and before.get(name) != now[name]:
                 raise OptionError(
@@ -124,6 +124,6 @@ class Ledger:
     def _folder(self, number: int) -> Path:
         return self.path / "trials" / str(number)
 
-    def _read_asked(self) -> dict[str, Any] | None:
+    def _read_settings(self) -> dict[str, Any] | None:
         path = self.path / "tune.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None

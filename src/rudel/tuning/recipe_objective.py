@@ -18,7 +18,7 @@ from rudel.errors import OptionError
 from rudel.recipes.load import find_recipe
 from rudel.session.training_options import TrainingOptions
 from rudel.shipping.user_code import own_modules
-from rudel.training.prepared import Asked, prepare
+from rudel.training.prepared import RecipeRequest, prepare
 from rudel.training.whole_run import Request, execute
 from rudel.tuning.trial import Trial
 
@@ -31,14 +31,14 @@ class RecipeObjective:
     """See the module.
 
     Args:
-        asked: what is the same in all trials.
+        recipe_request: what is the same in all trials.
         monitor: the metric by which trials are compared; it has to be there at the end of each epoch.
         checkpoint_every: steps between checkpoints; None for one about every 15 seconds.
         files: content of the recipe's file, first, and of those beside it, by path; empty for one that is built in.
         dataset: to learn from; None where each trial makes its own.
     """
 
-    asked: Asked
+    recipe_request: RecipeRequest
     monitor: str
     checkpoint_every: int | None = None
     files: tuple[tuple[str, bytes], ...] = ()
@@ -46,18 +46,18 @@ class RecipeObjective:
 
     def __call__(self, trial: Trial) -> float:
         """Trains, and returns the best value of the metric."""
-        asked = asked_for(self.asked, trial.settings)
+        recipe_request = with_settings(self.recipe_request, trial.settings)
         if self.files:
-            asked = replace(asked, recipe=str(self._unpacked()))
+            recipe_request = replace(recipe_request, recipe=str(self._unpacked()))
         began = time.perf_counter()
-        made = prepare(asked, self.dataset)
+        made = prepare(recipe_request, self.dataset)
         options = TrainingOptions(
-            seed=asked.seed, checkpoint_every=self.checkpoint_every, monitor=self.monitor, **made.plan
+            seed=recipe_request.seed, checkpoint_every=self.checkpoint_every, monitor=self.monitor, **made.plan
         )
         request = Request(
             made.model, made.dataset, made.schedule, options, callbacks=(trial.callback(self.monitor),),
             run=trial.folder, resume=True, verbose=False,
-            about=made.about | {"recipe": self.asked.recipe, "trial": trial.number},
+            about=made.about | {"recipe": self.recipe_request.recipe, "trial": trial.number},
         )  # fmt: skip
         outcome = execute(keras_here(), request, began)
         return float(outcome.summary["best"]["value"])
@@ -75,30 +75,30 @@ class RecipeObjective:
 _FOLDERS: dict[int, Path] = {}
 
 
-def asked_for(asked: Asked, settings: Mapping[str, Any]) -> Asked:
-    """What a trial with these settings asks for; `lr` is short for the learning rate.
+def with_settings(recipe_request: RecipeRequest, settings: Mapping[str, Any]) -> RecipeRequest:
+    """What a trial with these settings requests; `lr` is short for the learning rate.
 
     Raises:
         OptionError: a value that makes no sense.
     """
     changed: dict[str, Any] = {}
-    options = dict(asked.options or {})
+    options = dict(recipe_request.options or {})
     for name, value in settings.items():
         name = "learning_rate" if name == "lr" else name
         if name in _OF_TRAINING:
             changed[name] = _read(name, value)
         else:
             options[name] = tuple(value) if isinstance(value, list) else value  # as messages have them
-    return replace(asked, options=options, **changed)
+    return replace(recipe_request, options=options, **changed)
 
 
 def recipe_objective(
-    asked: Asked, varied: Mapping[str, Any], monitor: str | None, checkpoint_every: int | None
+    recipe_request: RecipeRequest, varied: Mapping[str, Any], monitor: str | None, checkpoint_every: int | None
 ) -> tuple[RecipeObjective, str]:
     """The objective of a recipe, and the metric by which trials are compared.
 
     Args:
-        asked: what is the same in all trials.
+        recipe_request: what is the same in all trials.
         varied: a value of each setting that varies, to see whether the recipe takes it.
         monitor: the metric; None for the validation accuracy where there is one, else the validation loss.
         checkpoint_every: see `RecipeObjective`.
@@ -106,16 +106,16 @@ def recipe_objective(
     Raises:
         RecipeError, OptionError: the recipe, or a setting, cannot be used.
     """
-    recipe = find_recipe(asked.recipe)
-    made = prepare(asked_for(asked, varied))
+    recipe = find_recipe(recipe_request.recipe)
+    made = prepare(with_settings(recipe_request, varied))
     if monitor is None:
         monitor = _monitor_of(made)
     of_data = inspect.signature(recipe.module.data).parameters
     parts = (made.dataset.train, made.dataset.validation, made.dataset.test)
     in_memory = all(part is None or isinstance(part, Examples) for part in parts)
     shared = in_memory and not any(name in of_data for name in varied)
-    built_in = asked.recipe == recipe.name
-    named = asked if built_in else replace(asked, recipe=str(recipe.path.resolve()))
+    built_in = recipe_request.recipe == recipe.name
+    named = recipe_request if built_in else replace(recipe_request, recipe=str(recipe.path.resolve()))
     files = () if built_in else _files_of(recipe.path.resolve())
     return RecipeObjective(
         replace(named, progress=None), monitor, checkpoint_every, files, made.dataset if shared else None

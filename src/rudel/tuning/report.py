@@ -78,7 +78,8 @@ def _table(study: Any, trials: Sequence[Ended], monitor: str) -> Html:
     header = ["trial", metric_name(monitor), *names, "host", "time", "state"]
     rows = [
         [
-            str(trial.number), metric_value(monitor, trial.value), *(told(trial.settings.get(name)) for name in names),
+            str(trial.number), metric_value(monitor, trial.value),
+            *(setting_text(trial.settings.get(name)) for name in names),
             trial.host, duration(trial.seconds), trial.state,
         ]
         for trial in order
@@ -86,10 +87,10 @@ def _table(study: Any, trials: Sequence[Ended], monitor: str) -> Html:
     return table("Trials, the best first", header, rows, words=(0, len(header) - 1, len(header) - 3))
 
 
-def told(value: Any) -> str:
+def setting_text(value: Any) -> str:
     """A setting as people read it.
 
-    >>> told(0.0012345678), told(64), told("relu")
+    >>> setting_text(0.0012345678), setting_text(64), setting_text("relu")
     ('0.001235', '64', 'relu')
     """
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -103,10 +103,12 @@ def main() -> None:
 
             from rudel.errors import RudelError
 
-            told = str(error) if isinstance(error, RudelError) else f"{type(error).__name__}: {error}"
+            message = str(error) if isinstance(error, RudelError) else f"{type(error).__name__}: {error}"
             if isinstance(error, ModuleNotFoundError):
-                told = f"{platform.node()} has no package `{error.name}`: set it up without --minimal, or install it."
-            channel.send({"kind": "failed", "text": told, "traceback": traceback.format_exc()})
+                message = (
+                    f"{platform.node()} has no package `{error.name}`: set it up without --minimal, or install it."
+                )
+            channel.send({"kind": "failed", "text": message, "traceback": traceback.format_exc()})
 
 
 def _work(objective: Callable[..., Any], order: dict[str, Any], channel: Channel) -> None:

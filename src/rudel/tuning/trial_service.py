@@ -40,7 +40,7 @@ class TrialService:
         await self._send({"number": number, "settings": settings, "files": files})
 
     async def answer(self, **message: Any) -> None:
-        """Answers what the trial has asked."""
+        """Answers the trial's request."""
         await self._send(message)
 
     async def next(self) -> dict[str, Any] | None:

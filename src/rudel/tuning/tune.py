@@ -132,12 +132,12 @@ def tune(
         _check_function(objective)
         code, metric = objective, monitor or getattr(objective, "__name__", "value")
         direction = direction or "minimize"
-    asked = {
+    settings = {
         "objective": objective if is_recipe else metric, "monitor": metric, "direction": direction,
         "space": {key: repr(value) for key, value in varied.items()}, "fixed": fixed, "data": data, "epochs": epochs,
         "steps": steps, "batch_size": batch_size, "trials": trials,
     }  # fmt: skip
-    ledger.begin(asked, resume)
+    ledger.begin(settings, resume)
     from rudel.shipping.user_code import dumped
     from rudel.tuning.sweep import Job, Sweep
 
@@ -259,13 +259,13 @@ def _of_recipe(
     fixed: Mapping[str, Any],
     monitor: str | None,
     checkpoint_every: int | None,
-    **asked: Any,
+    **arguments: Any,
 ) -> tuple[Any, str]:
-    from rudel.training.prepared import Asked
-    from rudel.tuning.recipe_objective import asked_for, recipe_objective
+    from rudel.training.prepared import RecipeRequest
+    from rudel.tuning.recipe_objective import recipe_objective, with_settings
 
     first = {name: s.values[0] if isinstance(s, Choice) else s.low for name, s in varied.items()}
-    return recipe_objective(asked_for(Asked(recipe, **asked), fixed), first, monitor, checkpoint_every)
+    return recipe_objective(with_settings(RecipeRequest(recipe, **arguments), fixed), first, monitor, checkpoint_every)
 
 
 def _direction_of(monitor: str) -> Literal["minimize", "maximize"]:

@@ -47,7 +47,7 @@ def make_app(
 
     Args:
         board: the runs.
-        names: names by which it may be asked for beside those of this computer (`rudel.own_names`); None for any.
+        names: names by which clients may reach it beside those of this computer (`rudel.own_names`); None for any.
         stopping: whether the server is about to end, so that streams have to.
     """
     from starlette.applications import Starlette
@@ -109,8 +109,8 @@ class _Guard:
 
         answer = self._app
         if not is_own(Headers(scope=scope).get("host", ""), self._names):
-            told = "The header `Host` names another computer: behind a proxy, use `rudel watch --allow-host NAME`.\n"
-            answer = PlainTextResponse(told, 403, _HEADERS)
+            message = "The header `Host` names another computer: behind a proxy, use `rudel watch --allow-host NAME`.\n"
+            answer = PlainTextResponse(message, 403, _HEADERS)
         await answer(scope, receive, send)
 
 

@@ -32,19 +32,19 @@ class Following:
         Returns:
             Whether all that was read before no longer counts, and the lines that are new.
         """
-        anew = not self._same_file()
-        if anew:
+        restarted = not self._same_file()
+        if restarted:
             self._open()
         if self._file is None:
             self.changed = 0.0
-            return anew, []
+            return restarted, []
         self.changed = os.fstat(self._file).st_mtime
         content = self._begun + self._rest()
         whole, _, self._begun = content.rpartition(b"\n")
-        return anew, [line for line in map(self._understood, whole.splitlines()) if line is not None]
+        return restarted, [line for line in map(self._understood, whole.splitlines()) if line is not None]
 
     def close(self) -> None:
-        """Closes the file; the next call of `new_lines` begins anew."""
+        """Closes the file; the next call of `new_lines` reads from the beginning."""
         if self._file is not None:
             os.close(self._file)
         self._file, self._read, self._begun, self.damaged = None, 0, b"", 0
@@ -75,10 +75,10 @@ class Following:
 
     def _understood(self, line: bytes) -> dict[str, Any] | None:
         try:
-            told = json.loads(line, parse_constant=lambda _: None)
+            parsed = json.loads(line, parse_constant=lambda _: None)
         except ValueError:
-            told = None
-        if isinstance(told, dict):
-            return told
+            parsed = None
+        if isinstance(parsed, dict):
+            return parsed
         self.damaged += bool(line.strip())
         return None

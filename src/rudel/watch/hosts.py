@@ -32,9 +32,9 @@ class _Now:
     last_round: int = 0
     rounds: deque[tuple[float, int, float, float]] = field(default_factory=deque)
 
-    def answered(self, number: int, second: float, told: Mapping[str, Any]) -> None:
-        took, waited = float(told["seconds"]), float(told["waited"])
-        self.rounds.append((second, int(told["steps"]), took, waited))
+    def answered(self, number: int, second: float, figures: Mapping[str, Any]) -> None:
+        took, waited = float(figures["seconds"]), float(figures["waited"])
+        self.rounds.append((second, int(figures["steps"]), took, waited))
         while len(self.rounds) > 2 and self.rounds[1][0] < second - _WINDOW:
             self.rounds.popleft()
         self.last_round = number
@@ -69,8 +69,8 @@ class Hosts:
             self._log.add(line)
             if "round" in line:
                 self._last_round, self.step = int(line["round"]), int(line["step"])
-                for name, told in line["hosts"].items():
-                    self._of(name).answered(self._last_round, float(line["seconds"]), told)
+                for name, figures in line["hosts"].items():
+                    self._of(name).answered(self._last_round, float(line["seconds"]), figures)
             elif line.get("event") in EVENTS:
                 host = self._of(str(line["host"]))
                 host.state = "training" if line["event"] == "joined" else str(line["event"])
@@ -105,7 +105,7 @@ class Hosts:
             "sent": [int(amount) for amount in rounds.sent[every - 1 :: every]],
             "received": [int(amount) for amount in rounds.received[every - 1 :: every]],
             "resumed": list(rounds.resumed),
-            "changes": _told(rounds.changes)[-_MOST_CHANGES:],
+            "changes": _described_changes(rounds.changes)[-_MOST_CHANGES:],
             "changed": rounds.changed,
         }
 
@@ -134,19 +134,19 @@ class Hosts:
         return "late" if late else now.state
 
 
-def _told(changes: Sequence[Change]) -> list[dict[str, Any]]:
+def _described_changes(changes: Sequence[Change]) -> list[dict[str, Any]]:
     """What happened to hosts, in words."""
     lost: dict[str, float] = {}
-    told = []
+    described = []
     for change in changes:
         away = change.seconds - lost[change.host] if change.host in lost else None
         what = happening(change.event, change.reason, away)
-        told.append({"seconds": change.seconds, "host": change.host, "what": what})
+        described.append({"seconds": change.seconds, "host": change.host, "what": what})
         if change.event == "lost":
             lost[change.host] = change.seconds
         elif change.event == "joined":
             lost.pop(change.host, None)
-    return told
+    return described
 
 
 def speed(rounds: Rounds) -> list[tuple[float, float, float]]:

@@ -1,4 +1,4 @@
-"""Serves the page until it is told to end."""
+"""Serves the page until it gets a signal to end."""
 
 import ipaddress
 import socket
@@ -22,7 +22,7 @@ def watch(
         host: address of this computer to listen at.
         port: to listen at; 0 for one that is free.
         ready: called with the address of the page when it can be opened.
-        allowed: names other than this computer's by which it may be asked for on loopback.
+        allowed: names other than this computer's by which clients may reach it on loopback.
 
     Raises:
         RunError: a path cannot be that of a run.
@@ -53,10 +53,10 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         return listener(host, port, waiting=128)
     except (OSError, OverflowError) as error:
-        told = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         raise ServeError(
-            f"{host} port {port} cannot be listened at ({told}): give another with --port, or --port 0 for one that is "
-            "free."
+            f"{host} port {port} cannot be listened at ({reason}): give another with --port, or --port 0 for one that "
+            "is free."
         ) from error
 
 

@@ -47,12 +47,12 @@ class Watched:
         As long as nothing changes, neither does the document.
         """
         locked = is_locked(self.path)  # before the files: a training that ends now is seen to have ended the next time
-        told_anew = self._read()
+        changed = self._read()
         config, summary = (_object(self.path / name) for name in ("config.json", "summary.json"))
         self._saved = newest_checkpoint(self.path, self._saved)
         if self._saved and self._saved.mark and self._saved.step not in self._checkpoints:
             self._checkpoints[self._saved.step] = self._saved.mark
-            told_anew = True
+            changed = True
         news_at, step = self._news(config, summary)
         self._elsewhere = not locked and (self._elsewhere or (self._saw_change(news_at) and not self._was_locked))
         self._elsewhere = self._elsewhere and summary is None
@@ -71,15 +71,15 @@ class Watched:
             elsewhere=self._elsewhere,
             failure=_failure(self.path),
         )
-        state, told = judge(signs)
+        state, sentence = judge(signs)
         self._existed = self._existed or signs.exists
         if state not in _UNDER_WAY:
             self._pace.forget()
         elif step and news_at > self._locked_since:  # else the time since then may be that of a pause, or of compiling
             self._pace.heard(news_at, step)
-        if told_anew or self._run is None or (self._run.config, self._run.summary) != (config or {}, summary):
+        if changed or self._run is None or (self._run.config, self._run.summary) != (config or {}, summary):
             self._renew(config, summary)
-        return self._document(state, told, news_at, step)
+        return self._document(state, sentence, news_at, step)
 
     def _forget(self) -> None:
         self._lines: dict[float, dict[str, Any]] = {}
@@ -93,35 +93,35 @@ class Watched:
 
     def _read(self) -> bool:
         """Takes in what is new in the logs; whether there was anything."""
-        anew, lines = self._metrics.new_lines()
-        if anew:
+        restarted, lines = self._metrics.new_lines()
+        if restarted:
             self._lines, self._checkpoints = {}, {}
         for line in lines:
-            told = line.get("epoch")
-            epoch = float(told) if isinstance(told, int | float) else len(self._lines) + 1.0
+            number = line.get("epoch")
+            epoch = float(number) if isinstance(number, int | float) else len(self._lines) + 1.0
             self._lines[epoch] = {**line, "epoch": epoch}
-        anew_too, rounds = self._log.new_lines()
-        if anew_too:
+        rounds_restarted, rounds = self._log.new_lines()
+        if rounds_restarted:
             self._hosts, self._damaged = Hosts(), 0
         for line in rounds:
             try:
                 self._hosts.add(line)
             except ValueError:
                 self._damaged += 1
-        if anew_too or rounds:
+        if rounds_restarted or rounds:
             self._rounds = self._hosts.summed()
-        return bool(anew or lines or anew_too or rounds)
+        return bool(restarted or lines or rounds_restarted or rounds)
 
     def _news(self, config: dict[str, Any] | None, summary: dict[str, Any] | None) -> tuple[float, int]:
-        """When anything was last told, and how many steps were done then."""
+        """When there was last any news, and how many steps were done then."""
         saved = self._saved
-        told = [(self._metrics.changed, max((_step(line) for line in self._lines.values()), default=0))]
-        told += [(self._log.changed, self._hosts.step)]
-        told += [(saved.written, saved.step)] if saved else []
-        step = max(step for _, step in told)
+        news = [(self._metrics.changed, max((_step(line) for line in self._lines.values()), default=0))]
+        news += [(self._log.changed, self._hosts.step)]
+        news += [(saved.written, saved.step)] if saved else []
+        step = max(step for _, step in news)
         if summary is not None and not self._rounds and is_number(summary.get("steps")):
             step = max(step, int(summary["steps"]))
-        moments = [when for when, _ in told] + [_written(self.path / name) for name in _FILES]
+        moments = [when for when, _ in news] + [_written(self.path / name) for name in _FILES]
         return max(moments), step
 
     def _saw_change(self, news_at: float) -> bool:
@@ -142,7 +142,7 @@ class Watched:
             "result": key and {"key": key, "name": metric_name(key), "validation": key.startswith("val_")},
         }
 
-    def _document(self, state: str, told: str, news_at: float, step: int) -> dict[str, Any]:
+    def _document(self, state: str, sentence: str, news_at: float, step: int) -> dict[str, Any]:
         assert self._run is not None
         config, summary, rounds = self._run.config, self._run.summary, self._rounds
         live, last = state in _UNDER_WAY, self._run.epochs[-1] if self._run.epochs else {}
@@ -155,7 +155,7 @@ class Watched:
             "run": str(self.path),
             "title": self._parts["title"],
             "state": state,
-            "told": told,
+            "told": sentence,
             "news_at": round(news_at, 3),
             "damaged": self._metrics.damaged + self._log.damaged + self._damaged,
             "step": step,
@@ -214,8 +214,8 @@ def _object(path: Path) -> dict[str, Any] | None:
 
 
 def _failure(path: Path) -> str | None:
-    told = (_object(path / "failure.json") or {}).get("error")
-    return told if isinstance(told, str) else None
+    error = (_object(path / "failure.json") or {}).get("error")
+    return error if isinstance(error, str) else None
 
 
 def _written(path: Path) -> float:
@@ -237,7 +237,7 @@ def _seconds(run: Run) -> float | None:
     """Seconds of training so far."""
     if run.rounds:
         return run.rounds.seconds
-    told = (run.summary or {}).get("train_seconds")
-    if is_number(told):
-        return told
+    seconds = (run.summary or {}).get("train_seconds")
+    if is_number(seconds):
+        return seconds
     return next((line["seconds"] for line in reversed(run.epochs) if is_number(line.get("seconds"))), None)

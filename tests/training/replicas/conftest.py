@@ -22,7 +22,7 @@ from warm.programs import Forked, forking
 from rudel.loop import model_state
 from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.replica import Replica
-from rudel.replicas.replica_messages import Answer, Merge, Plan, Setup, Standing
+from rudel.replicas.replica_messages import Answer, Merge, Plan, Setup, Snapshot
 from rudel.replicas.replica_program import export_rounds
 from rudel.shipping import wire
 
@@ -69,12 +69,12 @@ class Hosted:
             self._answers[number] = answer
             self._came.notify_all()
 
-    def begin(self, weights: Any = None, number: int = 0, merges: Any = (), **standing: Any) -> None:
+    def begin(self, weights: Any = None, number: int = 0, merges: Any = (), **snapshot: Any) -> None:
         weights = self.state.trainable if weights is None else weights
         statistics = [np.asarray(self.state.non_trainable[i], np.float32) for i in self.setup.statistics]
         vector = Layout.of(weights).vector(weights)
         fields = {"weights": wire.pack([vector]), "statistics": wire.pack(statistics)}
-        self.replica.stand(Standing(**{**fields, **standing}))
+        self.replica.restore(Snapshot(**{**fields, **snapshot}))
         self.replica.join(number, merges)
 
     def plan(self, number: int, steps: int, rates: Any = 0.05, **fields: Any) -> None:

@@ -233,17 +233,17 @@ def test_a_worker_that_others_would_wait_for_takes_part_when_they_are_lost(
     assert options["rate_factor"] == pytest.approx(0.8 * 2**0.5), "as for two hosts"
 
 
-@pytest.mark.parametrize("slow", ["_stand", "_call_to_join"])
+@pytest.mark.parametrize("slow", ["_send_snapshot", "_call_to_join"])
 def test_a_worker_that_joins_more_slowly_than_others_close_rounds_joins_again(
     crew: Any, classifier: Any, many: Any, directed: Any, monkeypatch: pytest.MonkeyPatch, slow: str
 ) -> None:
     part, slowly = getattr(leader.Leader, slow), iter([True])
 
     async def while_others_go_on(self: Any, *arguments: Any, **more: Any) -> None:
-        number = self.world.round
+        number = self.state.round
         await part(self, *arguments, **more)
         if number and next(slowly, False):
-            await self._until(lambda: self.world.round > number + 20)
+            await self._until(lambda: self.state.round > number + 20)
 
     monkeypatch.setattr(coordinator, "_HISTORY", 8)
     monkeypatch.setattr(leader.Leader, slow, while_others_go_on)

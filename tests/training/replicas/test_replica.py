@@ -148,8 +148,8 @@ def test_replicas_that_get_the_same_merges_have_the_same_weights_to_the_bit(host
     settings = {"delta_codec": codec.name, "merge_codec": codec.name, "shuffle": True}
     pair = [hosted(regression(), DATA, number=number, **settings) for number in (0, 1)]
     layout = Layout.of(pair[0].state.trainable)
-    world = layout.vector(pair[0].state.trainable)
-    left = np.zeros_like(world)
+    shared_weights = layout.vector(pair[0].state.trainable)
+    left = np.zeros_like(shared_weights)
     for one in pair:
         one.begin(pair[0].state.trainable)
     for number in range(5):
@@ -159,13 +159,13 @@ def test_replicas_that_get_the_same_merges_have_the_same_weights_to_the_bit(host
             left += np.float32(0.5) * codec.decode(one.answer(number).delta, layout)
         message, merged = codec.encode(left, layout)
         left -= merged
-        world += merged
+        shared_weights += merged
         for one in pair:
             one.merge(number, message)
     for one in pair:
         one.plan(5, 1)
         one.answer(5)
-        assert layout.vector(one.replica._shared).tobytes() == world.tobytes()
+        assert layout.vector(one.replica._shared).tobytes() == shared_weights.tobytes()
 
 
 def test_what_was_not_sent_stays_in_the_weights_and_is_part_of_what_is_sent_next(hosted: Any) -> None:

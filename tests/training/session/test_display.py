@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from rudel.loop.schedule import plan_schedule
-from rudel.replicas.rounds import HostChanged, RoundClosed, Told, World
+from rudel.replicas.rounds import GlobalState, HostChanged, HostReport, RoundClosed
 from rudel.session.replicas_display import MOST_LINES, HostLines
 from rudel.session.training_display import RichDisplay
 
@@ -15,12 +15,12 @@ NAMES = ("raspi1", "raspi2", "raspi3", "raspi4")
 
 
 def told(name, steps=100, seconds=1.0, waited=0.25):
-    return Told(name, steps, seconds, waited, 3, 349_000_000, cpu=0.4 * seconds, sent=20_000, received=10_000)
+    return HostReport(name, steps, seconds, waited, 3, 349_000_000, cpu=0.4 * seconds, sent=20_000, received=10_000)
 
 
 def closed(number, seconds, replicas, sent=0, received=0):
     return RoundClosed(
-        World(number, 0, np.empty(0), np.empty(0), np.empty(0), []),
+        GlobalState(number, 0, np.empty(0), np.empty(0), np.empty(0), []),
         seconds,
         list(replicas),
         [],

@@ -1,6 +1,6 @@
 """One start of the members of a training, on the hosts that are there, until they have ended or one is lost.
 
-JAX cannot lose a process, so with one of them all are lost: those that are left are ended, and who drives begins anew
+JAX cannot lose a process, so with one of them all are lost: those that are left are ended, and the driver begins again
 from a checkpoint. A host that does not answer for some seconds is lost, as is one whose member ends by itself; where
 only a member fell silent, JAX's own heartbeat ends the others. An answer is a slice of what is said, so a link on which
 a checkpoint takes long is none that is silent.
@@ -84,7 +84,7 @@ class Attempt:
         saved: where the training stands.
         asks: whether there are callbacks here.
         devices: virtual devices for each host to make of its processor, or None.
-        told: takes in what happens, `Heard` and at last perhaps `Broken`; called in the loop's thread.
+        report: takes in what happens, `Heard` and at last perhaps `Broken`; called in the loop's thread.
     """
 
     fleet: Any
@@ -94,7 +94,7 @@ class Attempt:
     saved: Checkpoint
     asks: bool
     devices: int | None
-    told: Callable[[Heard | Broken], None]
+    report: Callable[[Heard | Broken], None]
     _token: str = field(default_factory=lambda: secrets.token_hex(8))
     _saying: asyncio.Lock = field(default_factory=asyncio.Lock)
     _running: "asyncio.Task[Any] | None" = None
@@ -117,7 +117,7 @@ class Attempt:
             answered = await asyncio.gather(*(self._stop(name) for name in names))
         if broken:
             lost = tuple(sorted(name for name, there in zip(names, answered, strict=True) if not there))
-            self.told(Broken(lost, reason_of(broken, lost)))
+            self.report(Broken(lost, reason_of(broken, lost)))
 
     async def end(self) -> None:
         """Ends the members, if `run` still follows them, and waits until that is done."""
@@ -208,7 +208,7 @@ class Attempt:
                 if isinstance(message, Failed):
                     failed = message.reason
                 else:
-                    self.told(Heard(name, number, message))
+                    self.report(Heard(name, number, message))
             if "code" in answer:
                 if answer["code"]:
                     raise end_of(name, answer["code"], failed, answer["trouble"])

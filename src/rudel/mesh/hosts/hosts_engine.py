@@ -66,7 +66,7 @@ class HostsEngine:
         self._about: dict[str, Any] = {}
         self._hosts: list[str] = []
         self._restarts: list[dict[str, Any]] = []
-        self._asked_each: int | None = None
+        self._devices_each: int | None = None
         self._kept: Checkpoint
 
     def prepare(self, session: Session) -> None:
@@ -104,7 +104,7 @@ class HostsEngine:
             return
         self._before = {}
         began = time.perf_counter()
-        self._kept = session.saved or self._standing()
+        self._kept = session.saved or self._starting_checkpoint()
         with installed(self._cluster, members_guest(purpose_of(session.run))) as self._fleet:
             parcel, pieces = pack(self._job, replace(self._options, devices=None))
             self._position.clock.setup += time.perf_counter() - began
@@ -120,7 +120,7 @@ class HostsEngine:
             before = self._kept.step
             hosts = self._choose(lost)
             if tries == 0 and not self._restarts:
-                self._asked_each = self._share(len(hosts))
+                self._devices_each = self._share(len(hosts))
             attempt = Attempt(
                 self._fleet,
                 hosts,
@@ -128,7 +128,7 @@ class HostsEngine:
                 pieces,
                 self._kept,
                 bool(self._job.callbacks),
-                self._asked_each,
+                self._devices_each,
                 self._events.put,
             )
             broken = self._follow(attempt)
@@ -142,7 +142,7 @@ class HostsEngine:
             lost |= {name: hosts[name] for name in broken.lost}
 
     def _share(self, hosts: int) -> int | None:
-        """How many devices each host is asked for, where a number of devices was.
+        """How many devices each host provides, where a number of devices was requested.
 
         Raises:
             OptionError: the hosts cannot have as many each.
@@ -214,14 +214,14 @@ class HostsEngine:
         """Does what members say until they have ended; returns how, if that was too early."""
         background = self._cluster.background
         running: concurrent.futures.Future[None] = background.start(attempt.run())
-        asked: float | None = None
+        asked_at: float | None = None
         try:
             while not (running.done() and self._events.empty()):
                 if self._session.interrupts.received:
-                    if asked is None:
-                        asked = time.monotonic()
+                    if asked_at is None:
+                        asked_at = time.monotonic()
                         background.start(attempt.interrupt())
-                    elif time.monotonic() - asked > _INTERRUPT_SECONDS:
+                    elif time.monotonic() - asked_at > _INTERRUPT_SECONDS:
                         self._session.act_on_interrupt()
                 try:
                     event = self._events.get(timeout=_LOOK_SECONDS)
@@ -321,7 +321,7 @@ class HostsEngine:
 
     # -- what is kept ----------------------------------------------------------------------------------------------
 
-    def _standing(self) -> Checkpoint:
+    def _starting_checkpoint(self) -> Checkpoint:
         """The checkpoint of a training that has not begun."""
         arrays = model_state.as_arrays(model_state.values(self._session.model))
         return Checkpoint(self._position.step, dict(arrays), self._session.document(dict(arrays)))
@@ -352,7 +352,7 @@ def _before(run: RunDirectory | None) -> dict[str, Any]:
     """How a run that goes on was trained before, perhaps by another strategy."""
     if run is None:
         return {}
-    told, names = run.read_summary(), _HOW
-    if told is None:
-        told, names = run.read_config(), _HOW[:2]
-    return {name: told[name] for name in names if name in told}
+    document, names = run.read_summary(), _HOW
+    if document is None:
+        document, names = run.read_config(), _HOW[:2]
+    return {name: document[name] for name in names if name in document}

@@ -61,7 +61,7 @@ def join() -> Processes | None:
         coordinator_of(os.environ)  # which JAX reads, too
         _connect_tpu()
     if _joined:
-        print(f"mesh: {_joined.told}", file=sys.stderr, flush=True)
+        print(f"mesh: {_joined.description}", file=sys.stderr, flush=True)
     return _joined
 
 
@@ -143,10 +143,10 @@ def check_alike(owners: Sequence[int]) -> None:
     """
     counts = Counter(owners)
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"process {number} has {count}" for number, count in sorted(counts.items()))
+        shares = ", ".join(f"process {number} has {count}" for number, count in sorted(counts.items()))
         raise OptionError(
-            f"The hosts have different numbers of devices ({told}): give each as many, by CUDA_VISIBLE_DEVICES or, for "
-            "processors, JAX_NUM_CPU_DEVICES, or leave some hosts out."
+            f"The hosts have different numbers of devices ({shares}): give each as many, by CUDA_VISIBLE_DEVICES or, "
+            "for processors, JAX_NUM_CPU_DEVICES, or leave some hosts out."
         )
 
 
@@ -216,7 +216,7 @@ def _leave() -> None:
 
 
 def _own_address(processes: Processes) -> tuple[str, bool]:
-    """An address of this host at which the others reach it, and whether that is what they were told."""
+    """An address of this host at which the others reach it, and whether the environment names it."""
     if processes.address and (own := _if_own(processes.address)):
         return own, True
     assert processes.coordinator

@@ -101,7 +101,7 @@ class Moment:
     Args:
         hook: the method of callbacks, one of `HOOKS`.
         number: of the epoch, or None.
-        logs: what they are told.
+        logs: that they are called with.
         state: of the model, where callbacks are to see it.
         waits: whether the member waits for an `Acted`.
     """

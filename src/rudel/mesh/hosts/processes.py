@@ -16,7 +16,7 @@ class Processes:
         address: the host of this process as the others reach it; None if that is not known.
         device: which of the GPUs of this host belongs to this process; None for all.
 
-    >>> Processes(2, 4, "10.0.0.1:2222", "TF_CONFIG").told
+    >>> Processes(2, 4, "10.0.0.1:2222", "TF_CONFIG").description
     '4 processes, this is number 2: TF_CONFIG says so'
     """
 
@@ -28,6 +28,6 @@ class Processes:
     device: int | None = None
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Who trains together and how that is known, in a sentence without a full stop."""
         return f"{self.count} processes, this is number {self.number}: {self.source} says so"

@@ -1,6 +1,6 @@
 """What the processes of a training that the environment has brought together do as one: they begin, and they end.
 
-Process 0 alone has the run directory. What goes wrong there, before the first step, all of them are told, so that each
+Process 0 alone has the run directory. A failure there before the first step is sent to all of them, so that each
 ends with the same sentence and none waits for the others.
 """
 
@@ -35,7 +35,7 @@ def join_for(options: Any) -> None:
     """Joins the processes that the environment names, if these options of a strategy are of the mesh.
 
     Raises:
-        OptionError: a variable is malformed, JAX has begun already, the devices asked for cannot be shared, or the
+        OptionError: a variable is malformed, JAX has begun already, the requested devices cannot be shared, or the
             hosts have different numbers of them.
         ClusterError: the others did not come.
     """
@@ -81,9 +81,9 @@ def all_or_none(do: Callable[[], T]) -> T:
         agree.everyone(f"{type(error).__name__} {error}")
         part()
         raise
-    for told in agree.everyone(""):
-        if told:
-            name, _, sentence = told.partition(" ")
+    for failure in agree.everyone(""):
+        if failure:
+            name, _, sentence = failure.partition(" ")
             part()
             raise error_named(name)(sentence)
     return made
@@ -120,8 +120,8 @@ def _by_the_first(do: Callable[[], T], other: T) -> T:
     from rudel.mesh import agreement as agree
 
     if not is_first():
-        if told := agree.first(None):
-            raise error_named(told[0])(told[1])
+        if failure := agree.first(None):
+            raise error_named(failure[0])(failure[1])
         return other
     try:
         made = do()

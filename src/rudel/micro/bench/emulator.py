@@ -24,7 +24,7 @@ class Record:
     Args:
         instructions: that it took.
         stack_bytes: how deep the stack got.
-        layer_instructions: of each layer; empty where layers were not told apart.
+        layer_instructions: of each layer; empty where layers were not distinguished.
     """
 
     instructions: int

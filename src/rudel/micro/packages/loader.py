@@ -50,14 +50,14 @@ class Model {
   // Takes and gives real numbers.
   run(...arrays) {
     const numbers = arrays.map((array, i) => (inputs[i] ? quantised(array, inputs[i]) : array));
-    const told = this.#invoke(numbers).map((array, i) => real(array, outputs[i]));
-    return told.length === 1 ? told[0] : told;
+    const results = this.#invoke(numbers).map((array, i) => real(array, outputs[i]));
+    return results.length === 1 ? results[0] : results;
   }
 
   // Takes and gives the numbers that the model computes with.
   invoke(...arrays) {
-    const told = this.#invoke(arrays);
-    return told.length === 1 ? told[0] : told;
+    const results = this.#invoke(arrays);
+    return results.length === 1 ? results[0] : results;
   }
 
   // Forgets earlier inputs, where the model remembers them.
@@ -142,5 +142,5 @@ def _object(port: Port) -> str:
         "least": least,
         "greatest": greatest,
     }
-    told = ", ".join(f"{name}: {json.dumps(value)}" for name, value in fields.items())
-    return f"{{ {told}, array: {_ARRAYS[port.dtype]} }}"
+    members = ", ".join(f"{name}: {json.dumps(value)}" for name, value in fields.items())
+    return f"{{ {members}, array: {_ARRAYS[port.dtype]} }}"

@@ -57,7 +57,7 @@ def sine_sketch(compiled: "Compiled") -> str:
         raise CompileError(
             f"The example `sine` is for a model of one number in and one out, and {compiled.name} is another."
         )
-    (given,), (told,) = inputs, outputs
+    (given,), (answer,) = inputs, outputs
     return f"""// The LED follows a sine that the model {compiled.name} computes.
 //
 // It is as bright as the curve is high. Where the LED's pin cannot do PWM, it is only on or off. The curve itself is to
@@ -76,10 +76,10 @@ void setup() {{
 void loop() {{
   const float x = (float)TWO_PI * (float)stepNow / (float)stepsACycle;
   {given.type} input[{given.macro}_SIZE];
-  {told.type} output[{told.macro}_SIZE];
+  {answer.type} output[{answer.macro}_SIZE];
   input[0] = {"quantised(x)" if given.quantised else "x"};
   {compiled.name}_invoke(input, output);
-  const float y = {_real(told, "output[0]")};
+  const float y = {_real(answer, "output[0]")};
 
   // From -1 .. 1 to the 0 .. 255 that analogWrite takes.
   const int brightness = (int)constrain(127.5f * (y + 1.0f), 0.0f, 255.0f);

@@ -6,10 +6,10 @@ know. So what a coded difference leaves out is in the next one, and nobody has t
 replica goes on meanwhile, and takes the difference in when it comes, as in a round of `diloco`: to it, a visit is a
 round whose merge is added to its weights.
 
-Nobody waits for anybody: a slow replica comes less often or with fewer steps, a silent one is asked whether it is there
-when its answer is overdue, and is lost if not; a lost one begins anew from a standing.
+Nobody waits for anybody: a slow replica comes less often or with fewer steps, a silent one is probed
+when its answer is overdue, and is lost if not; a lost one begins again from a snapshot.
 
-Guarantee: the steps that were merged are at least as many as were asked for, whoever did them. Limit: what was under
+Guarantee: the steps that were merged are at least as many as requested, whoever did them. Limit: what was under
 way when the training ends, because somebody stopped it or because others did a late replica's steps, is left out.
 """
 
@@ -26,12 +26,12 @@ from rudel.replicas.asynchronous.delayed import Delayed, freshness, make_delayed
 from rudel.replicas.asynchronous.visits import Visits
 from rudel.replicas.leader import HOST_ERRORS, Leader, not_finite
 from rudel.replicas.members import Member
-from rudel.replicas.replica_messages import Answer, Merge, Standing
-from rudel.replicas.rounds import Arrival, RoundClosed, Task, World
+from rudel.replicas.replica_messages import Answer, Merge, Snapshot
+from rudel.replicas.rounds import Arrival, GlobalState, RoundClosed, Task
 from rudel.shipping import wire
 
-TOLD_SECONDS = 0.1
-"""Arrivals that come sooner after each other than this are told of together."""
+REPORT_SECONDS = 0.1
+"""Arrivals that follow each other by less than this are reported together."""
 
 _MEMORY = 0.5
 """How much it counts how long an exchange took in the last visit, against what was known."""
@@ -45,7 +45,7 @@ _HELD = 0.125
 _LEAST_HELD_SECONDS = 0.005
 
 _SILENT_FACTOR, _SILENT_SECONDS = 2.0, 3.0
-"""A replica is asked when its answer takes so many times what it should, and this longer."""
+"""A replica is probed when its answer takes so many times what it should, and this longer."""
 
 _LOOK_SECONDS = 0.25
 """Time between two looks whether somebody has nothing to do, or is late."""
@@ -57,7 +57,7 @@ class _Held:
 
     Args:
         weights: the global weights as it has them.
-        steps: merged when it was told of them.
+        steps: merged when they were sent to it.
     """
 
     weights: np.ndarray
@@ -67,12 +67,14 @@ class _Held:
 class AsyncCoordinator(Leader):
     """Takes deltas as they come; see the module, and `Leader` for the arguments."""
 
-    def __init__(self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]) -> None:
-        super().__init__(fleet, task, world, slots, tell)
+    def __init__(
+        self, fleet: Any, task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
+    ) -> None:
+        super().__init__(fleet, task, state, slots, tell)
         self._visits = Visits(self._members, 1, task.total_steps, task.rates)
         self._held: dict[str, _Held] = {}
         self._came: list[tuple[str, Answer, Arrival]] = []
-        self._told_at = 0.0
+        self._reported_at = 0.0
         self._applying = asyncio.Lock()
 
     def _learn(self, member: Member, answer: Answer) -> None:
@@ -92,7 +94,7 @@ class AsyncCoordinator(Leader):
 
     async def _lead(self) -> None:
         alone_since: float | None = None
-        while self.world.steps < self._task.total_steps and not self._stopping:
+        while self.state.steps < self._task.total_steps and not self._stopping:
             if self._failure:
                 raise self._failure
             now = time.monotonic()
@@ -101,12 +103,12 @@ class AsyncCoordinator(Leader):
             else:
                 alone_since = alone_since or now
                 self._check_patience(alone_since, now)
-            self._tell_of_arrivals(TOLD_SECONDS)
+            self._report_arrivals(REPORT_SECONDS)
             async with self._changed:
                 self._changed.notify_all()  # who has nothing to do may have something now
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), _LOOK_SECONDS)
-        self._tell_of_arrivals(0.0)
+        self._report_arrivals(0.0)
 
     # -- visits -----------------------------------------------------------------------------------------------------
 
@@ -118,19 +120,19 @@ class AsyncCoordinator(Leader):
     def _plan(self, member: Member, number: int) -> bool:
         """Plans a visit, if there is something to do; whether it is planned."""
         if not self._stopping:
-            self._visits.plan(member, number, self.world.steps)
+            self._visits.plan(member, number, self.state.steps)
         return number in member.plans
 
     async def _follow(self, member: Member, number: int) -> None:
-        told, merges = number - 1, []
+        newest_plan, merges = number - 1, []
         try:
             while not self._ended:
                 await self._until(lambda number=number: self._plan(member, number))
                 if self._ended:
                     return
                 self._plan(member, number + 1)
-                plans = [(n, plan) for n, plan in member.plans.items() if n > told]
-                told = max([told, *(n for n, _ in plans)])
+                plans = [(n, plan) for n, plan in member.plans.items() if n > newest_plan]
+                newest_plan = max([newest_plan, *(n for n, _ in plans)])
                 self._count_sent(member, sum(len(m.delta) + len(m.statistics) for _, m in merges))
                 self._count_sent(member, sum(len(plan.rates) for _, plan in plans))
                 answer = await self._answer(member, number, plans, merges)
@@ -150,7 +152,7 @@ class AsyncCoordinator(Leader):
             await self._lose(member, error)
 
     async def _answer(self, member: Member, number: int, plans: Any, merges: Any) -> Answer:
-        """The answer of a replica, which is asked from time to time whether it is there if that takes long.
+        """The answer of a replica, which is probed from time to time if that takes long.
 
         Raises:
             OSError: it is not.
@@ -169,7 +171,7 @@ class AsyncCoordinator(Leader):
 
     async def _others(self, member: Member, number: int) -> None:
         """Waits for others who are about to come, so that a replica, which is in the midst of its visit of this number,
-        is told of what they bring.
+        gets what they bring.
         """
         if (plan := member.plans.get(number)) is None:
             return
@@ -187,38 +189,38 @@ class AsyncCoordinator(Leader):
         came = time.perf_counter()
         async with self._applying:
             visit, held = self._visits.planned(member, number), self._held[member.name]
-            weight, fresh = visit.weight, freshness((self.world.steps - held.steps) / visit.cycle)
-            self.world = await self._compute(self._applied, self.world, answer, weight, fresh)
+            weight, fresh = visit.weight, freshness((self.state.steps - held.steps) / visit.cycle)
+            self.state = await self._compute(self._applied, self.state, answer, weight, fresh)
             self._visits.taken(member, number, came)
         self._slots = answer.slots or self._slots
         self._came.append((member.name, answer, Arrival(answer.delta, answer.steps, weight, fresh)))
         self.seconds = time.perf_counter() - self._began
-        self._tell_of_arrivals(TOLD_SECONDS)
+        self._report_arrivals(REPORT_SECONDS)
 
-    def _applied(self, world: World, answer: Answer, weight: float, fresh: float) -> World:
+    def _applied(self, state: GlobalState, answer: Answer, weight: float, fresh: float) -> GlobalState:
         """The state after a replica's delta."""
         delta = self._delta_codec.decode(answer.delta, self._task.layout)
         own = wire.unpack(answer.statistics)
-        statistics = [s + np.float32(weight) * (o - s) for s, o in zip(world.statistics, own, strict=True)]
-        after = arrived(world, delta, Arrival(answer.delta, answer.steps, weight, fresh), self._outer, self._task.ema)
+        statistics = [s + np.float32(weight) * (o - s) for s, o in zip(state.statistics, own, strict=True)]
+        after = arrived(state, delta, Arrival(answer.delta, answer.steps, weight, fresh), self._outer, self._task.ema)
         return replace(after, statistics=statistics)
 
     async def _merge_for(self, member: Member) -> Merge:
-        """What a replica is told: how the weights differ from those that it has."""
-        world, held = self.world, self._held[member.name]
-        merge, self._held[member.name] = await self._compute(self._difference, world, held)
+        """The message for a replica: how the weights differ from those that it has."""
+        state, held = self.state, self._held[member.name]
+        merge, self._held[member.name] = await self._compute(self._difference, state, held)
         return merge
 
-    def _difference(self, world: World, held: _Held) -> tuple[Merge, _Held]:
-        """What a replica with these weights is told, and those that it has then."""
-        message, sent = self._merge_codec.encode(world.weights - held.weights, self._task.layout)
-        return Merge(message, wire.pack(world.statistics)), _Held(held.weights + sent, world.steps)
+    def _difference(self, state: GlobalState, held: _Held) -> tuple[Merge, _Held]:
+        """The message for a replica with these weights, and the weights that it has afterwards."""
+        message, sent = self._merge_codec.encode(state.weights - held.weights, self._task.layout)
+        return Merge(message, wire.pack(state.statistics)), _Held(held.weights + sent, state.steps)
 
-    def _tell_of_arrivals(self, seconds: float) -> None:
-        """Tells of what has come, if it is so long ago that something was told."""
-        if not self._came or time.perf_counter() - self._told_at < seconds:
+    def _report_arrivals(self, seconds: float) -> None:
+        """Reports the arrivals since the last report, if that was so many seconds ago."""
+        if not self._came or time.perf_counter() - self._reported_at < seconds:
             return
-        came, self._came, self._told_at = self._came, [], time.perf_counter()
+        came, self._came, self._reported_at = self._came, [], time.perf_counter()
         answers = [(name, answer) for name, answer, _ in came]
         metrics: list[np.ndarray] = []
         for _, answer in answers:
@@ -226,9 +228,12 @@ class AsyncCoordinator(Leader):
             metrics = [a + b for a, b in zip(metrics, values, strict=True)] if metrics else values
         logs = wire.unpack(answers[-1][1].logs)
         slots = next((answer.slots for _, answer in answers if answer.slots), None)
-        told, arrivals = self._told(sorted(answers, key=lambda one: one[0])), tuple(arrival for _, _, arrival in came)
+        reports, arrivals = (
+            self._reports(sorted(answers, key=lambda one: one[0])),
+            tuple(arrival for _, _, arrival in came),
+        )
         self._tell(
-            RoundClosed(self.world, self.seconds, told, metrics, logs, self.sent, self.received, slots, arrivals)
+            RoundClosed(self.state, self.seconds, reports, metrics, logs, self.sent, self.received, slots, arrivals)
         )
 
     # -- replicas that come and go ----------------------------------------------------------------------------------
@@ -238,31 +243,31 @@ class AsyncCoordinator(Leader):
         await super()._lose(member, error)
 
     async def _bring_up_to_date(self, member: Member, with_slots: bool) -> int:
-        await self._stand(member, with_slots)
-        number = self.world.round + 2  # beyond what it may have been told to do before
+        await self._send_snapshot(member, with_slots)
+        number = self.state.round + 2  # beyond the rounds that were planned for it before
         await self._call_to_join(member, number, [])
         return number
 
     def _plan_for_joined(self, member: Member, number: int) -> None:
         self._visits.forget(member)
 
-    def _standing_for(self, member: Member, world: World, with_slots: bool) -> Standing:
-        self._held[member.name] = _Held(world.weights, world.steps)
-        return super()._standing_for(member, world, with_slots)
+    def _snapshot_for(self, member: Member, state: GlobalState, with_slots: bool) -> Snapshot:
+        self._held[member.name] = _Held(state.weights, state.steps)
+        return super()._snapshot_for(member, state, with_slots)
 
 
-def arrived(world: World, delta: np.ndarray, arrival: Arrival, outer: Delayed, ema: float | None) -> World:
-    """The world after a replica's delta.
+def arrived(state: GlobalState, delta: np.ndarray, arrival: Arrival, outer: Delayed, ema: float | None) -> GlobalState:
+    """The global state after a replica's delta.
 
     Args:
-        world: before it; unchanged.
+        state: before it; unchanged.
         delta: decoded, float32 (N,).
         arrival: what came, and how much it counts.
         outer: what it does to the weights.
         ema: see `Task`.
     """
-    weights, momentum = world.weights.copy(), world.momentum.copy()
+    weights, momentum = state.weights.copy(), state.momentum.copy()
     outer.step(delta, arrival.weight, arrival.fresh, momentum, weights)
-    done = world.round + 1, world.steps + arrival.steps
-    after = World(*done, weights, momentum, world.residual, world.statistics)
-    return after.averaged(world, ema, arrival.steps * arrival.weight)
+    done = state.round + 1, state.steps + arrival.steps
+    after = GlobalState(*done, weights, momentum, state.residual, state.statistics)
+    return after.averaged(state, ema, arrival.steps * arrival.weight)

@@ -15,7 +15,7 @@ from rudel.replicas.asynchronous.delayed import make_delayed
 from rudel.replicas.codec.delta_codec import make_codec
 from rudel.replicas.leader import Leader
 from rudel.replicas.replica_spec import ReplicaSpec
-from rudel.replicas.rounds import Arrival, Task, World
+from rudel.replicas.rounds import Arrival, GlobalState, Task
 
 
 class OnArrival:
@@ -28,10 +28,10 @@ class OnArrival:
         return make_delayed(outer).init(size), np.empty(0, np.float32)
 
     def coordinator(
-        self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]
+        self, fleet: Any, task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
     ) -> Leader:
         """See `Merging`."""
-        return AsyncCoordinator(fleet, task, world, slots, tell)
+        return AsyncCoordinator(fleet, task, state, slots, tell)
 
     def rounds_in(self, arrivals: Sequence[Arrival]) -> int:
         """See `Merging`."""
@@ -39,14 +39,14 @@ class OnArrival:
 
     def moved(
         self,
-        world: World,
+        state: GlobalState,
         arrivals: Sequence[Arrival],
         statistics: list[np.ndarray],
         names: dict[str, Any],
         spec: ReplicaSpec,
-    ) -> World:
+    ) -> GlobalState:
         """See `Merging`."""
         codec, outer = make_codec(names["delta_codec"]), make_delayed(names["outer"])
         for arrival in arrivals:
-            world = arrived(world, codec.decode(arrival.delta, spec.layout), arrival, outer, spec.ema)
-        return replace(world, statistics=statistics)
+            state = arrived(state, codec.decode(arrival.delta, spec.layout), arrival, outer, spec.ema)
+        return replace(state, statistics=statistics)

@@ -36,7 +36,7 @@ LITTLE = 0.75
 
 @dataclass
 class Visit:
-    """Steps that a replica has been told to take.
+    """Steps that a replica has been instructed to take.
 
     Args:
         steps: how many.

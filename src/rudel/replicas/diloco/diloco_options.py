@@ -127,23 +127,23 @@ class Diloco:
         return agreed(self, chosen, self.round_steps, chosen.round_steps, replicas, speeds)
 
 
-def agreed(given: Any, chosen: Any, asked: int | None, most: int, replicas: int, speeds: Speeds) -> Agreed:
+def agreed(given: Any, chosen: Any, requested: int | None, most: int, replicas: int, speeds: Speeds) -> Agreed:
     """What holds for all rounds or visits, once it is known how fast replicas and links are.
 
     Args:
         given: options of a strategy, of which `delta_codec` and `merge_codec` count.
         chosen: the same with everything chosen.
-        asked: steps between two exchanges, as the user gave them; None where they are to be chosen.
+        requested: steps between two exchanges, as the user gave them; None where they are to be chosen.
         most: steps that were chosen before anything was measured.
         replicas: how many train together.
         speeds: what was measured.
     """
     codecs, best = (chosen.delta_codec, chosen.merge_codec), CODEC
-    steps = best_length(replicas, most, speeds) if asked is None and replicas > 1 else most
+    steps = best_length(replicas, most, speeds) if requested is None and replicas > 1 else most
     if codecs == (CODEC, CODEC):
         if goes_in_full(replicas, speeds):
             best = IN_FULL
-        elif asked is None and given.delta_codec is given.merge_codec is None:
+        elif requested is None and given.delta_codec is given.merge_codec is None:
             best, steps = best_codec(replicas, most, speeds)
         codecs = given.delta_codec or best, given.merge_codec or best
     return Agreed(steps, chosen.rate_factor, chosen.outer, *codecs)

@@ -10,7 +10,7 @@ from rudel.replicas.diloco.round_coordinator import Coordinator, outer_step
 from rudel.replicas.leader import Leader
 from rudel.replicas.outer_optimizer import make_outer
 from rudel.replicas.replica_spec import ReplicaSpec
-from rudel.replicas.rounds import Arrival, Task, World
+from rudel.replicas.rounds import Arrival, GlobalState, Task
 
 
 class InRounds:
@@ -23,10 +23,10 @@ class InRounds:
         return make_outer(outer).init(size), np.zeros(size, np.float32)
 
     def coordinator(
-        self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]
+        self, fleet: Any, task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
     ) -> Leader:
         """See `Merging`."""
-        return Coordinator(fleet, task, world, slots, tell)
+        return Coordinator(fleet, task, state, slots, tell)
 
     def rounds_in(self, arrivals: Sequence[Arrival]) -> int:
         """See `Merging`."""
@@ -34,17 +34,17 @@ class InRounds:
 
     def moved(
         self,
-        world: World,
+        state: GlobalState,
         arrivals: Sequence[Arrival],
         statistics: list[np.ndarray],
         names: dict[str, Any],
         spec: ReplicaSpec,
-    ) -> World:
+    ) -> GlobalState:
         """See `Merging`."""
         codec, deltas = make_codec(names["delta_codec"]), np.zeros(spec.layout.size, np.float32)
         for arrival in arrivals:
             deltas += np.float32(arrival.steps) * codec.decode(arrival.delta, spec.layout)
         steps, outer = sum(arrival.steps for arrival in arrivals), make_outer(names["outer"])
         merge_codec = make_codec(names["merge_codec"])
-        after = outer_step(world, deltas, steps, statistics, outer, merge_codec, spec.layout)[1]
-        return after.averaged(world, spec.ema, steps / len(arrivals))
+        after = outer_step(state, deltas, steps, statistics, outer, merge_codec, spec.layout)[1]
+        return after.averaged(state, spec.ema, steps / len(arrivals))

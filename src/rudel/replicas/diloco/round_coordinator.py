@@ -5,15 +5,15 @@ that they have not heard of yet (the residual), the count of steps done. A merge
 what that leaves out is added to the next one. So replicas only add what they receive, and momentum costs them nothing.
 
 A replica that is lost takes with it the steps of its current round, which others do instead; its examples are dealt to
-them; when it comes back, it begins from the standing of that moment.
+them; when it comes back, it begins from a snapshot of that moment.
 
 A round closes when all replicas that take part have answered, or when a quorum, half of them, has and a grace time is
-over. A delta that comes after that counts in the next round; a replica that is later than that begins anew from a
-standing. Deltas are weighted by the steps that they stand for, and faster replicas are given more steps, so that all
+over. A delta that comes after that counts in the next round; a replica that is later than that begins again from a
+snapshot. Deltas are weighted by the steps that they stand for, and faster replicas are given more steps, so that all
 end their rounds together. One call in each direction per replica and round carries everything: the request brings the
 last merge and the plan of the next round, the answer the delta.
 
-Guarantee: the steps that were merged are at least as many as were asked for, whoever did them. Limit: what was lost
+Guarantee: the steps that were merged are at least as many as requested, whoever did them. Limit: what was lost
 with this process itself is the round under way; the caller's checkpoints keep the rest.
 """
 
@@ -34,8 +34,8 @@ from rudel.replicas.members import Member
 from rudel.replicas.outer_optimizer import Outer, make_outer
 from rudel.replicas.plans import Plans
 from rudel.replicas.replica_messages import Answer, Merge
-from rudel.replicas.rounds import Arrival, RoundClosed, Task, World
-from rudel.report.hosts_words import contributes_little
+from rudel.replicas.rounds import Arrival, GlobalState, RoundClosed, Task
+from rudel.report.hosts_words import is_negligible
 from rudel.shipping import wire
 
 LEAST_GRACE, LONGEST_GRACE = 1.0, 4.0
@@ -78,8 +78,10 @@ class _Round:
 class Coordinator(Leader):
     """Closes rounds; see the module, and `Leader` for the arguments."""
 
-    def __init__(self, fleet: Any, task: Task, world: World, slots: bytes | None, tell: Callable[[Any], None]) -> None:
-        super().__init__(fleet, task, world, slots, tell)
+    def __init__(
+        self, fleet: Any, task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
+    ) -> None:
+        super().__init__(fleet, task, state, slots, tell)
         self._merges: dict[int, Merge] = {}
         self._open = self._new_round()
         self._plans = Plans(self._members, 1, task.total_steps, task.rates)
@@ -89,14 +91,14 @@ class Coordinator(Leader):
         self._plans.slots_wanted = True
 
     def _holds_up(self, member: Member, members: Sequence[Member]) -> bool:
-        return contributes_little(member.steady_speed, [other.steady_speed for other in members])
+        return is_negligible(member.steady_speed, [other.steady_speed for other in members])
 
     async def _agree(self, members: Sequence[Member]) -> None:
         await super()._agree(members)
         self._plans.length, self._outer = self.agreed.steps, make_outer(self.agreed.outer)
 
     async def _lead(self) -> None:
-        while self.world.steps < self._task.total_steps and not self._stopping:
+        while self.state.steps < self._task.total_steps and not self._stopping:
             await self._close_round()
 
     def _plan_first(self, number: int) -> None:
@@ -106,16 +108,16 @@ class Coordinator(Leader):
     # -- rounds ---------------------------------------------------------------------------------------------------
 
     async def _close_round(self) -> None:
-        """Waits for the answers of the open round and closes it; the replicas are told before the rest is done."""
-        number = self.world.round
+        """Waits for the answers of the open round and closes it; the replicas get the merge before the rest is done."""
+        number = self.state.round
         if not await self._enough_answers(number):
             return
         closing, self._open = self._open, self._new_round()
-        merge, self.world = await self._compute(self._merged, closing, self.world)
+        merge, self.state = await self._compute(self._merged, closing, self.state)
         self._merges[number] = merge
         self._merges.pop(number - _HISTORY, None)
         self._measure_skew(closing.answers)
-        if self.world.steps < self._task.total_steps and not self._plans.planned(number + 1):
+        if self.state.steps < self._task.total_steps and not self._plans.planned(number + 1):
             self._plan(number + 1)  # somebody was lost in what was to be the last round
         self._plan(number + 2)
         self.seconds = time.perf_counter() - self._began
@@ -128,12 +130,12 @@ class Coordinator(Leader):
     def _new_round(self) -> _Round:
         return _Round(np.zeros(self._task.layout.size, np.float32))
 
-    def _merged(self, closing: _Round, world: World) -> tuple[Merge, World]:
-        """What replicas are told of a round, and the state after it."""
+    def _merged(self, closing: _Round, state: GlobalState) -> tuple[Merge, GlobalState]:
+        """The merge that replicas get after a round, and the global state after it."""
         statistics = [value / np.float32(closing.steps) for value in closing.statistics]
         moving = self._outer, self._merge_codec, self._task.layout
-        message, after = outer_step(world, closing.deltas, closing.steps, statistics, *moving)
-        after = after.averaged(world, self._task.ema, closing.steps / len(closing.answers))
+        message, after = outer_step(state, closing.deltas, closing.steps, statistics, *moving)
+        after = after.averaged(state, self._task.ema, closing.steps / len(closing.answers))
         return Merge(message, wire.pack(statistics)), after
 
     @property
@@ -142,14 +144,14 @@ class Coordinator(Leader):
 
     def _longest_silence(self, waiting: Sequence[Member]) -> float:
         """Seconds after which it is odd that not one of these has answered."""
-        return _PATIENCE_WITH_MANY * (self._plans.longest(self.world.round, waiting) + self._longest_grace)
+        return _PATIENCE_WITH_MANY * (self._plans.longest(self.state.round, waiting) + self._longest_grace)
 
     def _plan(self, number: int) -> None:
         if not self._stopping:
-            self._plans.plan(number, self.world.round, self.world.steps, self._open.answers)
+            self._plans.plan(number, self.state.round, self.state.steps, self._open.answers)
 
     def _plan_late(self, member: Member, number: int, share: float) -> None:
-        self._plans.plan_late(member, number, share, self.world.round, self.world.steps + self._open.steps)
+        self._plans.plan_late(member, number, share, self.state.round, self.state.steps + self._open.steps)
 
     def _measure_skew(self, answers: Iterable[tuple[str, int]]) -> None:
         """Learns who ended the round earlier or later than the others."""
@@ -164,7 +166,7 @@ class Coordinator(Leader):
         Returns:
             False if the training is to end without this round.
         """
-        began, alone_since, asked = time.monotonic(), None, 0.0
+        began, alone_since, asked_at = time.monotonic(), None, 0.0
         deadline = stop_by = math.inf
         async with self._changed:
             while True:
@@ -183,8 +185,8 @@ class Coordinator(Leader):
                             member.active = False
                             self._spawn(self._recover(member))
                         return True
-                elif now - max(began, asked) > self._longest_silence(waiting):
-                    asked = now
+                elif now - max(began, asked_at) > self._longest_silence(waiting):
+                    asked_at = now
                     for member in waiting:
                         self._spawn(self._ask(member))
                 if self._stopping:
@@ -202,31 +204,31 @@ class Coordinator(Leader):
                     await asyncio.wait_for(self._changed.wait(), max(0.001, min(1.0, deadline - now, stop_by - now)))
 
     def _grace(self, waiting: Sequence[Member]) -> float:
-        return grace(self._plans.longest(self.world.round, waiting), self._link_seconds)
+        return grace(self._plans.longest(self.state.round, waiting), self._link_seconds)
 
     async def _follow(self, member: Member, number: int) -> None:
-        told_plan = told_merge = number - 1
+        newest_plan = newest_merge = number - 1
         try:
             while not self._ended:
                 await self._until(lambda number=number: number in member.plans)
                 if self._ended:
                     return
-                if self._forgotten(told_merge + 1):
+                if self._forgotten(newest_merge + 1):
                     self._join_again(member)
                     return
-                plans = [(n, plan) for n, plan in member.plans.items() if n > told_plan]
-                told_plan = max(n for n, _ in plans) if plans else told_plan
-                merges = [(n, self._merges[n]) for n in range(told_merge + 1, self.world.round)]
-                told_merge = max(told_merge, self.world.round - 1)
+                plans = [(n, plan) for n, plan in member.plans.items() if n > newest_plan]
+                newest_plan = max(n for n, _ in plans) if plans else newest_plan
+                merges = [(n, self._merges[n]) for n in range(newest_merge + 1, self.state.round)]
+                newest_merge = max(newest_merge, self.state.round - 1)
                 self._count_sent(member, sum(len(m.delta) + len(m.statistics) for _, m in merges))
                 self._count_sent(member, sum(len(plan.rates) for _, plan in plans))
                 answer = await self._exchange(member, number, plans, merges)
                 self._count_received(member, answer)
                 await self._deliver(member, number, answer)
-                if not member.active and number < self.world.round - 1:  # too late to go on from where it is
+                if not member.active and number < self.state.round - 1:  # too late to go on from where it is
                     self._join_again(member)
                     return
-                await self._until(lambda number=number: self.world.round > number)
+                await self._until(lambda number=number: self.state.round > number)
                 number += 1
         except HOST_ERRORS as error:
             await self._lose(member, error)
@@ -238,13 +240,13 @@ class Coordinator(Leader):
         self._learn(member, answer)
         async with self._changed:
             member.plans.pop(number, None)
-            if number >= self.world.round - 1:
+            if number >= self.state.round - 1:
                 if answer.bad_step < 0:
                     self._open.answers[member.name, number] = answer
                     adding = self._compute(self._open.add, answer, self._delta_codec, self._task.layout)
                 if not member.active and not member.lost:
                     member.active = True  # late, but still in step
-                    for missed in range(number + 1, self.world.round + 2):
+                    for missed in range(number + 1, self.state.round + 2):
                         self._plan_late(member, missed, 1.0)
             self._changed.notify_all()
         if adding:
@@ -257,8 +259,8 @@ class Coordinator(Leader):
             metrics = [a + b for a, b in zip(metrics, values, strict=True)] if metrics else values
         logs = wire.unpack(next(iter(answers.values())).logs)
         by_host = [(name, answer) for (name, _), answer in sorted(answers.items())]
-        told, arrivals = self._told(by_host), tuple(Arrival(a.delta, a.steps) for a in answers.values())
-        return RoundClosed(self.world, self.seconds, told, metrics, logs, self.sent, self.received, slots, arrivals)
+        reports, arrivals = self._reports(by_host), tuple(Arrival(a.delta, a.steps) for a in answers.values())
+        return RoundClosed(self.state, self.seconds, reports, metrics, logs, self.sent, self.received, slots, arrivals)
 
     # -- replicas that come and go --------------------------------------------------------------------------------
 
@@ -290,46 +292,48 @@ class Coordinator(Leader):
         return number < next(iter(self._merges), 0)
 
     async def _bring_up_to_date(self, member: Member, with_slots: bool) -> int:
-        standing_of = self.world.round
-        await self._stand(member, with_slots)
-        if self._forgotten(standing_of):
+        snapshot_round = self.state.round
+        await self._send_snapshot(member, with_slots)
+        if self._forgotten(snapshot_round):
             raise TimeoutError(f"while the weights were sent to it, the others took more than {_HISTORY} rounds")
-        number = self.world.round
-        await self._call_to_join(member, number, [vars(self._merges[n]) for n in range(standing_of, number)])
+        number = self.state.round
+        await self._call_to_join(member, number, [vars(self._merges[n]) for n in range(snapshot_round, number)])
         return number
 
     def _plan_for_joined(self, member: Member, number: int) -> None:
-        for missed in range(number, self.world.round + 2):  # rounds may have closed while it joined
-            self._plan_late(member, missed, (missed - self.world.round + 1) / 2)
+        for missed in range(number, self.state.round + 2):  # rounds may have closed while it joined
+            self._plan_late(member, missed, (missed - self.state.round + 1) / 2)
 
 
 def outer_step(
-    world: World,
+    state: GlobalState,
     deltas: np.ndarray,
     steps: int,
     statistics: list[np.ndarray],
     outer: Outer,
     codec: Codec,
     layout: Layout,
-) -> tuple[bytes, World]:
+) -> tuple[bytes, GlobalState]:
     """Closes a round.
 
     Args:
-        world: before it; unchanged.
+        state: the global state before it; unchanged.
         deltas: the sum of the deltas, weighted by steps: float32 (N,).
         steps: of all replicas.
         statistics: means of the averaged variables.
         outer, codec, layout: how the weights move, and how replicas hear of it.
 
     Returns:
-        What the replicas are told, and the world after the round.
+        The message to the replicas, and the global state after the round.
     """
-    momentum = world.momentum.copy()
+    momentum = state.momentum.copy()
     movement = outer.step(deltas / np.float32(steps), momentum)
-    movement += world.residual
+    movement += state.residual
     message, sent = codec.encode(movement, layout)
     movement -= sent
-    return message, World(world.round + 1, world.steps + steps, world.weights + sent, momentum, movement, statistics)
+    return message, GlobalState(
+        state.round + 1, state.steps + steps, state.weights + sent, momentum, movement, statistics
+    )
 
 
 def _weighted_sum(sums: list[np.ndarray], values: list[np.ndarray], weight: int) -> list[np.ndarray]:

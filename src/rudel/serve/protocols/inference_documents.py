@@ -110,7 +110,7 @@ def write_inference(
     inference: Inference, outputs: Sequence[np.ndarray], name: str, version: int, signature: Signature
 ) -> tuple[bytes, int | None]:
     """The body of an answer, and the length of the JSON in it where bytes follow that."""
-    told, parts = [], []
+    described, parts = [], []
     for wanted in inference.wanted:
         tensor, values = signature.outputs[wanted.place], np.ascontiguousarray(outputs[wanted.place])
         about: dict[str, Any] = {"name": tensor.name, "datatype": tensor.v2_name, "shape": values.shape}
@@ -123,8 +123,8 @@ def write_inference(
         else:
             flat = values.reshape(-1)
             about["data"] = flat.tolist() if flat.dtype == np.float16 else flat
-        told.append(about)
-    answer = {"model_name": name, "model_version": str(version), "outputs": told}
+        described.append(about)
+    answer = {"model_name": name, "model_version": str(version), "outputs": described}
     if inference.id is not None:
         answer["id"] = inference.id
     head = orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
@@ -232,14 +232,14 @@ def _wanted(document: Mapping[str, Any], signature: Signature) -> list[Wanted]:
     all_binary = _parameters(document).get("binary_data_output", False)
     if not isinstance(all_binary, bool):
         raise bad("`binary_data_output` is neither true nor false.")
-    asked = document.get("outputs")
+    requested = document.get("outputs")
     places = {tensor.name: place for place, tensor in enumerate(signature.outputs)}
-    if not asked and isinstance(asked, list | None):
+    if not requested and isinstance(requested, list | None):
         return [Wanted(place, all_binary) for place in places.values()]
-    if not isinstance(asked, list) or not all(isinstance(each, dict) for each in asked):
+    if not isinstance(requested, list) or not all(isinstance(each, dict) for each in requested):
         raise bad("`outputs` is not a list of tensors.")
     found = []
-    for each in asked:
+    for each in requested:
         name, parameters = each.get("name"), _parameters(each)
         if not isinstance(name, str) or name not in places:
             raise bad(f"`outputs` are not those of the model, which gives {', '.join(places)}.")

@@ -85,9 +85,9 @@ class OpenInference:
         name, signature = version.model, version.loaded.signature
         path, id = f"/v2/models/{name}{place}", f"{name}{place.replace('/', '_')}"
         described = required(name={"type": "string"}, inputs=list_of(ANY), outputs=list_of(ANY))
-        asked, answered = schemas.inference(signature.inputs, signature.outputs), required(outputs=list_of(ANY))
+        request, answered = schemas.inference(signature.inputs, signature.outputs), required(outputs=list_of(ANY))
         return {
             path: getting(f"about_{id}", f"Inputs and outputs of {name}", described),
             f"{path}/ready": getting(f"ready_{id}", f"Whether {name} answers", flag("ready")),
-            f"{path}/infer": posting(f"infer_{id}", f"Outputs of {name}", asked, answered),
+            f"{path}/infer": posting(f"infer_{id}", f"Outputs of {name}", request, answered),
         }

@@ -50,8 +50,8 @@ def examples(inputs: Sequence[Tensor]) -> Schema:
         "signature_name": {"enum": ["", SIGNATURE]},
         "context": {"type": "object", "maxProperties": 0},
     }
-    asked = predict(inputs)["anyOf"]
-    return {"anyOf": [given, *({**each, "properties": {**each["properties"], "examples": False}} for each in asked)]}
+    request = predict(inputs)["anyOf"]
+    return {"anyOf": [given, *({**each, "properties": {**each["properties"], "examples": False}} for each in request)]}
 
 
 def inference(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Schema:
@@ -113,11 +113,11 @@ def _number(tensor: Tensor) -> Schema:
     if dtype.kind == "b":
         return {"type": "boolean"}
     limits: Any = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
-    told = float if dtype.kind == "f" else int
+    as_number = float if dtype.kind == "f" else int
     return {
         "type": "number" if dtype.kind == "f" else "integer",
-        "minimum": told(limits.min),
-        "maximum": told(limits.max),
+        "minimum": as_number(limits.min),
+        "maximum": as_number(limits.max),
     }
 
 

@@ -56,8 +56,8 @@ class _File:
             self._interpreter.invoke()
             for part, detail in zip(parts, self.outputs, strict=True):
                 part.append(self._interpreter.get_tensor(detail["index"]))
-        told = [np.concatenate(part)[:rows] for part in parts]
-        return [_as_reals(values, detail) for values, detail in zip(told, self.outputs, strict=True)]
+        outputs = [np.concatenate(part)[:rows] for part in parts]
+        return [_as_reals(values, detail) for values, detail in zip(outputs, self.outputs, strict=True)]
 
 
 def _interpreter(path: Path) -> Any:
@@ -74,8 +74,8 @@ def _interpreter(path: Path) -> Any:
         interpreter = Interpreter(model_path=str(path), num_threads=1)
         interpreter.allocate_tensors()
     except (ValueError, RuntimeError) as error:
-        told = str(error).strip().splitlines() or ["it does not say why"]
-        raise ServeError(f"{path} cannot be read by LiteRT ({told[0].rstrip('.')}).") from error
+        reason = str(error).strip().splitlines() or ["it does not say why"]
+        raise ServeError(f"{path} cannot be read by LiteRT ({reason[0].rstrip('.')}).") from error
     return interpreter
 
 

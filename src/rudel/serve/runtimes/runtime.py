@@ -11,7 +11,7 @@ from rudel.serve.signature import Signature
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model that can be asked.
+    """A model that answers requests.
 
     Args:
         signature: what it takes and gives.

@@ -31,8 +31,8 @@ def load_savedmodel(path: Path) -> Loaded:
     try:
         model: Any = tf.saved_model.load(str(path))
     except Exception as error:  # TensorFlow raises what it likes
-        told = str(error).strip().splitlines() or [type(error).__name__]
-        raise ServeError(f"{path} cannot be loaded by TensorFlow ({told[0].rstrip('.')}).") from error
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise ServeError(f"{path} cannot be loaded by TensorFlow ({reason[0].rstrip('.')}).") from error
     if _SIGNATURE not in model.signatures:
         raise ServeError(f"The SavedModel {path} has no signature `{_SIGNATURE}`.")
     function = model.signatures[_SIGNATURE]
@@ -61,8 +61,8 @@ class _Function:
         try:
             results = self._function(**feeds)
         except self._tf.errors.InvalidArgumentError as error:
-            told = str(error.message).strip().splitlines() or ["no reason given"]
-            raise bad(f"The model cannot take this input ({told[0].rstrip('.')}).") from error
+            reason = str(error.message).strip().splitlines() or ["no reason given"]
+            raise bad(f"The model cannot take this input ({reason[0].rstrip('.')}).") from error
         return [results[name].numpy() for name in self._outputs]
 
 
