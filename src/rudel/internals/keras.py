@@ -13,13 +13,14 @@ import keras
 from keras.src.backend import rnn
 from keras.src.utils import module_utils  # its `tensorflow` is imported by whoever looks at it closely
 
+from rudel.aliases import Tree
 from rudel.internals import mentions, require
 
 recurrence = rnn
 """Keras' loop over time: `(step, inputs, states, go_backwards=...) -> (last output, outputs, states)`."""
 
 
-def layers_of(model: Any, *, include_self: bool = True, recursive: bool = True) -> list[Any]:
+def layers_of(model: keras.Model, *, include_self: bool = True, recursive: bool = True) -> list[Any]:
     """A model's layers.
 
     Args:
@@ -35,32 +36,32 @@ def calls_of(operation: Any) -> list[Any]:
     return operation._inbound_nodes
 
 
-def frozen_or_trainable(layer: Any) -> list[Any]:
+def frozen_or_trainable(layer: keras.Layer) -> list[Any]:
     """The variables of a layer itself that are trainable, or would be if the layer were not frozen."""
     return layer._trainable_variables
 
 
-def build_symbolically(model: Any, batch: tuple[Any, ...]) -> None:
+def build_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
     """Makes the variables of a compiled model, its metrics and its loss from the shapes and dtypes of a batch."""
     model._symbolic_build(data_batch=batch)
 
 
-def compile_config(model: Any) -> dict[str, Any]:
+def compile_config(model: keras.Model) -> dict[str, Any]:
     """The arguments of `model.compile` as they were given, without serialising them; {} where there are none."""
     return dict(getattr(getattr(model, "_compile_config", None), "config", None) or {})
 
 
-def compile_stamp(model: Any) -> Any:
+def compile_stamp(model: keras.Model) -> Any:
     """An object that every call of `model.compile` replaces; None for a model that is not compiled."""
     return getattr(model, "_compile_config", None)
 
 
-def compiled_metrics(model: Any) -> Any:
+def compiled_metrics(model: keras.Model) -> Any:
     """The metrics that `model.compile` made, or None."""
     return getattr(model, "_compile_metrics", None)
 
 
-def loss_arguments(loss: Any) -> dict[str, Any]:
+def loss_arguments(loss: Tree) -> dict[str, Any]:
     """The arguments that a loss object of Keras passes to its function, such as `from_logits`."""
     return getattr(loss, "_fn_kwargs", {})
 
@@ -70,33 +71,33 @@ def metric_direction(metric: Any) -> str | None:
     return getattr(metric, "_direction", None)
 
 
-def restore_direction(callback: Any) -> None:
+def restore_direction(callback: keras.callbacks.Callback) -> None:
     """Lets a callback that monitors a metric decide what is better, which it otherwise does at its first epoch.
 
     It negates `min_delta` then, so this comes before attributes are restored.
     """
-    if hasattr(callback, "_set_monitor_op"):
-        callback._set_monitor_op()
+    if decide := getattr(callback, "_set_monitor_op", None):
+        decide()
 
 
-def attention_projections(layer: Any) -> list[Any]:
+def attention_projections(layer: keras.Layer) -> list[Any]:
     """The dense layers of a multi-head attention: query, key, value and output; None for one that is not there."""
     return [getattr(layer, f"_{name}_dense", None) for name in ("query", "key", "value", "output")]
 
 
-def inner_optimizer(optimizer: Any) -> Any:
+def inner_optimizer(optimizer: keras.optimizers.Optimizer) -> Any:
     """The optimizer that moves the weights, inside one that scales the loss."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
-def weight_average(optimizer: Any) -> tuple[float, list[Any]] | None:
+def weight_average(optimizer: keras.optimizers.Optimizer) -> tuple[float, list[Any]] | None:
     """The momentum and the variables of the exponential average of the weights; None where the optimizer keeps none."""
     inner = inner_optimizer(optimizer)
     return (inner.ema_momentum, inner._model_variables_moving_average) if getattr(inner, "use_ema", False) else None
 
 
 @contextlib.contextmanager
-def weight_average_left(optimizer: Any) -> Iterator[None]:
+def weight_average_left(optimizer: keras.optimizers.Optimizer) -> Iterator[None]:
     """Inside the block, steps of an optimizer leave the exponential average of the weights as it is."""
     inner = inner_optimizer(optimizer)
     before = getattr(inner, "use_ema", False)
@@ -107,19 +108,19 @@ def weight_average_left(optimizer: Any) -> Iterator[None]:
         inner.use_ema = before
 
 
-def schedule_of(optimizer: Any) -> Any:
+def schedule_of(optimizer: keras.optimizers.Optimizer) -> Any:
     """The `LearningRateSchedule` of an optimizer, or None where its rate is a number."""
     rate = inner_optimizer(optimizer)._learning_rate
     return rate if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule) else None
 
 
-def give_learning_rate(optimizer: Any, rate: Callable[[], Any]) -> None:
+def give_learning_rate(optimizer: keras.optimizers.Optimizer, rate: Callable[[], Any]) -> None:
     """From now on, an optimizer asks `rate` for its learning rate at every step, whatever it was made with."""
     inner_optimizer(optimizer)._get_current_learning_rate = rate
 
 
 @contextlib.contextmanager
-def learning_rate_given(optimizer: Any, rate: Any) -> Iterator[None]:
+def learning_rate_given(optimizer: keras.optimizers.Optimizer, rate: Any) -> Iterator[None]:
     """Inside the block, an optimizer uses this learning rate, whatever it was made with."""
     give_learning_rate(optimizer, lambda: rate)
     try:

@@ -9,11 +9,15 @@ kept and who computes them, and results by rounding only.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.errors import OptionError
 from rudel.mesh.mesh_devices import MODEL, written_axes
 from rudel.report.words import plural
+
+if TYPE_CHECKING:
+    import keras
+
 
 Spec = tuple[str | None, ...]
 """For every dimension of a variable, the axis of the mesh that it is cut along, or None."""
@@ -38,7 +42,7 @@ class Layouts:
     why: dict[str, str] = field(default_factory=dict)
     whole: tuple[str, ...] = ()
 
-    def of(self, variable: Any) -> Spec:
+    def of(self, variable: "keras.Variable") -> Spec:
         """How a variable is cut; empty where it is whole."""
         return self.specs.get(id(variable), ())
 
@@ -67,7 +71,9 @@ def read_layouts(layouts: Any) -> dict[str, Spec]:
     return read
 
 
-def layouts_of(model: Any, axes: Mapping[str, int], rules: Mapping[str, Sequence[str | None]] | None) -> Layouts:
+def layouts_of(
+    model: "keras.Model", axes: Mapping[str, int], rules: Mapping[str, Sequence[str | None]] | None
+) -> Layouts:
     """The layouts of a built model.
 
     Args:
@@ -116,7 +122,7 @@ def _check_rule(regex: str, spec: Spec, axes: Mapping[str, int]) -> None:
         raise OptionError(f"The layout `{regex}` cuts two dimensions along one axis: {_written(spec)}.")
 
 
-def _check_fits(regex: str, spec: Spec, axes: Mapping[str, int], variable: Any) -> None:
+def _check_fits(regex: str, spec: Spec, axes: Mapping[str, int], variable: "keras.Variable") -> None:
     if len(spec) != len(variable.shape):
         raise OptionError(
             f"The layout `{regex}` has {plural(len(spec), 'dimension')}, and `{variable.path}` has "
@@ -130,14 +136,14 @@ def _check_fits(regex: str, spec: Spec, axes: Mapping[str, int], variable: Any) 
             )
 
 
-def _by_kind(model: Any, parts: int) -> Layouts:
+def _by_kind(model: "keras.Model", parts: int) -> Layouts:
     """What is chosen by the kinds of layers, for so many parts."""
     specs: dict[int, Spec] = {}
     why: dict[str, str] = {}
     whole: list[str] = []
     columns = 0  # features that the last dense layer gave, if it was cut by columns
 
-    def cut(variable: Any, spec: Spec, how: str) -> bool:
+    def cut(variable: "keras.Variable | None", spec: Spec, how: str) -> bool:
         if variable is None:
             return False
         if any(axis and size % parts for size, axis in zip(variable.shape, spec, strict=True)):
@@ -155,7 +161,7 @@ def _by_kind(model: Any, parts: int) -> Layouts:
             columns = 0
         elif kind == "BatchNormalization" and columns:  # and perhaps of another branch, which that layer is not in
             for name in ("gamma", "beta", "moving_mean", "moving_variance"):
-                variable: Any = getattr(layer, name, None)
+                variable: keras.Variable | None = getattr(layer, name, None)
                 if variable is not None and variable.shape == (columns,):
                     cut(variable, (MODEL,), "by features")
         elif not layer.weights:
@@ -183,7 +189,7 @@ def _by_kind(model: Any, parts: int) -> Layouts:
     return Layouts(specs, why, tuple(whole))
 
 
-def _cut_heads(layer: Any, parts: int, cut: Any) -> bool:
+def _cut_heads(layer: "keras.Layer", parts: int, cut: Any) -> bool:
     """Cuts attention by heads, if there are as many, or a multiple."""
     from rudel.internals.keras import attention_projections
 
@@ -200,7 +206,7 @@ def _cut_heads(layer: Any, parts: int, cut: Any) -> bool:
     return True
 
 
-def _layers(model: Any) -> Iterator[Any]:
+def _layers(model: "keras.Model") -> Iterator[Any]:
     """The layers of a model, those inside of others after them, in the order in which they were made."""
     from rudel.internals.keras import layers_of
 

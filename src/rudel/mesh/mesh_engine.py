@@ -10,7 +10,7 @@ to fit there once, though not while it trains.
 import platform
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -35,6 +35,9 @@ from rudel.session.job import Job
 from rudel.session.local_engine import Alone
 from rudel.session.results import versions
 from rudel.session.session import Session
+
+if TYPE_CHECKING:
+    import keras
 
 
 def mesh_engine(
@@ -92,7 +95,7 @@ class MeshDevices:
             _take_weights_of_the_first(job.model)
         self._placement = Placement(self._mesh, job.model, self._layouts)
 
-    def read(self, model: Any) -> ModelState:
+    def read(self, model: "keras.Model") -> ModelState:
         """See `Devices`; what has not changed since it was written is on the mesh already."""
         values, places = model_state.read(model), self._placement.state
         if self._written is None:
@@ -103,7 +106,7 @@ class MeshDevices:
 
         return jax.tree.map(placed, values, places, *self._written)
 
-    def write(self, model: Any, state: ModelState) -> None:
+    def write(self, model: "keras.Model", state: ModelState) -> None:
         """See `Devices`."""
         if any(value.is_deleted() for value in jax.tree.leaves(state)):  # a block failed, and took it along
             return
@@ -114,7 +117,7 @@ class MeshDevices:
         """See `Devices`."""
         return [self._placement.put(value, self._placement.whole) for value in values]
 
-    def release(self, model: Any) -> None:
+    def release(self, model: "keras.Model") -> None:
         """See `Devices`; until they are written, the variables of the model have no values."""
         self._written = None
         for variable in jax.tree.leaves(model_state.variables(model)):
@@ -197,7 +200,7 @@ def _check_same(job: Job) -> None:
     agree.check_same(same)
 
 
-def _take_weights_of_the_first(model: Any) -> None:
+def _take_weights_of_the_first(model: "keras.Model") -> None:
     arrays = agree.first_arrays(model_state.as_arrays(model_state.values(model)) if agree.is_first() else None)
     own = model_state.variables(model)._asdict()
     parts = [[arrays[f"{name}/{i}"] for i in range(len(part))] for name, part in own.items()]

@@ -1,7 +1,7 @@
 """Evaluation over a mesh: each device has its rows of every batch, and every example counts exactly once."""
 
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -16,6 +16,9 @@ from rudel.mesh.mesh_feed import Held
 from rudel.mesh.mesh_loop import compile_evaluation
 from rudel.mesh.placement import Placement
 
+if TYPE_CHECKING:
+    import keras
+
 
 class MeshEvaluator(Evaluator):
     """See `Evaluator`; what is left over from full batches, and cannot be cut, is computed by every device.
@@ -27,7 +30,7 @@ class MeshEvaluator(Evaluator):
 
     def __init__(
         self,
-        model: Any,
+        model: "keras.Model",
         placement: Placement,
         state: ModelState,
         examples: Examples | Stream,

@@ -5,7 +5,7 @@ that costs nothing, as all devices read the same memory. Where accelerators have
 blocks of steps are read ahead, and each process reads only the rows of its devices.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -16,6 +16,10 @@ from rudel.loop.compiled_loop import Batch
 from rudel.loop.feed import Resident, Streamed
 from rudel.loop.schedule import Schedule
 from rudel.mesh.placement import Placement
+
+if TYPE_CHECKING:
+    import keras
+
 
 LARGEST_SHARE = 0.25
 """Of an accelerator's memory, for examples."""
@@ -37,7 +41,7 @@ class MeshResident(Resident):
 class MeshStreamed(Streamed):
     """Examples that are read block by block, (steps, batch, ...) each."""
 
-    def __init__(self, stream: Stream, schedule: Schedule, model: Any, placement: Placement) -> None:
+    def __init__(self, stream: Stream, schedule: Schedule, model: "keras.Model", placement: Placement) -> None:
         self._placement, self._columns = placement, placement.columns(schedule.batch_size)
         super().__init__(stream, schedule, model)
         rows, sharding = schedule.batch_size, placement.batches(schedule.batch_size)
@@ -71,7 +75,9 @@ class Held(Stream):
         return ""
 
 
-def feed_of(examples: Examples | Stream, schedule: Schedule, model: Any, placement: Placement) -> Resident | Streamed:
+def feed_of(
+    examples: Examples | Stream, schedule: Schedule, model: "keras.Model", placement: Placement
+) -> Resident | Streamed:
     """The way of these examples to a mesh."""
     if isinstance(examples, Examples) and _fit(examples, placement):
         return MeshResident(examples, schedule, placement)

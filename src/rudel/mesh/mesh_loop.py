@@ -8,7 +8,7 @@ it returns is pinned to its place, so that a loop moves nothing that a step does
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -21,6 +21,9 @@ from rudel.loop.model_state import ModelState
 from rudel.mesh.moments import moments_in_parts
 from rudel.mesh.placement import Placement
 
+if TYPE_CHECKING:
+    import keras
+
 
 class OnMesh:
     """A Keras model whose steps keep their batch, and what they return, in its place.
@@ -31,7 +34,7 @@ class OnMesh:
         rows: examples in a batch.
     """
 
-    def __init__(self, model: Any, placement: Placement, rows: int) -> None:
+    def __init__(self, model: "keras.Model", placement: Placement, rows: int) -> None:
         self._model, self._placement = model, placement
         self._batch = placement.batch(rows)
         self._parts = placement.parts if self._batch is not placement.whole else 1
@@ -56,7 +59,7 @@ class OnMesh:
 
 
 def compile_training(
-    model: Any,
+    model: "keras.Model",
     placement: Placement,
     state: ModelState,
     data: Batch,
@@ -78,7 +81,9 @@ def compile_training(
     return replace(program, run=run), logs
 
 
-def compile_evaluation(model: Any, placement: Placement, state: ModelState, data: Batch, rows: int) -> Program:
+def compile_evaluation(
+    model: "keras.Model", placement: Placement, state: ModelState, data: Batch, rows: int
+) -> Program:
     """See `rudel.loop.compiled_loop.compile_evaluation`; `data` has batches along axis 0, metrics are in memory."""
     whole, places = placement.whole, placement.state
     given = (places.trainable, places.non_trainable, whole, jax.tree.map(lambda a: a.sharding, data), whole, whole)

@@ -11,6 +11,7 @@ from rudel.mesh.hosts.join import joined
 from rudel.mesh.layouts import Spec, read_layouts
 
 if TYPE_CHECKING:
+    from rudel.cluster.running import RunningCluster
     from rudel.session.engine import Engine
     from rudel.session.job import Job
 
@@ -64,7 +65,7 @@ class Mesh:
         if count > 1:
             devices.reserve(count)
 
-    def engine(self, job: "Job", cluster: Any) -> "Engine":
+    def engine(self, job: "Job", cluster: "RunningCluster | None") -> "Engine":
         """Makes what takes the steps; see `rudel.training.strategies.Strategy`."""
         if cluster is not None:
             from rudel.mesh.hosts.hosts_engine import HostsEngine

@@ -8,12 +8,16 @@ then keeps a part and updates that part of the weight, and the parts of the weig
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rudel.mesh.layouts import Spec
 from rudel.mesh.mesh_devices import DATA
+
+if TYPE_CHECKING:
+    import keras
+
 
 LEAST_BYTES = 2**20
 """A slot of fewer bytes is not cut by itself."""
@@ -54,14 +58,14 @@ def slots_of(variables: Sequence[Any], weights: Sequence[Any], spec_of: Callable
     return Slots(own, saved) if saved >= LEAST_SAVED else Slots(specs)
 
 
-def _owner(variable: Any, weights: Sequence[Any]) -> Any:
+def _owner(variable: "keras.Variable", weights: Sequence[Any]) -> Any:
     """The weight that a slot belongs to: Keras names it after it, and it has its shape."""
     name = variable.path.rpartition("/")[2]
     fitting = [w for w in weights if w.shape == variable.shape and name.startswith(w.path.replace("/", "_") + "_")]
     return max(fitting, key=lambda weight: len(weight.path), default=None)
 
 
-def _cut(variable: Any, parts: int) -> Spec:
+def _cut(variable: "keras.Variable", parts: int) -> Spec:
     """Along the largest dimension that can be cut."""
     fitting = [i for i, size in enumerate(variable.shape) if size and size % parts == 0]
     if not fitting or _bytes(variable) < LEAST_BYTES:
@@ -70,5 +74,5 @@ def _cut(variable: Any, parts: int) -> Spec:
     return tuple(DATA if i == longest else None for i in range(longest + 1))
 
 
-def _bytes(variable: Any) -> int:
+def _bytes(variable: "keras.Variable") -> int:
     return math.prod(variable.shape) * np.asarray(variable.value).dtype.itemsize

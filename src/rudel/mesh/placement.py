@@ -1,12 +1,13 @@
 """Where things are on a mesh: weights, batches, and what every device has whole."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from rudel.aliases import Tree
 from rudel.errors import OptionError
 from rudel.loop import model_state
 from rudel.loop.model_state import ModelState
@@ -14,6 +15,9 @@ from rudel.mesh import agreement as agree
 from rudel.mesh.layouts import layouts_of
 from rudel.mesh.mesh_devices import DATA, written_axes
 from rudel.mesh.optimizer_slots import slots_of
+
+if TYPE_CHECKING:
+    import keras
 
 
 class Placement:
@@ -28,7 +32,7 @@ class Placement:
         OptionError: the layouts do not fit the model.
     """
 
-    def __init__(self, mesh: jax.sharding.Mesh, model: Any, rules: Mapping[str, Any] | None) -> None:
+    def __init__(self, mesh: jax.sharding.Mesh, model: "keras.Model", rules: Mapping[str, Any] | None) -> None:
         self.mesh, self.axes = mesh, dict(mesh.shape)
         self.parts = self.axes.get(DATA, 1)
         """Into how many parts a batch is cut."""
@@ -66,7 +70,7 @@ class Placement:
             return jax.device_put(array, sharding, may_alias=False)
         return jax.make_array_from_callback(array.shape, sharding, lambda index: np.array(array[index], copy=True))
 
-    def share(self, tree: Any) -> Any:
+    def share(self, tree: Tree) -> Any:
         """Arrays that are only read, whole on every device; on processors, these are the arrays themselves."""
         if agree.alone():
             return jax.device_put(tree, self.whole)
@@ -78,7 +82,7 @@ class Placement:
         """A random key, on every device."""
         return jax.random.wrap_key_data(self.put(np.asarray(jax.random.key_data(key)), self.whole))
 
-    def put_batches(self, tree: Any, rows: int) -> Any:
+    def put_batches(self, tree: Tree, rows: int) -> Any:
         """Batches (steps, this process' rows, ...) as arrays (steps, rows, ...) on the mesh."""
         sharding = self.batches(rows)
 
@@ -133,6 +137,6 @@ def on_one_device(value: jax.Array) -> Any:
     return on_host(value)
 
 
-def _as_on_device(tree: Any) -> Any:
+def _as_on_device(tree: Tree) -> Any:
     """Arrays in the dtypes that JAX gives them."""
     return jax.tree.map(lambda a: np.asarray(a, jax.dtypes.canonicalize_dtype(np.asarray(a).dtype)), tree)

@@ -6,7 +6,7 @@ host has already; it is read, checked and compressed when a host needs it.
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -19,6 +19,9 @@ from rudel.replicas.members import Piece
 from rudel.shipping import pieces
 from rudel.shipping.host_examples import cut, rows_of
 
+if TYPE_CHECKING:
+    import keras
+
 
 class Source:
     """Where pieces come from.
@@ -29,7 +32,7 @@ class Source:
         model: a compiled Keras model, which the examples have to fit.
     """
 
-    def __init__(self, examples: Examples | Stream, shuffle: bool, model: Any) -> None:
+    def __init__(self, examples: Examples | Stream, shuffle: bool, model: "keras.Model") -> None:
         self._examples = examples
         self._blocks = Blocks(examples, model, "training") if isinstance(examples, Stream) else None
         self._count, self._shuffle = len(examples), shuffle

@@ -12,17 +12,22 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from rudel.aliases import Tree
 from rudel.backend import backend_name, keras_here
 from rudel.errors import ModelError
 from rudel.loop import model_state
 from rudel.loop.model_state import ModelState, first_line
 from rudel.replicas.replica_program import RoundProgram
 from rudel.shipping.model_parcel import pack, unpack
+
+if TYPE_CHECKING:
+    import keras
+
 
 SLOWER = "Keras runs on {}: its own training step takes every step, slower than Rudel's compiled loop on JAX does."
 """The note that users see about a backend."""
@@ -35,7 +40,7 @@ class Held:
         variable: of Keras.
     """
 
-    def __init__(self, variable: Any) -> None:
+    def __init__(self, variable: "keras.Variable") -> None:
         self.variable = variable
         self.dtype = model_state.on_host([variable])[0].dtype
 
@@ -44,7 +49,7 @@ class Held:
         return value if dtype is None else value.astype(dtype, copy=False)
 
 
-def pack_steps(model: Any, form: Any, first: Any, augment: Any) -> RoundProgram:
+def pack_steps(model: "keras.Model", form: Any, first: Any, augment: Any) -> RoundProgram:
     """What a host needs to take steps; a step is tried out here, which leaves the model as it was.
 
     Args:
@@ -73,11 +78,11 @@ def pack_steps(model: Any, form: Any, first: Any, augment: Any) -> RoundProgram:
     return RoundProgram(code, logs, names, backend_name())
 
 
-def _check_metrics(model: Any) -> None:
+def _check_metrics(model: "keras.Model") -> None:
     """Refuses a model with metrics that its compilation does not name: Keras does not take them away."""
     from rudel.internals.keras import compiled_metrics
 
-    named = model.get_compile_config() or {}
+    named: Any = model.get_compile_config() or {}
     if compiled_metrics(model) and not (named.get("metrics") or named.get("weighted_metrics")):
         raise ModelError(
             f"The model `{model.name}` was compiled again without metrics, and has those of the first time: name them "
@@ -157,13 +162,14 @@ class OwnSteps:
         return jax.tree.map(np.asarray, self._augment(jax.random.fold_in(of_round, i), x))
 
 
-def _step(model: Any, batch: Any) -> Any:
+def _step(model: "keras.Model", batch: Any) -> Any:
     """A step on a batch by the function that Keras makes for `fit`; its logs, of which metrics add up over steps."""
     model.make_train_function()
-    return model.train_function([batch])
+    step: Any = model.train_function
+    return step([batch])
 
 
-def _is_finite(loss: Any) -> bool:
+def _is_finite(loss: Tree) -> bool:
     return loss is None or bool(np.isfinite(_on_host(loss)).all())
 
 

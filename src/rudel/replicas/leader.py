@@ -24,7 +24,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -40,6 +40,10 @@ from rudel.replicas.replica_messages import Answer, Merge, Plan, Snapshot, packe
 from rudel.replicas.rounds import GlobalState, HostChanged, HostReport, Task
 from rudel.replicas.supply import Supply
 from rudel.shipping import wire
+
+if TYPE_CHECKING:
+    from rudel.cluster.fleet import Fleet
+
 
 _SETTLING_SECONDS = 60.0
 """Time for a replica to take over a snapshot, beside what sending takes: it ends the block of steps that it is in."""
@@ -75,7 +79,7 @@ class Leader(ABC):
     """
 
     def __init__(
-        self, fleet: Any, task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
+        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
     ) -> None:
         self._fleet, self._task, self.state, self._tell = fleet, task, state, tell
         self._members: dict[str, Member] = {}

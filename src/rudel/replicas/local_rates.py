@@ -1,10 +1,13 @@
 """The learning rates of local steps."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rudel.replicas.keras_rates import rate_table
+
+if TYPE_CHECKING:
+    import keras
 
 
 class Rates:
@@ -19,7 +22,7 @@ class Rates:
         plain: the rate where there is no schedule, as it was last read; 0.0 where there is one.
     """
 
-    def __init__(self, optimizer: Any, steps: int) -> None:
+    def __init__(self, optimizer: "keras.optimizers.Optimizer", steps: int) -> None:
         from rudel.internals.keras import schedule_of
 
         schedule = schedule_of(optimizer)

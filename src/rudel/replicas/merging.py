@@ -1,13 +1,16 @@
 """`Merging`: when the work of replicas comes together, and what it does to the global state."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from rudel.replicas.leader import Leader
 from rudel.replicas.replica_spec import ReplicaSpec
 from rudel.replicas.rounds import Arrival, GlobalState, Task
+
+if TYPE_CHECKING:
+    from rudel.cluster.fleet import Fleet
 
 
 class Merging(Protocol):
@@ -28,7 +31,7 @@ class Merging(Protocol):
         ...
 
     def coordinator(
-        self, fleet: Any, task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
+        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
     ) -> Leader:
         """What leads the replicas; see `Leader` for the arguments."""
         ...

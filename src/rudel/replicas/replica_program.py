@@ -11,13 +11,17 @@ Limit: what JAX cannot export, such as Python callbacks inside the model, cannot
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import numpy as np
 from jax import export
 
 from rudel.loop.convolution import fast_on_cpu
+
+if TYPE_CHECKING:
+    import keras
+
 
 ROWS = 512
 """Batches that one call of the program can have in its order; a longer round takes several calls."""
@@ -83,7 +87,12 @@ class CompiledSteps:
 
 
 def export_rounds(
-    model: Any, state: Any, data: Any, batch_size: int, augment: Callable[[Any, Any], Any] | None, platform: str
+    model: "keras.Model",
+    state: Any,
+    data: Any,
+    batch_size: int,
+    augment: Callable[[Any, Any], Any] | None,
+    platform: str,
 ) -> RoundProgram:
     """Exports `run(parts, data, order, rates, key, first, last) -> (parts, bad step)` for a built model.
 

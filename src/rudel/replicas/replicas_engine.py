@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -39,6 +39,11 @@ from rudel.runs.checkpoint import Checkpoint
 from rudel.session.job import Job
 from rudel.session.on_hosts import purpose_of, unforeseen
 from rudel.session.session import Session
+
+if TYPE_CHECKING:
+    from rudel.cluster.fleet import Fleet
+    from rudel.cluster.running import RunningCluster
+
 
 _SLOTS_SECONDS = 15.0
 """Time between two requests for a replica's optimizer slots."""
@@ -84,7 +89,7 @@ class ReplicasEngine:
         merging: how the work of the replicas comes together.
     """
 
-    def __init__(self, job: Job, cluster: Any, options: Any, merging: Merging) -> None:
+    def __init__(self, job: Job, cluster: "RunningCluster", options: Any, merging: Merging) -> None:
         self._job, self._cluster, self._given, self._merging = job, cluster, options, merging
         self._options: Any = options.chosen_for(max(1, cluster.count), job.schedule.total_steps)
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -222,7 +227,7 @@ class ReplicasEngine:
         self._options = replace(self._options, **named)
         return agreed
 
-    async def _prepare_replicas(self, fleet: Any) -> None:
+    async def _prepare_replicas(self, fleet: "Fleet") -> None:
         job, spec = self._job, self._spec
         self._books.hosts = sorted(await fleet.members())
         task = Task(

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from rudel.replicas.host_checks import belongs_on_disk, check_disk, check_memory
 from rudel.replicas.replica_program import RoundProgram, export_rounds
 from rudel.session.job import Job
 from rudel.shipping import wire
+
+if TYPE_CHECKING:
+    import keras
 
 
 class Setups:
@@ -117,13 +120,13 @@ class Setups:
             return self._programs[platform]
 
 
-def _is_seed(variable: Any) -> bool:
+def _is_seed(variable: "keras.Variable") -> bool:
     """Whether a variable is the state of a random generator."""
     named = variable.dtype == "uint32" or variable.name == "seed_generator_state"
     return named and tuple(variable.shape) == (2,)
 
 
-def _frozen(model: Any) -> set[int]:
+def _frozen(model: "keras.Model") -> set[int]:
     """Places, among a model's non-trainable variables, of those that no step changes.
 
     They are weights that would be trainable were their layer not frozen, and the statistics of batch normalisation that

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.backend import keras_here, set_seed
 from rudel.data.dataset import Dataset, ToEvaluate
@@ -12,6 +12,9 @@ from rudel.runs import run_directory
 from rudel.runs.model_file import load_model
 from rudel.runs.own_classes import imported
 from rudel.runs.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    import keras
 
 
 def load(run: str | Path, best: bool = False, custom_objects: Mapping[str, Any] | None = None) -> Any:
@@ -54,7 +57,7 @@ def recipe_of(run: RunDirectory) -> Recipe | None:
         return None
 
 
-def dataset_of(run: RunDirectory, source: str | None = None, model: Any = None) -> Dataset:
+def dataset_of(run: RunDirectory, source: str | None = None, model: "keras.Model | None" = None) -> Dataset:
     """The data of a run, made again by its recipe.
 
     Args:
@@ -77,7 +80,7 @@ def to_evaluate(
     source: str,
     split: str | None = None,
     progress: Callable[[int, int], None] | None = None,
-    model: Any = None,
+    model: "keras.Model | None" = None,
 ) -> ToEvaluate:
     """All that a run can be evaluated on at a source; or what its recipe validates on there, if it says no more.
 

@@ -6,14 +6,17 @@ import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.backend import keras_here, without_tensorflow
 from rudel.errors import ModelError, RunError
 from rudel.loop.model_state import first_line
 
+if TYPE_CHECKING:
+    import keras
 
-def save_model(model: Any, path: Path) -> None:
+
+def save_model(model: "keras.Model", path: Path) -> None:
     """Writes a `.keras` file atomically.
 
     Raises:
@@ -28,7 +31,7 @@ def save_model(model: Any, path: Path) -> None:
         beside.replace(path)
 
 
-def check_can_be_saved(model: Any) -> Any:
+def check_can_be_saved(model: "keras.Model") -> Any:
     """Refuses a model that Keras cannot write to a file, before it is trained.
 
     Returns:

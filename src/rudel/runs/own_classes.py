@@ -13,9 +13,13 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.errors import ModelError, RunError
+
+if TYPE_CHECKING:
+    import keras
+
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +27,7 @@ Places = Mapping[str, Mapping[str, str]]
 """By the name that Keras knows a class or a function by: its `module`, its `name` there, and the `folder` of that."""
 
 
-def check_can_be_loaded(model: Any, lambdas: bool = False) -> Places:
+def check_can_be_loaded(model: "keras.Model", lambdas: bool = False) -> Places:
     """Refuses a model that Keras cannot write to a file or read again, before it is trained.
 
     Args:

@@ -4,7 +4,7 @@ import hashlib
 import re
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,9 +16,12 @@ from rudel.recipes import current_name
 from rudel.runs import run_directory
 from rudel.runs.run_directory import RunDirectory
 
+if TYPE_CHECKING:
+    import keras
+
 
 def identity_of(
-    model: Any, train: Examples | Stream, batch_size: int, seed: int, shuffle: bool, about: Mapping[str, Any]
+    model: "keras.Model", train: Examples | Stream, batch_size: int, seed: int, shuffle: bool, about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The identity of a training, by name, as config.json holds it."""
     identity = {
@@ -37,7 +40,7 @@ def identity_of(
     return run_directory.finite(identity)
 
 
-def name_of(model: Any, about: Mapping[str, Any]) -> str:
+def name_of(model: "keras.Model", about: Mapping[str, Any]) -> str:
     """The recipe, or the model's name without the number that Keras counts its models by."""
     return about.get("recipe") or re.sub(r"_\d+$", "", model.name)
 
@@ -58,7 +61,7 @@ def check_same(run: RunDirectory, before: Mapping[str, Any], now: Mapping[str, A
             )
 
 
-def _fingerprint_of_model(model: Any) -> str:
+def _fingerprint_of_model(model: "keras.Model") -> str:
     """What the model and its compilation are made of.
 
     Names that Keras numbers (`dense_1`) do not count, nor does a learning-rate schedule, which may depend on how long
@@ -70,7 +73,7 @@ def _fingerprint_of_model(model: Any) -> str:
     for layer in layers_of(model):
         settings = {name: value for name, value in _config_of(layer).items() if not isinstance(value, dict | list)}
         lines += [f"{type(layer).__name__} {settings} {[tuple(w.shape) for w in getattr(layer, 'weights', [])]}"]
-    compiled = model.get_compile_config() or {}
+    compiled: Any = model.get_compile_config() or {}
     optimizer = (compiled.get("optimizer") or {}).get("config", {})
     if isinstance(optimizer, dict) and isinstance(optimizer.get("learning_rate"), dict):
         optimizer.pop("learning_rate")
@@ -78,7 +81,7 @@ def _fingerprint_of_model(model: Any) -> str:
     return hashlib.sha256(re.sub(r"(_\d+(?=['\"])| at 0x[0-9a-f]+)", "", text).encode()).hexdigest()[:16]
 
 
-def _config_of(layer: Any) -> dict[str, Any]:
+def _config_of(layer: "keras.Layer") -> dict[str, Any]:
     try:
         return layer.get_config()
     except NotImplementedError:  # a layer that does not describe itself counts by its weights

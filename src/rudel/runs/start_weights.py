@@ -59,7 +59,7 @@ def _model_at(source: Path) -> Any:
     return load_model(source)
 
 
-def _variables(model: Any) -> dict[str, Any]:
+def _variables(model: "keras.Model") -> dict[str, Any]:
     """Weights by the names of their layer and their own; of two with the same name, the first."""
     named: dict[str, Any] = {}
     for layer in layers_of(model, include_self=False):
@@ -70,11 +70,11 @@ def _variables(model: Any) -> dict[str, Any]:
     return named
 
 
-def _shape(variable: Any) -> str:
+def _shape(variable: "keras.Variable") -> str:
     return f"({', '.join(map(str, variable.shape))})"
 
 
-def _instead(variable: Any) -> str:
+def _instead(variable: "keras.Variable | None") -> str:
     return "" if variable is None else f" instead of {_shape(variable)}"
 
 

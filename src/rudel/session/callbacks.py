@@ -6,12 +6,17 @@ taken: on one device of this computer. Elsewhere, such a callback is refused by 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rudel.errors import ModelError
 from rudel.runs import checkpoint
+
+if TYPE_CHECKING:
+    import keras
+
 
 _TRAIN_HOOKS = tuple(f"on_{kind}batch_{moment}" for kind in ("", "train_") for moment in ("begin", "end"))
 _TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
@@ -19,7 +24,7 @@ _SETTING_FOR_EPOCHS = {"BackupAndRestore": "save_freq", "ModelCheckpoint": "save
 _HARMLESS_WITHOUT_BATCHES = ("TerminateOnNaN", "ProgbarLogger")
 
 
-def check_callbacks(keras: Any, callbacks: Sequence[Any], *, one_device: bool, has_run: bool) -> None:
+def check_callbacks(keras: ModuleType, callbacks: Sequence[Any], *, one_device: bool, has_run: bool) -> None:
     """Refuses callbacks that cannot act.
 
     Args:
@@ -56,12 +61,12 @@ def check_callbacks(keras: Any, callbacks: Sequence[Any], *, one_device: bool, h
             )
 
 
-def act_between_steps(keras: Any, callbacks: Sequence[Any]) -> bool:
+def act_between_steps(keras: ModuleType, callbacks: Sequence[Any]) -> bool:
     """Whether one of these callbacks wants to act between training steps."""
     return any(_hooks_between_steps(keras, callback) for callback in callbacks)
 
 
-def _hooks_between_steps(keras: Any, callback: Any) -> list[str]:
+def _hooks_between_steps(keras: ModuleType, callback: "keras.callbacks.Callback") -> list[str]:
     """The hooks by which a callback acts between steps."""
     kind = type(callback)
     ours = next((base for base in kind.__mro__ if base.__module__.startswith("keras.")), None)
@@ -79,7 +84,7 @@ def _hooks_between_steps(keras: Any, callback: Any) -> list[str]:
     ]
 
 
-def _is_of_keras(callback: Any) -> bool:
+def _is_of_keras(callback: "keras.callbacks.Callback") -> bool:
     return type(callback).__module__.startswith("keras.") and type(callback).__name__ in _SETTING_FOR_EPOCHS
 
 
@@ -143,7 +148,7 @@ def restore(callbacks: Sequence[Any], packed: Sequence[Any], arrays: dict[str, n
                 setattr(callback, name, checkpoint.unpack(value, arrays))
 
 
-def _attributes(callback: Any, prefix: str) -> dict[str, tuple[Any, dict[str, np.ndarray]]]:
+def _attributes(callback: "keras.callbacks.Callback", prefix: str) -> dict[str, tuple[Any, dict[str, np.ndarray]]]:
     attributes = {}
     for name, value in vars(callback).items():
         arrays: dict[str, np.ndarray] = {}

@@ -7,7 +7,7 @@ checkpoints.
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import numpy as np
@@ -22,6 +22,9 @@ from rudel.runs.checkpoint import Checkpoint
 from rudel.session.job import Job
 from rudel.session.session import Session
 
+if TYPE_CHECKING:
+    import keras
+
 
 class Devices(Protocol):
     """Where the loop has its state and its examples."""
@@ -30,11 +33,11 @@ class Devices(Protocol):
         """Decides where the state of a session's model is to be."""
         ...
 
-    def read(self, model: Any) -> ModelState:
+    def read(self, model: "keras.Model") -> ModelState:
         """The values of the model's variables, where the loop wants them."""
         ...
 
-    def write(self, model: Any, state: ModelState) -> None:
+    def write(self, model: "keras.Model", state: ModelState) -> None:
         """Puts a state into the model's variables."""
         ...
 
@@ -42,7 +45,7 @@ class Devices(Protocol):
         """Metrics variables, where the loop wants them."""
         ...
 
-    def release(self, model: Any) -> None:
+    def release(self, model: "keras.Model") -> None:
         """Frees what the model holds besides the state that was read: the loop has it now."""
         ...
 

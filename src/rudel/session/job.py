@@ -4,13 +4,16 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
 from rudel.loop.evaluation import DEFAULT_BATCH_SIZE
 from rudel.loop.schedule import Schedule
 from rudel.session.training_options import TrainingOptions
+
+if TYPE_CHECKING:
+    import keras
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Job:
         augment: changes the inputs of a training batch at random: `(key, x) -> x`.
     """
 
-    model: Any
+    model: "keras.Model"
     train: Examples | Stream
     validation: Examples | Stream | None
     schedule: Schedule

@@ -1,7 +1,7 @@
 """The engine of the strategy `single`: one process, one device, the whole training compiled."""
 
 import platform
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -14,6 +14,10 @@ from rudel.loop.model_state import ModelState
 from rudel.session.compiled_engine import CompiledEngine
 from rudel.session.job import Job
 from rudel.session.session import Session
+
+if TYPE_CHECKING:
+    import keras
+
 
 BLOCK_SECONDS = 0.25
 """Aim for the length of a block: long enough to cost nothing, short enough for a lively display and Ctrl-C."""
@@ -30,11 +34,11 @@ class OneDevice:
     def prepare(self, session: Session) -> None:
         """See `Devices`."""
 
-    def read(self, model: Any) -> ModelState:
+    def read(self, model: "keras.Model") -> ModelState:
         """See `Devices`."""
         return model_state.read(model)
 
-    def write(self, model: Any, state: ModelState) -> None:
+    def write(self, model: "keras.Model", state: ModelState) -> None:
         """See `Devices`."""
         model_state.write(model, state)
 
@@ -42,7 +46,7 @@ class OneDevice:
         """See `Devices`."""
         return jax.device_put(values)
 
-    def release(self, model: Any) -> None:
+    def release(self, model: "keras.Model") -> None:
         """See `Devices`."""
 
     def to_host(self, state: ModelState) -> ModelState:

@@ -5,7 +5,7 @@ import platform
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -24,6 +24,9 @@ from rudel.runs.model_file import save_model
 from rudel.runs.run_directory import RunDirectory
 from rudel.session import best_weights as best
 from rudel.session.session import Session
+
+if TYPE_CHECKING:
+    import keras
 
 
 def versions() -> dict[str, str]:
@@ -89,14 +92,14 @@ def _about_best(session: Session) -> dict[str, Any]:
     return {"best": best, "stopped_early": session.position.step < job.schedule.total_steps}
 
 
-def _test_metrics(model: Any, dataset: Dataset) -> dict[str, float]:
+def _test_metrics(model: "keras.Model", dataset: Dataset) -> dict[str, float]:
     """Metrics of the trained model on the test examples, if there are any."""
     if dataset.test is None:
         return {}
     return {f"test_{name}": value for name, value in evaluate(model, dataset.test).items()}
 
 
-def _keep_best(run: RunDirectory, model: Any, step: int) -> None:
+def _keep_best(run: RunDirectory, model: "keras.Model", step: int) -> None:
     """Writes the model with the best weights; the model itself is as it was thereafter."""
     try:
         arrays = checkpoints.load(best.path_of(run.path, step)).arrays
@@ -113,7 +116,7 @@ def _keep_best(run: RunDirectory, model: Any, step: int) -> None:
         model_state.write(model, now)
 
 
-def _keep_predictions(path: Path, model: Any, dataset: Dataset) -> None:
+def _keep_predictions(path: Path, model: "keras.Model", dataset: Dataset) -> None:
     """Keeps what the trained model says of its examples, if their targets are classes or numbers."""
     from rudel.features.layer import rate_of
     from rudel.loop.regression import answers_about
@@ -132,12 +135,12 @@ def _keep_predictions(path: Path, model: Any, dataset: Dataset) -> None:
         save(path, answered, inputs, rate_of(model))
 
 
-def _of_examples(model: Any, examples: Examples) -> Predictions | None:
+def _of_examples(model: "keras.Model", examples: Examples) -> Predictions | None:
     truth = class_labels(examples)
     return None if truth is None else _answers(model, predict(model, examples.x), truth)
 
 
-def _of_stream(model: Any, stream: Stream) -> Predictions | None:
+def _of_stream(model: "keras.Model", stream: Stream) -> Predictions | None:
     """Answers to all examples of a stream, batch by batch, so that neither inputs nor outputs have to fit in memory."""
     parts = []
     for examples, outputs in predictions(model, stream, DEFAULT_BATCH_SIZE):
@@ -149,7 +152,7 @@ def _of_stream(model: Any, stream: Stream) -> Predictions | None:
     return join(parts)
 
 
-def _answers(model: Any, outputs: Any, truth: np.ndarray) -> Predictions | None:
+def _answers(model: "keras.Model", outputs: Any, truth: np.ndarray) -> Predictions | None:
     probabilities = as_probabilities(model, outputs) if isinstance(outputs, np.ndarray) else None
     return None if probabilities is None else summarise(probabilities, truth)
 

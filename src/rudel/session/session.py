@@ -7,6 +7,7 @@ engine can.
 
 import time
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -64,7 +65,7 @@ class Session:
 
     def __init__(
         self,
-        keras: Any,
+        keras: ModuleType,
         job: Job,
         run: RunDirectory | None,
         saved: Checkpoint | None,

@@ -16,12 +16,15 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.backend import keras_here, without_tensorflow
 from rudel.errors import ModelError
 from rudel.loop.model_state import first_line
 from rudel.shipping.user_code import dumped, own_objects
+
+if TYPE_CHECKING:
+    import keras
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Parcel:
     more: Any = None
 
 
-def pack(model: Any, more: Any = None) -> bytes:
+def pack(model: "keras.Model", more: Any = None) -> bytes:
     """Writes a built, compiled model, and something else that can be pickled.
 
     Raises:

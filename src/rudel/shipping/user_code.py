@@ -11,9 +11,13 @@ import sysconfig
 import types
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.errors import ModelError
+
+if TYPE_CHECKING:
+    import keras
+
 
 _PACKAGES = {"site-packages", "dist-packages"}
 """Folders in which packages are installed."""
@@ -39,7 +43,7 @@ def dumped(value: Any) -> bytes:
         ) from error
 
 
-def own_objects(model: Any, config: str) -> dict[str, Any]:
+def own_objects(model: "keras.Model", config: str) -> dict[str, Any]:
     """Classes and functions that are not of Keras, by the names under which a model's configuration asks for them.
 
     Args:
@@ -56,7 +60,7 @@ def own_objects(model: Any, config: str) -> dict[str, Any]:
     return found
 
 
-def _objects_of(model: Any) -> Iterator[Any]:
+def _objects_of(model: "keras.Model") -> Iterator[Any]:
     """Classes and functions of the user's that a model, its layers and its compilation are made of."""
     from rudel.internals.keras import compile_config
 

@@ -136,6 +136,7 @@ def _resumed(request: Request, before: dict[str, Any], auto: Auto) -> Request:
     everybody = replace(request, strategy=auto.given_to(named(strategy, hosts=True)))
     if not before.get("forecast"):
         return everybody
+    assert request.cluster is not None
     there = request.cluster.background.start(request.cluster.fleet.members()).result()
     if any(name in there for name in before["hosts"]):
         return _as_planned(request, before, auto, there)

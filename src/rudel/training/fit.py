@@ -14,6 +14,8 @@ from rudel.errors import OptionError
 if TYPE_CHECKING:
     import keras
 
+    from rudel.cluster.running import RunningCluster
+
 
 def fit(
     model: "keras.Model",
@@ -45,7 +47,7 @@ def fit(
     monitor: str | None = None,
     stop_early: int | None = None,
     on: Any = None,
-    cluster: Any = None,
+    cluster: "RunningCluster | None" = None,
     client: Any = None,
     strategy: Any = None,
 ) -> "keras.callbacks.History":

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.backend import keras_here
 from rudel.errors import OptionError
@@ -17,6 +17,11 @@ from rudel.training.places import check_place, place
 from rudel.training.prepared import Prepared, RecipeRequest, prepare
 from rudel.training.recorded import recorded
 from rudel.training.whole_run import Request, execute
+
+if TYPE_CHECKING:
+    import keras
+
+    from rudel.cluster.running import RunningCluster
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class TrainedRun:
     """
 
     path: Path
-    model: Any
+    model: "keras.Model"
     history: Any
     summary: dict[str, Any]
     attribution: str
@@ -62,7 +67,7 @@ def train_recipe(
     callbacks: Sequence[Any] = (),
     progress: Callable[[int, int], None] | None = None,
     on: Any = None,
-    cluster: Any = None,
+    cluster: "RunningCluster | None" = None,
     client: Any = None,
     strategy: Any = None,
     ssh_config: str | Path | None = None,

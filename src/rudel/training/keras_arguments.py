@@ -5,6 +5,7 @@ Every argument of Keras means the same in `rudel.fit`, or is refused by one sent
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def as_steps(
     return None, (epochs or 1) * steps_per_epoch, steps_per_epoch
 
 
-def as_callbacks(keras: Any, callbacks: Any) -> tuple[Any, ...]:
+def as_callbacks(keras: ModuleType, callbacks: Any) -> tuple[Any, ...]:
     """Callbacks that were given as a list, as a single one, or as None.
 
     Raises:

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.backend import backend_name
 from rudel.cluster.options import check_used
@@ -11,10 +11,13 @@ from rudel.errors import ModelError, OptionError
 from rudel.mesh.hosts.together import join_for
 from rudel.training.strategies import Strategy, as_auto, named
 
+if TYPE_CHECKING:
+    from rudel.cluster.running import RunningCluster
+
 
 def check_place(
     on: Any,
-    cluster: Any,
+    cluster: "RunningCluster | None",
     client: Any,
     strategy: Any,
     ssh_config: str | Path | None = None,
@@ -67,7 +70,7 @@ def _check_backend(options: Strategy | None) -> None:
 @contextlib.contextmanager
 def place(
     on: Any = None,
-    cluster: Any = None,
+    cluster: "RunningCluster | None" = None,
     client: Any = None,
     strategy: Any = None,
     ssh_config: str | Path | None = None,

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.backend import keras_here
 from rudel.cluster.options import check_used
@@ -15,6 +15,9 @@ from rudel.session.training_options import TrainingOptions
 from rudel.training.places import place
 from rudel.training.prepared import Prepared, RecipeRequest, prepare
 from rudel.training.whole_run import Request, check, job_of
+
+if TYPE_CHECKING:
+    from rudel.cluster.running import RunningCluster
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ def look(
     request: RecipeRequest,
     *,
     on: Any = None,
-    cluster: Any = None,
+    cluster: "RunningCluster | None" = None,
     client: Any = None,
     scenario: str | None = None,
     ssh_config: str | Path | None = None,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.backend import keras_here, set_seed
 from rudel.data.dataset import Dataset
@@ -13,6 +13,10 @@ from rudel.loop.schedule import Schedule, check_whole_number, plan_schedule
 from rudel.recipes import current_name
 from rudel.recipes.load import Recipe, find_recipe
 from rudel.runs.start_weights import copy_weights
+
+if TYPE_CHECKING:
+    import keras
+
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
@@ -73,7 +77,7 @@ class Prepared:
     """
 
     name: str
-    model: Any
+    model: "keras.Model"
     dataset: Dataset
     schedule: Schedule
     plan: dict[str, Any]
@@ -155,7 +159,7 @@ def _enough_epochs(plan: dict[str, Any], least_steps: int | None, examples: int)
     return max(plan["epochs"], math.ceil(least_steps / each))
 
 
-def _set_learning_rate(model: Any, learning_rate: float, recipe: Recipe) -> None:
+def _set_learning_rate(model: "keras.Model", learning_rate: float, recipe: Recipe) -> None:
     from rudel.internals.keras import inner_optimizer, schedule_of
 
     if schedule_of(model.optimizer) is not None:

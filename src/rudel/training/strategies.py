@@ -9,6 +9,7 @@ from rudel.errors import OptionError
 from rudel.mesh.hosts.join import joined
 
 if TYPE_CHECKING:
+    from rudel.cluster.running import RunningCluster
     from rudel.session.engine import Engine
     from rudel.session.job import Job
 
@@ -36,7 +37,7 @@ class Strategy(Protocol):
     needs_hosts: bool
     any_backend: bool
 
-    def engine(self, job: "Job", cluster: Any) -> "Engine":
+    def engine(self, job: "Job", cluster: "RunningCluster | None") -> "Engine":
         """Makes what takes the steps.
 
         Args:

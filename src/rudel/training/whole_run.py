@@ -5,7 +5,8 @@ import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.backend import without_tensorflow
 from rudel.data.dataset import Dataset, Examples
@@ -29,6 +30,11 @@ from rudel.session.training_display import choose_display
 from rudel.session.training_options import TrainingOptions
 from rudel.training.strategies import Strategy
 
+if TYPE_CHECKING:
+    import keras
+
+    from rudel.cluster.running import RunningCluster
+
 
 @dataclass(frozen=True)
 class Request:
@@ -49,7 +55,7 @@ class Request:
         forecast: what was forecast, where the strategy was chosen by that.
     """
 
-    model: Any
+    model: "keras.Model"
     dataset: Dataset
     schedule: Schedule
     options: TrainingOptions
@@ -59,7 +65,7 @@ class Request:
     resume: bool = False
     verbose: bool | Literal["auto"] = "auto"
     about: dict[str, Any] = field(default_factory=dict)
-    cluster: Any = None
+    cluster: "RunningCluster | None" = None
     strategy: Strategy | None = None
     forecast: dict[str, Any] | None = None
 
@@ -79,7 +85,7 @@ class Outcome:
     run: Path | None
 
 
-def execute(keras: Any, request: Request, began: float) -> Outcome:
+def execute(keras: ModuleType, request: Request, began: float) -> Outcome:
     """Trains as requested and, where there is a run directory, fills it.
 
     Args:
@@ -132,7 +138,7 @@ def _kept(run: RunDirectory | None) -> Iterator[None]:
         yield
 
 
-def check(keras: Any, request: Request) -> None:
+def check(keras: ModuleType, request: Request) -> None:
     """Refuses what cannot be trained, before anything is made.
 
     Args:

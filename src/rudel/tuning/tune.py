@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.cluster.options import check_used
 from rudel.errors import OptionError
@@ -14,6 +14,10 @@ from rudel.runs.run_directory import path_of
 from rudel.tuning.ledger import Ended, Ledger
 from rudel.tuning.space import Choice, as_space, distributions
 from rudel.tuning.trial import Trial
+
+if TYPE_CHECKING:
+    from rudel.cluster.running import RunningCluster
+
 
 HERE = "this computer"
 
@@ -45,7 +49,7 @@ def tune(
     *,
     trials: int = 20,
     on: Any = None,
-    cluster: Any = None,
+    cluster: "RunningCluster | None" = None,
     client: Any = None,
     run: str | Path | None = None,
     resume: bool = False,
@@ -202,7 +206,7 @@ class _Here:
 
 @contextlib.contextmanager
 def _computers(
-    on: Any, cluster: Any, client: Any, ssh_config: str | Path | None, min_hosts: int | None
+    on: Any, cluster: "RunningCluster | None", client: Any, ssh_config: str | Path | None, min_hosts: int | None
 ) -> Iterator[tuple[Any, Any]]:
     """Where trials run: an event loop, and the computers as its coroutines call them."""
     if on is cluster is client is None:

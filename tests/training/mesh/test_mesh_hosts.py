@@ -23,6 +23,7 @@ import pytest
 from processes import LONG
 
 import rudel
+from rudel.cluster.fleet import Fleet
 from rudel.data.stream import Stream
 from rudel.errors import ClusterError, DataError, ModelError, OptionError
 from rudel.loop.model_state import first_line
@@ -204,7 +205,9 @@ def test_what_a_host_says_is_not_run(tmp_path: Path) -> None:
     async def follow() -> None:
         fleet = Hostile(await member_of(HOSTILE, tmp_path / "folder", tmp_path / "made by a host"))
         checkpoint = Checkpoint(0, {}, {})
-        attempt = Attempt(fleet, {"a": "tls://127.0.0.1:1"}, b"", [], checkpoint, False, None, heard.append)
+        attempt = Attempt(
+            cast(Fleet, fleet), {"a": "tls://127.0.0.1:1"}, b"", [], checkpoint, False, None, heard.append
+        )
         try:
             await attempt._follow(0, "a")
         finally:
@@ -288,7 +291,7 @@ def test_only_a_lost_connection_is_tried_again() -> None:
 @pytest.fixture
 def engine(blobs: tuple[np.ndarray, np.ndarray], classifier: Callable[..., Any]) -> HostsEngine:
     """The engine of a session, before it runs."""
-    made = HostsEngine(None, rudel.Mesh())
+    made = HostsEngine(None, rudel.Mesh())  # type: ignore[arg-type]  # it does not run
     Session(keras, job_of(classifier(), rudel.Examples(*blobs)), None, None, Display(), 0.0, made)
     return made
 

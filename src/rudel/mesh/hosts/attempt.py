@@ -14,7 +14,7 @@ import platform
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rudel.cluster.fleet import TRANSPORT_ERRORS
@@ -27,6 +27,10 @@ from rudel.mesh.hosts.processes import Processes
 from rudel.own_names import is_loopback
 from rudel.replicas.members import Piece
 from rudel.runs.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from rudel.cluster.fleet import Fleet
+
 
 SILENCE_SECONDS = 10.0
 """After so long without an answer, a host is lost."""
@@ -87,7 +91,7 @@ class Attempt:
         report: takes in what happens, `Heard` and at last perhaps `Broken`; called in the loop's thread.
     """
 
-    fleet: Any
+    fleet: "Fleet"
     hosts: Mapping[str, str]
     parcel: bytes
     pieces: Sequence[Piece]
@@ -264,7 +268,7 @@ class Attempt:
             raise EndError(name, f"{name} was lost: its connection broke off", 3) from error
 
 
-async def answering(fleet: Any, doubted: Mapping[str, str]) -> dict[str, str]:
+async def answering(fleet: "Fleet", doubted: Mapping[str, str]) -> dict[str, str]:
     """Addresses of the workers that are there and serve nobody else, by name; doubted ones only if they answer.
 
     A worker that is silent stays in the scheduler's list for minutes, and one that has come may be somebody else's.

@@ -14,7 +14,7 @@ import queue
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.cluster.fleet import installed
 from rudel.errors import ClusterError, NonFiniteError, OptionError, error_named
@@ -32,6 +32,10 @@ from rudel.runs.run_directory import RunDirectory
 from rudel.session.job import Clock
 from rudel.session.on_hosts import purpose_of, unforeseen
 from rudel.session.session import Session
+
+if TYPE_CHECKING:
+    from rudel.cluster.running import RunningCluster
+
 
 PATIENCE_SECONDS = 120.0
 """Time for lost hosts to come back where too few are left."""
@@ -59,7 +63,7 @@ class HostsEngine:
         options: of the strategy.
     """
 
-    def __init__(self, cluster: Any, options: Any) -> None:
+    def __init__(self, cluster: "RunningCluster", options: Any) -> None:
         self._cluster, self._options = cluster, options
         self._events: queue.SimpleQueue[Heard | Broken] = queue.SimpleQueue()
         self._devices: dict[str, int] = {}

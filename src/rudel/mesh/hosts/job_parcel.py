@@ -8,11 +8,12 @@ import json
 import pickle
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from rudel.aliases import Tree
 from rudel.backend import keras_on_jax, without_tensorflow
 from rudel.data.dataset import Examples, aligned_empty
 from rudel.data.stream import Stream
@@ -25,6 +26,9 @@ from rudel.shipping.host_examples import cut, rows_of
 from rudel.shipping.model_parcel import understandable
 from rudel.shipping.user_code import dumped, own_objects
 
+if TYPE_CHECKING:
+    import keras
+
 
 @dataclass(frozen=True)
 class Arrays:
@@ -36,7 +40,7 @@ class Arrays:
         names: of the pieces, with their first and last (exclusive) rows.
     """
 
-    tree: Any
+    tree: Tree
     forms: tuple[tuple[tuple[int, ...], str], ...]
     names: tuple[tuple[str, tuple[int, int]], ...]
 
@@ -66,7 +70,7 @@ class Parcel:
         options: of the strategy.
     """
 
-    model: Any
+    model: "keras.Model"
     settings: dict[str, Any]
     job: Job
     train: Arrays | Read

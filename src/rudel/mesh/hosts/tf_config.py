@@ -6,10 +6,14 @@ training: they are passed over in `cluster`, and refused as a `task`.
 """
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.errors import OptionError
 from rudel.mesh.hosts.processes import Processes
+
+if TYPE_CHECKING:
+    pass
+
 
 _FIRST = ("chief", "master")
 _WITHOUT_PART = {"ps": "a parameter server", "evaluator": "an evaluator"}
@@ -55,7 +59,7 @@ def read_tf_config(text: str) -> Processes | None:
     return Processes(number, len(everyone), addresses[0], "TF_CONFIG", host)
 
 
-def _tasks(cluster: Any) -> dict[str, list[str]]:
+def _tasks(cluster: object) -> dict[str, list[str]]:
     """Addresses of those who train by the name of their kind, the chief before the workers."""
     if not isinstance(cluster, dict):
         raise _malformed("cluster", "missing" if cluster is None else f"{cluster!r}")

@@ -18,7 +18,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,10 @@ from rudel.replicas.members import Member
 from rudel.replicas.replica_messages import Answer, Merge, Snapshot
 from rudel.replicas.rounds import Arrival, GlobalState, RoundClosed, Task
 from rudel.shipping import wire
+
+if TYPE_CHECKING:
+    from rudel.cluster.fleet import Fleet
+
 
 REPORT_SECONDS = 0.1
 """Arrivals that follow each other by less than this are reported together."""
@@ -68,7 +72,7 @@ class AsyncCoordinator(Leader):
     """Takes deltas as they come; see the module, and `Leader` for the arguments."""
 
     def __init__(
-        self, fleet: Any, task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
+        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
     ) -> None:
         super().__init__(fleet, task, state, slots, tell)
         self._visits = Visits(self._members, 1, task.total_steps, task.rates)

@@ -9,6 +9,7 @@ from rudel.replicas.diloco.diloco_options import CODEC, agreed, check_merging
 from rudel.replicas.lengths import Agreed, Speeds
 
 if TYPE_CHECKING:
+    from rudel.cluster.running import RunningCluster
     from rudel.session.engine import Engine
     from rudel.session.job import Job
 
@@ -80,11 +81,12 @@ class Async:
 
         check_merging(self, make_delayed)
 
-    def engine(self, job: "Job", cluster: Any) -> "Engine":
+    def engine(self, job: "Job", cluster: "RunningCluster | None") -> "Engine":
         """Makes what takes the steps; see `rudel.training.strategies.Strategy`."""
         from rudel.replicas.asynchronous.on_arrival import OnArrival
         from rudel.replicas.replicas_engine import ReplicasEngine
 
+        assert cluster is not None  # as `needs_hosts` says
         return ReplicasEngine(job, cluster, self, OnArrival())
 
     def chosen_for(self, replicas: int, total_steps: int, worth: int | None = None) -> Chosen:

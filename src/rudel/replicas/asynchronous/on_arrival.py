@@ -6,7 +6,7 @@ single arrival where they come more slowly, and its `round` is the number of arr
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from rudel.replicas.codec.delta_codec import make_codec
 from rudel.replicas.leader import Leader
 from rudel.replicas.replica_spec import ReplicaSpec
 from rudel.replicas.rounds import Arrival, GlobalState, Task
+
+if TYPE_CHECKING:
+    from rudel.cluster.fleet import Fleet
 
 
 class OnArrival:
@@ -28,7 +31,7 @@ class OnArrival:
         return make_delayed(outer).init(size), np.empty(0, np.float32)
 
     def coordinator(
-        self, fleet: Any, task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
+        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
     ) -> Leader:
         """See `Merging`."""
         return AsyncCoordinator(fleet, task, state, slots, tell)

@@ -10,6 +10,7 @@ from rudel.loop.schedule import check_whole_number
 from rudel.replicas.lengths import Agreed, Speeds, best_codec, best_length, goes_in_full
 
 if TYPE_CHECKING:
+    from rudel.cluster.running import RunningCluster
     from rudel.session.engine import Engine
     from rudel.session.job import Job
 
@@ -83,11 +84,12 @@ class Diloco:
 
         check_merging(self, make_outer)
 
-    def engine(self, job: "Job", cluster: Any) -> "Engine":
+    def engine(self, job: "Job", cluster: "RunningCluster | None") -> "Engine":
         """Makes what takes the steps; see `rudel.training.strategies.Strategy`."""
         from rudel.replicas.diloco.in_rounds import InRounds
         from rudel.replicas.replicas_engine import ReplicasEngine
 
+        assert cluster is not None  # as `needs_hosts` says
         return ReplicasEngine(job, cluster, self, InRounds())
 
     def chosen_for(self, replicas: int, total_steps: int, worth: int | None = None) -> "Chosen":

@@ -1,7 +1,7 @@
 """The `Merging` of the strategy `diloco`: one outer step for all replicas together, at the end of a round."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from rudel.replicas.leader import Leader
 from rudel.replicas.outer_optimizer import make_outer
 from rudel.replicas.replica_spec import ReplicaSpec
 from rudel.replicas.rounds import Arrival, GlobalState, Task
+
+if TYPE_CHECKING:
+    from rudel.cluster.fleet import Fleet
 
 
 class InRounds:
@@ -23,7 +26,7 @@ class InRounds:
         return make_outer(outer).init(size), np.zeros(size, np.float32)
 
     def coordinator(
-        self, fleet: Any, task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
+        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
     ) -> Leader:
         """See `Merging`."""
         return Coordinator(fleet, task, state, slots, tell)

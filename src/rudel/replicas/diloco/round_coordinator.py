@@ -23,7 +23,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +37,10 @@ from rudel.replicas.replica_messages import Answer, Merge
 from rudel.replicas.rounds import Arrival, GlobalState, RoundClosed, Task
 from rudel.report.hosts_words import is_negligible
 from rudel.shipping import wire
+
+if TYPE_CHECKING:
+    from rudel.cluster.fleet import Fleet
+
 
 LEAST_GRACE, LONGEST_GRACE = 1.0, 4.0
 """Seconds to wait for the others when half of the replicas have answered: half a round, but within these, and what an
@@ -79,7 +83,7 @@ class Coordinator(Leader):
     """Closes rounds; see the module, and `Leader` for the arguments."""
 
     def __init__(
-        self, fleet: Any, task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
+        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
     ) -> None:
         super().__init__(fleet, task, state, slots, tell)
         self._merges: dict[int, Merge] = {}

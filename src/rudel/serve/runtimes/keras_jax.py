@@ -7,7 +7,8 @@ it is computed with by rounding alone.
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from rudel.serve.refusal import bad
 from rudel.serve.runtimes.runtime import Loaded, buckets, padded
 from rudel.serve.signature import Signature, Tensor
 from rudel.serve.tables import of_table
+
+if TYPE_CHECKING:
+    import keras
 
 
 def load_run(path: Path, most: int) -> Loaded:
@@ -89,7 +93,7 @@ def _files(signature: Signature, recipe: Any, rate: int | None) -> tuple[Decode 
 class _Programs:
     """A model compiled for several sizes of batches."""
 
-    def __init__(self, keras: Any, model: Any, structure: Any, sizes: Sequence[int]) -> None:
+    def __init__(self, keras: ModuleType, model: "keras.Model", structure: Any, sizes: Sequence[int]) -> None:
         from rudel.loop import model_state
         from rudel.loop.vocabulary import lookups_of
 
@@ -152,7 +156,7 @@ def _plain(output: np.ndarray) -> np.ndarray:
     return output if output.dtype.kind in "biuf" else output.astype(np.float32)
 
 
-def _zeros(keras: Any, model: Any, path: Path) -> Any:
+def _zeros(keras: ModuleType, model: "keras.Model", path: Path) -> Any:
     """One example of zeros, in the form that the model takes.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from rudel.serve.pictures import reader
 from rudel.serve.refusal import bad
 from rudel.serve.runtimes.runtime import Loaded
 from rudel.serve.signature import OPEN, Signature, Tensor
+
+if TYPE_CHECKING:
+    import keras
+
 
 _SIGNATURE = "serving_default"
 
@@ -29,7 +33,7 @@ def load_savedmodel(path: Path) -> Loaded:
     except ImportError:
         raise ServeError(f"{path} needs TensorFlow: install it by `pip install tensorflow`.") from None
     try:
-        model: Any = tf.saved_model.load(str(path))
+        model: keras.Model = tf.saved_model.load(str(path))
     except Exception as error:  # TensorFlow raises what it likes
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ServeError(f"{path} cannot be loaded by TensorFlow ({reason[0].rstrip('.')}).") from error
@@ -48,7 +52,7 @@ def load_savedmodel(path: Path) -> Loaded:
 class _Function:
     """A signature, called with arrays; keeps its model alive."""
 
-    def __init__(self, tf: Any, model: Any, function: Any, inputs: list[str], outputs: list[str]) -> None:
+    def __init__(self, tf: Any, model: "keras.Model", function: Any, inputs: list[str], outputs: list[str]) -> None:
         self._tf = tf
         self._model = model
         self._function = function

@@ -1,0 +1,49 @@
+"""What a strategy needs of a running cluster: `rudel.Cluster`, a client of somebody else's, or some hosts of either."""
+
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from rudel.cluster.fleet import Fleet
+
+_T = TypeVar("_T")
+
+
+class Background(Protocol):
+    """A loop in a thread of its own, in which the connections live."""
+
+    def start(self, coroutine: Coroutine[Any, Any, _T]) -> "Future[_T]":
+        """Runs a coroutine in the loop."""
+        ...
+
+
+class RunningCluster(Protocol):
+    """See the module."""
+
+    @property
+    def background(self) -> Background:
+        """Runs the coroutines of `fleet`."""
+        ...
+
+    @property
+    def client(self) -> "Client":
+        """The Dask client."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Number of hosts that are there."""
+        ...
+
+    @property
+    def min_hosts(self) -> int | None:
+        """How many must be there to begin; None for all, or for those that are."""
+        ...
+
+    @property
+    def fleet(self) -> "Fleet":
+        """The workers."""
+        ...
