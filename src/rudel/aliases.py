@@ -13,3 +13,6 @@ Tensor: TypeAlias = Any
 
 Shape: TypeAlias = tuple[int | None, ...]
 """The lengths of an array's axes; None for one that is open, as the batch is."""
+
+TrainingData: TypeAlias = Any
+"""Examples as `rudel.fit` takes them: arrays in nested structures, a dataset, a stream, or a source of batches."""

@@ -1,15 +1,19 @@
 """What a strategy needs of a running cluster: `rudel.Cluster`, a client of somebody else's, or some hosts of either."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from distributed import Client
 
     from rudel.cluster.fleet import Fleet
+    from rudel.cluster.hosts import Host
 
 _T = TypeVar("_T")
+
+Hosts: TypeAlias = "str | Sequence[str | Host]"
+"""Hosts as `rudel.Cluster` takes them."""
 
 
 class Background(Protocol):

@@ -8,7 +8,6 @@ The modules are imported where they are used, after their library: this package 
 """
 
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from rudel.errors import UnsupportedError
 
@@ -37,7 +36,7 @@ def require(package: str, parts: dict[str, bool]) -> None:
         )
 
 
-def mentions(function: Any, *names: str) -> bool:
+def mentions(function: object, *names: str) -> bool:
     """Whether the code of a function or property mentions all of these attributes and global names.
 
     >>> mentions(mentions, "getattr", "issubset"), mentions(None, "getattr")

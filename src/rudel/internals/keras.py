@@ -31,7 +31,7 @@ def layers_of(model: keras.Model, *, include_self: bool = True, recursive: bool 
     return model._flatten_layers(include_self=include_self, recursive=recursive)
 
 
-def calls_of(operation: Any) -> list[Any]:
+def calls_of(operation: keras.Operation) -> list[Any]:
     """The symbolic calls of an operation, each with `arguments`, `input_tensors` and `output_tensors`."""
     return operation._inbound_nodes
 
@@ -66,7 +66,7 @@ def loss_arguments(loss: Tree) -> dict[str, Any]:
     return getattr(loss, "_fn_kwargs", {})
 
 
-def metric_direction(metric: Any) -> str | None:
+def metric_direction(metric: keras.Metric) -> str | None:
     """ "up" or "down", in which direction a metric improves; None where it does not say."""
     return getattr(metric, "_direction", None)
 

@@ -5,8 +5,6 @@ whether a callback has ended the training; all hear of each other's signals. Cal
 that have the same weights, with the logs of process 0.
 """
 
-from typing import Any
-
 from rudel.errors import NonFiniteError
 from rudel.mesh import agreement as agree
 from rudel.runs.checkpoint import Checkpoint
@@ -85,7 +83,7 @@ class SharedInterrupts(Interrupts):
         """Takes note of a signal that all have heard of, or of none, which is 0."""
         self._received = number or None
 
-    def _note(self, number: int, frame: Any) -> None:
+    def _note(self, number: int, frame: object) -> None:
         self._noted = number
         self._restore()
 

@@ -7,7 +7,7 @@ kept and who computes them, and results by rounding only.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,7 @@ class Layouts:
         return self.specs.get(id(variable), ())
 
 
-def read_layouts(layouts: Any) -> dict[str, Spec]:
+def read_layouts(layouts: object) -> dict[str, Spec]:
     """Axes by regular expression.
 
     Raises:
@@ -189,7 +189,7 @@ def _by_kind(model: "keras.Model", parts: int) -> Layouts:
     return Layouts(specs, why, tuple(whole))
 
 
-def _cut_heads(layer: "keras.Layer", parts: int, cut: Any) -> bool:
+def _cut_heads(layer: "keras.Layer", parts: int, cut: Callable[["keras.Variable | None", Spec, str], bool]) -> bool:
     """Cuts attention by heads, if there are as many, or a multiple."""
     from rudel.internals.keras import attention_projections
 
@@ -225,7 +225,7 @@ def _listed(paths: Iterable[str]) -> str:
     return ", ".join(f"`{path}`" for path in paths[:_LISTED]) + more
 
 
-def _no_layout(given: Any) -> OptionError:
+def _no_layout(given: object) -> OptionError:
     return OptionError(
         "A layout is an axis or none for each dimension, as in `dense.*kernel=-,model` or "
         f"{{'dense.*kernel': (None, 'model')}}, not {given!r}."

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jax import lax
 
+from rudel.aliases import Tree
 from rudel.loop import compiled_loop as loop
 from rudel.loop.compiled_loop import Batch, Program, Progress
 from rudel.loop.convolution import in_parts
@@ -63,7 +64,7 @@ def compile_training(
     placement: Placement,
     state: ModelState,
     data: Batch,
-    order: Any,
+    order: Tree,
     size: int,
     augment: Callable[[Any, Any], Any] | None,
 ) -> tuple[Program, Any]:
@@ -75,7 +76,7 @@ def compile_training(
     program, logs = loop.compile_training(OnMesh(model, placement, size), state, data, order, augment, jit, size)
     key_of = functools.lru_cache(1)(lambda key: placement.put_key(key.key))
 
-    def run(progress: Any, data: Any, order: Any, key: jax.Array, *bounds: Any) -> Any:
+    def run(progress: Progress, data: Tree, order: Tree, key: jax.Array, *bounds: int | jax.Array | np.ndarray) -> Any:
         return program.run(progress, data, order, key_of(_ById(key)), *bounds)
 
     return replace(program, run=run), logs
@@ -90,7 +91,9 @@ def compile_evaluation(
     jit = functools.partial(jax.jit, in_shardings=given, out_shardings=whole)
     program = loop.compile_evaluation(OnMesh(model, placement, rows), state, data, None, jit)
 
-    def run(trainable: Any, non_trainable: Any, metrics: Any, *rest: Any) -> list[np.ndarray]:
+    def run(
+        trainable: list[jax.Array], non_trainable: list[jax.Array], metrics: list[np.ndarray], *rest: Any
+    ) -> list[np.ndarray]:
         return [np.asarray(m) for m in program.run(trainable, non_trainable, [np.asarray(m) for m in metrics], *rest)]
 
     return replace(program, run=run)

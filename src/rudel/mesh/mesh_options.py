@@ -76,7 +76,7 @@ class Mesh:
         return mesh_engine(job, self.devices, self.axes, self.layouts)  # type: ignore[arg-type]  # read above
 
 
-def read_axes(axes: Any) -> dict[str, int]:
+def read_axes(axes: Mapping[str, Any] | str) -> dict[str, int]:
     """The shape of a mesh, by name.
 
     Raises:
@@ -109,5 +109,5 @@ def _check_used(axes: Mapping[str, int] | None, layouts: Mapping[str, Spec] | No
         )
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1

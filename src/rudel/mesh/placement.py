@@ -63,7 +63,7 @@ class Placement:
         needed = {range(rows)[place[0]] for place in places.values() if place}
         return np.array(sorted({row for part in needed for row in part}), np.intp)
 
-    def put(self, array: Any, sharding: NamedSharding) -> jax.Array:
+    def put(self, array: jax.typing.ArrayLike, sharding: NamedSharding) -> jax.Array:
         """A whole array, which every process has, as one on the mesh; its memory is its own."""
         array = np.asarray(array)  # of a device's array, a part of the new one would be the same memory
         if agree.alone():

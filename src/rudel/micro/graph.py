@@ -98,7 +98,7 @@ class Operator:
         """The operator at the start of a sentence."""
         return f"O{self.label[1:]}"
 
-    def with_options(self, **options: Any) -> "Operator":
+    def with_options(self, **options: object) -> "Operator":
         """Returns the same operator with some options set."""
         return dataclasses.replace(self, options={**self.options, **options})
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rudel.aliases import Tree
 from rudel.replicas.codec.delta_codec import MOST, Codec, largest_of
 from rudel.replicas.codec.weight_vector import Layout
 
@@ -66,7 +67,7 @@ class Exchange:
         moved = [now.astype(jnp.float32) - start for now, start in zip(own, shared, strict=True)]
         return self._deltas.form.write(moved), largest_of(moved)
 
-    def _merged(self, own: Sequence[jax.Array], shared: Sequence[jax.Array], sent: Any, came: Any) -> Any:
+    def _merged(self, own: Sequence[jax.Array], shared: Sequence[jax.Array], sent: Tree, came: Tree) -> Any:
         shapes = self._layout.shapes
         left, moves = self._deltas.form.read(sent, shapes), self._merges.form.read(came, shapes)
         return (

@@ -1,10 +1,14 @@
 """What has to hold of a worker before it can take part, in one sentence each."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.cluster.hosts import REMOTE_PYTHON
 from rudel.errors import ClusterError, ModelError
 from rudel.shipping.host_packages import versioned, versions_here
+
+if TYPE_CHECKING:
+    from rudel.loop.model_state import ModelState
+
 
 _SHARE_OF_MEMORY = 0.75
 _SPARE_BYTES = 250e6
@@ -34,7 +38,7 @@ def check_versions(description: dict[str, Any]) -> None:
             )
 
 
-def belongs_on_disk(description: dict[str, Any], state: Any, data_bytes: float, all_bytes: float) -> bool:
+def belongs_on_disk(description: dict[str, Any], state: "ModelState", data_bytes: float, all_bytes: float) -> bool:
     """Whether a replica's examples are to be in a file on its host, of which the system keeps in memory what fits.
 
     Args:
@@ -61,7 +65,7 @@ def check_disk(description: dict[str, Any], data_bytes: float) -> None:
         )
 
 
-def check_memory(description: dict[str, Any], state: Any, data_bytes: float) -> None:
+def check_memory(description: dict[str, Any], state: "ModelState", data_bytes: float) -> None:
     """Refuses a model that a host cannot hold.
 
     Args:
@@ -81,7 +85,7 @@ def check_memory(description: dict[str, Any], state: Any, data_bytes: float) -> 
         )
 
 
-def room_for_data(description: dict[str, Any], state: Any, on_disk: bool) -> float:
+def room_for_data(description: dict[str, Any], state: "ModelState", on_disk: bool) -> float:
     """Bytes of examples that a host can hold.
 
     Args:
@@ -92,7 +96,7 @@ def room_for_data(description: dict[str, Any], state: Any, on_disk: bool) -> flo
     return description["disk"] if on_disk else max(0.0, description["memory"] - _needed(state, 0))
 
 
-def _needed(state: Any, data_bytes: float) -> float:
+def _needed(state: "ModelState", data_bytes: float) -> float:
     """Bytes that a replica takes.
 
     It has the model's state twice while a step runs, and the weights four more times: the merged ones, the delta, the

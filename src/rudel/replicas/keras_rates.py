@@ -1,12 +1,17 @@
 """The learning rates of a schedule of Keras, computed beforehand, on every backend."""
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rudel.aliases import Tree
 
-def rate_table(schedule: Any, steps: int) -> np.ndarray:
+if TYPE_CHECKING:
+    import keras
+
+
+def rate_table(schedule: "keras.optimizers.schedules.LearningRateSchedule", steps: int) -> np.ndarray:
     """The learning rate of every step, float32 (steps,).
 
     Args:
@@ -17,7 +22,7 @@ def rate_table(schedule: Any, steps: int) -> np.ndarray:
 
     numbers = np.arange(steps, dtype=np.int32)
 
-    def rate(step: Any) -> Any:
+    def rate(step: Tree) -> Any:
         return ops.cast(schedule(step), "float32")
 
     with contextlib.suppress(Exception):  # one that branches on its argument can only be evaluated step by step

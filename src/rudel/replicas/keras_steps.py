@@ -11,7 +11,7 @@ what it costs there.
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -49,7 +49,9 @@ class Held:
         return value if dtype is None else value.astype(dtype, copy=False)
 
 
-def pack_steps(model: "keras.Model", form: Any, first: Any, augment: Any) -> RoundProgram:
+def pack_steps(
+    model: "keras.Model", form: Tree, first: Tree, augment: Callable[[Tree, Tree], Tree] | None
+) -> RoundProgram:
     """What a host needs to take steps; a step is tried out here, which leaves the model as it was.
 
     Args:
@@ -128,13 +130,13 @@ class OwnSteps:
         self._held = ModelState(*([Held(variable) for variable in part] for part in made))
         self.weights: Sequence[Any] = model_state.on_host(made.trainable)
 
-    def put(self, arrays: Any) -> Any:
+    def put(self, arrays: Tree) -> Any:
         """Arrays as `__call__` takes them."""
         return arrays
 
     def __call__(
-        self, parts: Any, data: Sequence[np.ndarray], order: np.ndarray, rates: np.ndarray, key: np.ndarray,
-        first: int, last: int,
+        self, parts: Tree, data: Sequence[np.ndarray], order: np.ndarray, rates: np.ndarray, key: np.ndarray,
+        first: int | np.integer, last: int | np.integer,
     ) -> tuple[Any, int]:  # fmt: skip
         """Takes steps, as the program of `rudel.replicas.replica_program.export_rounds` does."""
         for held, given in zip(self._held, parts[:4], strict=True):
@@ -142,7 +144,7 @@ class OwnSteps:
                 if value is not own:
                     own.variable.assign(np.asarray(value))
         losses: list[Any] = []
-        logs: Any = None
+        logs: Tree = None
         for i in range(int(first), int(last)):
             self._rate.assign(rates[i])
             x, *targets = self._batch([np.take(array, order[i], axis=0, mode="clip") for array in data])
@@ -155,14 +157,14 @@ class OwnSteps:
     def _batch(self, rows: Sequence[np.ndarray]) -> tuple[Any, Any, Any]:
         return jax.tree.map(lambda place: rows[place], self._places)
 
-    def _changed(self, x: Any, key: np.ndarray, i: int) -> Any:
+    def _changed(self, x: Tree, key: np.ndarray, i: int) -> Any:
         if self._augment is None:
             return x
         of_round = jax.random.wrap_key_data(jax.numpy.asarray(key), impl="threefry2x32")
         return jax.tree.map(np.asarray, self._augment(jax.random.fold_in(of_round, i), x))
 
 
-def _step(model: "keras.Model", batch: Any) -> Any:
+def _step(model: "keras.Model", batch: Tree) -> Any:
     """A step on a batch by the function that Keras makes for `fit`; its logs, of which metrics add up over steps."""
     model.make_train_function()
     step: Any = model.train_function
@@ -173,7 +175,7 @@ def _is_finite(loss: Tree) -> bool:
     return loss is None or bool(np.isfinite(_on_host(loss)).all())
 
 
-def _on_host(value: Any) -> np.ndarray:
+def _on_host(value: Tree) -> np.ndarray:
     from keras import ops
 
     return np.asarray(ops.convert_to_numpy(value))

@@ -22,7 +22,7 @@ import math
 import statistics
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -513,7 +513,7 @@ class Leader(ABC):
             codecs=(self.agreed.delta_codec, self.agreed.merge_codec),
         )
 
-    async def _call(self, member: Member, operation: str, timeout: float | None = None, **message: Any) -> Any:
+    async def _call(self, member: Member, operation: str, timeout: float | None = None, **message: object) -> Any:
         return await self._fleet.call(member.address, operation, timeout=timeout, **message)
 
     async def _exchange(
@@ -549,7 +549,7 @@ class Leader(ABC):
         """
         return asyncio.shield(asyncio.get_running_loop().run_in_executor(self._arithmetic, work, *arguments))
 
-    def _spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+    def _spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[Any]:
         """Begins a task of which nobody waits for the end; one that fails ends the training."""
         task = asyncio.ensure_future(coroutine)
         self._background.add(task)

@@ -1,9 +1,9 @@
 """Replicas as the coordinator knows them."""
 
+import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from rudel.replicas.replica_messages import Plan
 
@@ -75,7 +75,7 @@ class Member:
     standby: bool = False
     tried_at: float = 0.0
     trouble: str = ""
-    follower: Any = None
+    follower: asyncio.Task[None] | None = None
     compile_seconds: float = 0.0
     step_seconds: float = 1e-3
     exchange_seconds: float = 0.0

@@ -164,5 +164,5 @@ def unpacked_answer(message: bytes) -> tuple[int, dict[str, Any]]:
     return number, fields
 
 
-def _packed(value: Any) -> bytes:
+def _packed(value: object) -> bytes:
     return cast(bytes, msgpack.packb(value))

@@ -17,10 +17,13 @@ import jax
 import numpy as np
 from jax import export
 
+from rudel.aliases import Tree
 from rudel.loop.convolution import fast_on_cpu
 
 if TYPE_CHECKING:
     import keras
+
+    from rudel.loop.model_state import ModelState
 
 
 ROWS = 512
@@ -53,12 +56,19 @@ class Steps(Protocol):
 
     weights: Sequence[Any]
 
-    def put(self, arrays: Any) -> Any:
+    def put(self, arrays: Tree) -> Any:
         """Nested arrays as `__call__` takes them, on the device."""
         ...
 
     def __call__(
-        self, parts: Any, data: Any, order: np.ndarray, rates: np.ndarray, key: np.ndarray, first: Any, last: Any
+        self,
+        parts: Tree,
+        data: Tree,
+        order: np.ndarray,
+        rates: np.ndarray,
+        key: np.ndarray,
+        first: int | np.integer,
+        last: int | np.integer,
     ) -> tuple[Any, Any]:
         """Takes steps; see `export_rounds`."""
         ...
@@ -75,12 +85,19 @@ class CompiledSteps:
         self._run, shapes = load_rounds(code)
         self.weights = shapes[0][0]
 
-    def put(self, arrays: Any) -> Any:
+    def put(self, arrays: Tree) -> Any:
         """Puts arrays on the device."""
         return jax.device_put(arrays)
 
     def __call__(
-        self, parts: Any, data: Any, order: np.ndarray, rates: np.ndarray, key: np.ndarray, first: Any, last: Any
+        self,
+        parts: Tree,
+        data: Tree,
+        order: np.ndarray,
+        rates: np.ndarray,
+        key: np.ndarray,
+        first: int | np.integer,
+        last: int | np.integer,
     ) -> tuple[Any, Any]:
         """Takes steps; `parts` are consumed."""
         return self._run(parts, data, order, rates, key, first, last)
@@ -88,8 +105,8 @@ class CompiledSteps:
 
 def export_rounds(
     model: "keras.Model",
-    state: Any,
-    data: Any,
+    state: "ModelState",
+    data: Tree,
     batch_size: int,
     augment: Callable[[Any, Any], Any] | None,
     platform: str,
@@ -123,7 +140,15 @@ def export_rounds(
         begin = start()
         logs, log_form = jax.tree.flatten(begin.logs)
 
-        def flat(parts: Any, leaves: Any, order: Any, rates: Any, key: Any, first: Any, last: Any) -> Any:
+        def flat(
+            parts: Tree,
+            leaves: Tree,
+            order: jax.Array,
+            rates: jax.Array,
+            key: jax.Array,
+            first: int | np.integer,
+            last: int | np.integer,
+        ) -> Any:
             progress = Progress(
                 ModelState(*parts[:4]), jax.tree.unflatten(log_form, parts[4]), np.asarray(-1, np.int32)
             )

@@ -6,10 +6,10 @@ versions of each.
 
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from rudel.aliases import Tree
 from rudel.data.dataset import Dataset
 from rudel.errors import RunError
 from rudel.files import written_atomically
@@ -40,7 +40,7 @@ def save(path: Path, dataset: Dataset) -> None:
     import jax
 
     count = min(_EXAMPLES, len(dataset.train))
-    x: Any = dataset.train.take(np.linspace(0, len(dataset.train) - 1, count).round().astype(int)).x
+    x: Tree = dataset.train.take(np.linspace(0, len(dataset.train) - 1, count).round().astype(int)).x
     if not image_like(getattr(x, "shape", ())):
         return
     augment = jax.jit(dataset.augment)

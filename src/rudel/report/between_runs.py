@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.files import written_atomically
 from rudel.report.curves import find_curves, wants_log_scale
@@ -13,6 +13,10 @@ from rudel.report.page import document
 from rudel.report.read import Run
 from rudel.report.svg import INK, MUTED, RULE, as_svg, figure, literal
 from rudel.report.words import metric_name, metric_value
+
+if TYPE_CHECKING:
+    from rudel.report.curves import Curve
+
 
 _WIDTH, _HEIGHT = 424, 280
 _COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb")
@@ -81,7 +85,7 @@ def _settings(config: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return flat
 
 
-def _setting_text(value: Any) -> str:
+def _setting_text(value: object) -> str:
     return "–" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -116,6 +120,6 @@ def _curves(runs: Sequence[Run], names: Sequence[str]) -> Html | None:
     return element("div", join(plots), class_="plots") if plots else None
 
 
-def _end(curve: Any) -> float:
+def _end(curve: "Curve") -> float:
     values = [value for value in curve.validation or curve.train or () if not math.isnan(value)]
     return values[-1] if values else math.nan

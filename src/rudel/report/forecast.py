@@ -83,7 +83,7 @@ def read_forecast(path: Path) -> Forecasts | None:
             found,
             printable(str(document["why"])),
             frozenset(map(str, document["forecast"]["hosts"])),
-            steps if is_number(steps) and steps > 0 else None,
+            int(steps) if is_number(steps) and steps > 0 else None,
             _taken(path.parent / "summary.json", size) if is_number(size) and size > 0 else None,
         )
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -7,10 +7,10 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from rudel.aliases import Tree
 from rudel.errors import DataError, RunError
 from rudel.files import written_atomically
 
@@ -40,8 +40,8 @@ class Predictions:
     predicted: np.ndarray
     confidence: np.ndarray
     truth_probability: np.ndarray
-    examples_index: np.ndarray | None = None
-    examples_x: np.ndarray | None = None
+    examples_index: Tree = None
+    examples_x: Tree = None
     rate: np.ndarray | None = None
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ def _check_examples(index: np.ndarray, x: np.ndarray, rate: np.ndarray | None, e
         raise DataError("Kept pictures must be uint8, (M, H, W) or (M, H, W, 1 or 3).")
 
 
-def summarise(probabilities: Any, truth: Any) -> Predictions:
+def summarise(probabilities: np.typing.ArrayLike, truth: np.typing.ArrayLike) -> Predictions:
     """What there is to say about the answers, without the probabilities of all classes.
 
     Args:
@@ -130,7 +130,7 @@ def select_examples(truth: np.ndarray, predicted: np.ndarray, confidence: np.nda
     return np.concatenate([surest[right][:count], surest[~right][:count]]).astype(np.int32)
 
 
-def save(path: Path, predictions: Predictions, x: Any = None, rate: int | None = None) -> None:
+def save(path: Path, predictions: Predictions, x: Tree = None, rate: int | None = None) -> None:
     """Writes predictions atomically, with the selected examples if a report can show or play them.
 
     Args:

@@ -64,7 +64,7 @@ def _steps(run: Run) -> str | None:
     return f"{count(run.rounds.steps)} in all, {count(steps)} a host" if run.rounds else count(steps)
 
 
-def _backend(name: Any) -> str | None:
+def _backend(name: object) -> str | None:
     return None if name in (None, "jax") else f"Keras on {name}, slower than Rudel's loop on JAX"
 
 
@@ -78,13 +78,13 @@ def _traffic(summary: Mapping[str, Any]) -> str | None:
     return f"{size(sent)} sent, {size(received)} received" if sent or received else None
 
 
-def _pairs(values: Any, between: str) -> str | None:
+def _pairs(values: object, between: str) -> str | None:
     if not isinstance(values, dict):
         return _written(values)
     return ", ".join(f"{name}{between}{_written(value) or 'none'}" for name, value in values.items()) or None
 
 
-def _written(value: Any) -> str | None:
+def _written(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)

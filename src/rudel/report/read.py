@@ -116,7 +116,7 @@ def _lines(path: Path) -> tuple[dict[str, Any], ...]:
     return tuple(epochs[epoch] for epoch in sorted(epochs))
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Any:
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rudel.aliases import Tree
 from rudel.errors import DataError, RunError
 from rudel.files import written_atomically
 
@@ -97,7 +98,7 @@ def choose(examples: int, outputs: int) -> np.ndarray:
     return np.sort(np.random.default_rng(0).choice(examples, most, replace=False))
 
 
-def answers(truth: np.ndarray, predicted: np.ndarray, inputs: Any, *, neighbours: bool = False) -> Answers:
+def answers(truth: np.ndarray, predicted: np.ndarray, inputs: Tree, *, neighbours: bool = False) -> Answers:
     """Puts together what there is to keep of a model's answers.
 
     Args:
@@ -194,7 +195,7 @@ def load(path: Path) -> Regression | None:
         raise RunError(f"`{path}` does not hold predictions, or is damaged: delete it or train again.") from error
 
 
-def _leaves(inputs: Any) -> list[Any]:
+def _leaves(inputs: Tree) -> list[Any]:
     if isinstance(inputs, Mapping):
         return [leaf for value in inputs.values() for leaf in _leaves(value)]
     if isinstance(inputs, list | tuple):

@@ -6,7 +6,7 @@
 
 import math
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Any
+from typing import TypeGuard
 
 _THIN = "\u202f"
 _HIGHER = ("accuracy", "auc", "precision", "recall", "f1", "iou", "r2", "cosine")
@@ -28,7 +28,7 @@ def percent(share: float | None, digits: int = 1) -> str:
     return f"{written}{_THIN}%"
 
 
-def count(number: Any) -> str:
+def count(number: object) -> str:
     """A whole number with commas; "–" for none.
 
     >>> count(204301)
@@ -37,7 +37,7 @@ def count(number: Any) -> str:
     return _fixed(number, 0) if is_number(number) else "–"
 
 
-def number(value: Any, digits: int = 4) -> str:
+def number(value: object, digits: int = 4) -> str:
     """A value with so many significant digits; "–" for none.
 
     >>> number(0.61234), number(12345.6), number(1.5e-7)
@@ -65,7 +65,7 @@ def epoch_number(epoch: float) -> str:
     return f"{_rounded(epoch, 2 if epoch >= 1 else 3).normalize():f}"
 
 
-def rate(per_second: Any) -> str:
+def rate(per_second: object) -> str:
     """How many a second, rounded to three digits; "–" for none.
 
     >>> rate(25612.4), rate(12.345)
@@ -74,7 +74,7 @@ def rate(per_second: Any) -> str:
     return number(float(_significant(per_second, 3)), 3) if is_number(per_second) else "–"
 
 
-def duration(seconds: Any) -> str:
+def duration(seconds: object) -> str:
     """A time in the units that fit it; "–" for none.
 
     >>> duration(0.0312), duration(12.34), duration(125), duration(7380)
@@ -94,7 +94,7 @@ def duration(seconds: Any) -> str:
     return f"{whole // 86400}{_THIN}days {whole % 86400 // 3600}{_THIN}h"
 
 
-def size(amount: Any) -> str:
+def size(amount: object) -> str:
     """So many bytes, with three digits; "–" for none.
 
     >>> size(512), size(3141), size(1_618_821)
@@ -121,7 +121,7 @@ def metric_name(key: str) -> str:
     return " ".join(word.upper() if word in _ABBREVIATIONS else word for word in words)
 
 
-def metric_value(key: str, value: Any) -> str:
+def metric_value(key: str, value: object) -> str:
     """A metric's value: accuracies in per cent, all else as it is.
 
     >>> metric_value("val_accuracy", 0.8125), metric_value("loss", 0.61234)
@@ -154,7 +154,7 @@ def plural(number: int, noun: str) -> str:
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether the value is a finite number, and not a truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 

@@ -20,6 +20,7 @@ import jax
 import ml_dtypes
 import numpy as np
 
+from rudel.aliases import Tree
 from rudel.errors import CheckpointError
 from rudel.files import written_atomically
 
@@ -125,7 +126,7 @@ def load(path: Path) -> Checkpoint:
     return Checkpoint(document["step"], arrays, document["document"])
 
 
-def pack(values: Any, prefix: str, arrays: dict[str, np.ndarray]) -> Any:
+def pack(values: Tree, prefix: str, arrays: dict[str, np.ndarray]) -> Any:
     """Turns nested plain values into JSON values, moving every array into `arrays` under a name with this prefix.
 
     Raises:
@@ -152,7 +153,7 @@ def pack(values: Any, prefix: str, arrays: dict[str, np.ndarray]) -> Any:
     raise TypeError(f"{type(values).__name__} is neither plain data nor an array of numbers")
 
 
-def unpack(packed: Any, arrays: dict[str, np.ndarray]) -> Any:
+def unpack(packed: Tree, arrays: dict[str, np.ndarray]) -> Any:
     """The values that `pack` was given."""
     ((kind, content),) = packed.items()
     if kind == "value":

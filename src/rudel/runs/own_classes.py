@@ -10,7 +10,7 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,7 +105,7 @@ def _is_there(place: Mapping[str, str]) -> bool:
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
 
 
-def _place_of(value: Any) -> dict[str, str] | None:
+def _place_of(value: Callable[..., object]) -> dict[str, str] | None:
     """Where a class or a function can be imported from; None where it cannot be."""
     module = sys.modules.get(value.__module__)
     file = getattr(module, "__file__", None)
@@ -116,7 +116,7 @@ def _place_of(value: Any) -> dict[str, str] | None:
     return {"module": value.__module__, "name": value.__qualname__, "folder": str(path.parents[up])}
 
 
-def _lambdas(config: Any, name: str = "") -> Iterator[str]:
+def _lambdas(config: object, name: str = "") -> Iterator[str]:
     """The names of the layers with lambdas."""
     if isinstance(config, dict):
         if config.get("class_name") == "__lambda__":

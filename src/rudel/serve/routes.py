@@ -1,6 +1,6 @@
 """Starlette's part of the server: metrics, the OpenAPI document and a front page."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -59,5 +59,5 @@ def _refuse(request: Request, error: Exception) -> Response:
     return _json({"error": sentences.get(error.status_code, error.detail)}, error.status_code, error.headers)
 
 
-def _json(document: Any, status: int = 200, headers: Any = None) -> Response:
+def _json(document: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(orjson.dumps(document), status, headers, "application/json")

@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rudel.errors import ServeError
 from rudel.own_names import is_loopback
@@ -21,6 +21,11 @@ from rudel.serve.access_log import AccessLog, Style
 from rudel.serve.limits import Limits
 from rudel.serve.listening import listener
 from rudel.serve.sources import Source
+
+if TYPE_CHECKING:
+    from rudel.serve.models import Models
+    from rudel.serve.web import Web
+
 
 _PACKAGES = ("starlette", "uvicorn", "uvloop", "httptools", "orjson", "prometheus_client")
 _TICK = 0.25
@@ -130,7 +135,7 @@ async def _serve(
     log.flush()
 
 
-async def _tick(models: Any, web: Any) -> None:
+async def _tick(models: "Models", web: "Web") -> None:
     while True:
         await asyncio.sleep(_TICK)
         models.expire(time.perf_counter())
@@ -138,7 +143,7 @@ async def _tick(models: Any, web: Any) -> None:
 
 
 @contextlib.contextmanager
-def _signals(web: Any) -> Iterator[None]:
+def _signals(web: "Web") -> Iterator[None]:
     loop = asyncio.get_running_loop()
     heeded = [n for n in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(n) is not signal.SIG_IGN]
     for number in heeded:

@@ -102,7 +102,7 @@ def checked(array: np.ndarray, tensor: Tensor) -> np.ndarray:
     return array.astype(wanted, copy=False)
 
 
-def numbers(nested: Any) -> np.ndarray | None:
+def numbers(nested: object) -> np.ndarray | None:
     """Numbers in lists as JSON has them, as an array; None where they are ragged, or anything is not a number.
 
     Whole numbers beyond 64 bits become float64. True and false are taken only where there is nothing else.
@@ -149,7 +149,7 @@ def _whole(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _bytes(row: Any, tensor: Tensor) -> bytes:
+def _bytes(row: object, tensor: Tensor) -> bytes:
     if isinstance(row, str):
         return row.encode()
     if not isinstance(row, dict) or row.keys() != {"b64"} or not isinstance(row["b64"], str):

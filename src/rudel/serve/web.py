@@ -1,5 +1,6 @@
 """uvicorn with what it lacks: time limits for headers, a bound on connections, and errors as JSON."""
 
+import asyncio
 import contextlib
 import logging
 import socket
@@ -90,7 +91,7 @@ class _Protocol(HttpToolsProtocol):
     waits_since = 0.0
     """When it began to wait for headers, by the monotonic clock; 0 while it does not."""
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         self.waits_since = time.monotonic()
         if len(self.connections) > self.most:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from rudel.aliases import Tree
 from rudel.backend import backend_name
 from rudel.data.dataset import Dataset, Examples
 from rudel.data.stream import Stream
@@ -152,7 +153,7 @@ def _of_stream(model: "keras.Model", stream: Stream) -> Predictions | None:
     return join(parts)
 
 
-def _answers(model: "keras.Model", outputs: Any, truth: np.ndarray) -> Predictions | None:
+def _answers(model: "keras.Model", outputs: Tree, truth: np.ndarray) -> Predictions | None:
     probabilities = as_probabilities(model, outputs) if isinstance(outputs, np.ndarray) else None
     return None if probabilities is None else summarise(probabilities, truth)
 

@@ -253,7 +253,7 @@ class Session:
         every = self.job.options.checkpoint_every
         return self.saved_step + every - self.position.step if self.store.keeps and every else None
 
-    def save(self, arrays: dict[str, np.ndarray], **more: Any) -> None:
+    def save(self, arrays: dict[str, np.ndarray], **more: object) -> None:
         """Saves a checkpoint of the position.
 
         Args:
@@ -267,7 +267,7 @@ class Session:
             with self.position.clock.counting("checkpoint"):
                 self.keep(Checkpoint(self.position.step, arrays, self.document(arrays, **more)))
 
-    def document(self, arrays: dict[str, np.ndarray], **more: Any) -> dict[str, Any]:
+    def document(self, arrays: dict[str, np.ndarray], **more: object) -> dict[str, Any]:
         """What a checkpoint holds beside its arrays, to which those of callbacks are added."""
         position = self.position
         position.clock.total = self.total_seconds

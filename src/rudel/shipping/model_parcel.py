@@ -41,10 +41,10 @@ class Parcel:
     archive: bytes
     objects: dict[str, Any]
     policy: str
-    more: Any = None
+    more: object = None
 
 
-def pack(model: "keras.Model", more: Any = None) -> bytes:
+def pack(model: "keras.Model", more: object = None) -> bytes:
     """Writes a built, compiled model, and something else that can be pickled.
 
     Raises:

@@ -25,7 +25,7 @@ _PACKAGES = {"site-packages", "dist-packages"}
 _STANDARD = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
 
 
-def dumped(value: Any) -> bytes:
+def dumped(value: object) -> bytes:
     """Pickles a value, and the user's own code that it refers to.
 
     Raises:
@@ -87,7 +87,7 @@ def _objects_of(model: "keras.Model") -> Iterator[Any]:
             waiting += [part for name, part in vars(value).items() if not (callable(part) and hasattr(kind, name))]
 
 
-def _is_of_keras(value: Any) -> bool:
+def _is_of_keras(value: object) -> bool:
     return (value.__module__ or "").partition(".")[0] in ("keras", "builtins")
 
 

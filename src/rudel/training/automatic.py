@@ -25,12 +25,13 @@ from rudel.training.whole_run import Request, check, job_of
 
 if TYPE_CHECKING:
     from rudel.planning.planning import Planned
+    from rudel.training.strategies import Auto, Strategy
 
 FILE = "plan.json"
 """Where a run directory keeps what was forecast."""
 
 
-def decided(request: Request, strategy: Any) -> Request:
+def decided(request: Request, strategy: "Strategy | Auto | str | None") -> Request:
     """The request with strategy and hosts chosen, where the strategy is `auto` and there are hosts.
 
     Args:

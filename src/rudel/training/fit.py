@@ -1,11 +1,12 @@
 """`rudel.fit`: train a compiled Keras model on arrays, in one call."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rudel.aliases import TrainingData
 from rudel.backend import keras_here
 from rudel.data.dataset import Dataset, Examples, split
 from rudel.data.stream import Stream
@@ -13,30 +14,33 @@ from rudel.errors import OptionError
 
 if TYPE_CHECKING:
     import keras
+    from distributed import Client
+    from keras.callbacks import Callback
 
-    from rudel.cluster.running import RunningCluster
+    from rudel.cluster.running import Hosts, RunningCluster
+    from rudel.training.strategies import Auto, Strategy
 
 
 def fit(
     model: "keras.Model",
-    x: Any = None,
-    y: Any = None,
+    x: TrainingData = None,
+    y: TrainingData = None,
     batch_size: int | None = None,
     epochs: int | None = None,
     verbose: bool | Literal["auto", 0, 1, 2] = "auto",
-    callbacks: Any = None,
+    callbacks: "Callback | Sequence[Callback] | None" = None,
     validation_split: float = 0.0,
-    validation_data: Any = None,
+    validation_data: TrainingData = None,
     shuffle: bool = True,
     class_weight: Mapping[Any, float] | None = None,
-    sample_weight: Any = None,
+    sample_weight: TrainingData = None,
     initial_epoch: int = 0,
     steps_per_epoch: int | None = None,
     validation_steps: int | None = None,
     validation_batch_size: int | None = None,
     validation_freq: int = 1,
     *,
-    validation: Any = None,
+    validation: TrainingData = None,
     steps: int | None = None,
     run: str | Path | None = None,
     resume: bool = False,
@@ -46,10 +50,10 @@ def fit(
     keep: int = 2,
     monitor: str | None = None,
     stop_early: int | None = None,
-    on: Any = None,
+    on: "Hosts | None" = None,
     cluster: "RunningCluster | None" = None,
-    client: Any = None,
-    strategy: Any = None,
+    client: "Client | str | None" = None,
+    strategy: "Strategy | Auto | str | None" = None,
 ) -> "keras.callbacks.History":
     """Trains a compiled Keras model, several times faster than `model.fit` where steps are short.
 
@@ -192,7 +196,9 @@ def fit(
         return execute(keras, decided(request, strategy), began).history
 
 
-def as_dataset(train: Any, y: Any, sample_weight: Any, validation: Any, seed: int) -> Dataset:
+def as_dataset(
+    train: TrainingData, y: TrainingData, sample_weight: TrainingData, validation: TrainingData, seed: int
+) -> Dataset:
     """A dataset of what `fit` was given; `validation` is a fraction to hold out, or examples."""
     from rudel.loop.data_checks import as_examples, as_part
 

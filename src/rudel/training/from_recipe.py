@@ -20,8 +20,10 @@ from rudel.training.whole_run import Request, execute
 
 if TYPE_CHECKING:
     import keras
+    from distributed import Client
 
-    from rudel.cluster.running import RunningCluster
+    from rudel.cluster.running import Hosts, RunningCluster
+    from rudel.training.strategies import Auto, Strategy
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class TrainedRun:
 
     path: Path
     model: "keras.Model"
-    history: Any
+    history: "keras.callbacks.History"
     summary: dict[str, Any]
     attribution: str
     notes: Sequence[str]
@@ -48,7 +50,7 @@ class TrainedRun:
 def train_recipe(
     recipe: str = "digits",
     *,
-    data: Any = None,
+    data: object = None,
     options: Mapping[str, Any] | None = None,
     epochs: int | None = None,
     steps: int | None = None,
@@ -66,10 +68,10 @@ def train_recipe(
     stop_early: int | None = None,
     callbacks: Sequence[Any] = (),
     progress: Callable[[int, int], None] | None = None,
-    on: Any = None,
+    on: "Hosts | None" = None,
     cluster: "RunningCluster | None" = None,
-    client: Any = None,
-    strategy: Any = None,
+    client: "Client | str | None" = None,
+    strategy: "Strategy | Auto | str | None" = None,
     ssh_config: str | Path | None = None,
     min_hosts: int | None = None,
     dashboard: bool = False,

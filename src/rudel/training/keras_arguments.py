@@ -6,17 +6,21 @@ Every argument of Keras means the same in `rudel.fit`, or is refused by one sent
 from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rudel.aliases import TrainingData
 from rudel.data.dataset import Dataset, Examples
 from rudel.data.stream import Stream
 from rudel.errors import DataError, OptionError
 from rudel.loop.schedule import check_whole_number
 
+if TYPE_CHECKING:
+    pass
 
-def refuse_without_equal(validation_freq: Any, shuffle: Any, verbose: Any) -> None:
+
+def refuse_without_equal(validation_freq: object, shuffle: object, verbose: object) -> None:
     """Refuses values that nothing in Rudel is equal to.
 
     Raises:
@@ -68,7 +72,7 @@ def as_callbacks(keras: ModuleType, callbacks: Any) -> tuple[Any, ...]:
     return (callbacks,) if isinstance(callbacks, keras.callbacks.Callback) else tuple(callbacks)
 
 
-def chosen_validation(validation: Any, validation_data: Any, validation_split: Any) -> Any:
+def chosen_validation(validation: TrainingData, validation_data: TrainingData, validation_split: object) -> Any:
     """What `validation` is by the three arguments; the fraction of `validation_split` is left to `hold_out_last`.
 
     Raises:

@@ -12,14 +12,17 @@ from rudel.mesh.hosts.together import join_for
 from rudel.training.strategies import Strategy, as_auto, named
 
 if TYPE_CHECKING:
-    from rudel.cluster.running import RunningCluster
+    from distributed import Client
+
+    from rudel.cluster.running import Hosts, RunningCluster
+    from rudel.training.strategies import Auto, Strategy
 
 
 def check_place(
-    on: Any,
+    on: "Hosts | None",
     cluster: "RunningCluster | None",
-    client: Any,
-    strategy: Any,
+    client: "Client | str | None",
+    strategy: "Strategy | Auto | str | None",
     ssh_config: str | Path | None = None,
     min_hosts: int | None = None,
     dashboard: bool = False,
@@ -69,10 +72,10 @@ def _check_backend(options: Strategy | None) -> None:
 
 @contextlib.contextmanager
 def place(
-    on: Any = None,
+    on: "Hosts | None" = None,
     cluster: "RunningCluster | None" = None,
-    client: Any = None,
-    strategy: Any = None,
+    client: "Client | str | None" = None,
+    strategy: "Strategy | Auto | str | None" = None,
     ssh_config: str | Path | None = None,
     min_hosts: int | None = None,
     dashboard: bool = False,

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rudel.backend import keras_here
 from rudel.cluster.options import check_used
@@ -17,7 +17,9 @@ from rudel.training.prepared import Prepared, RecipeRequest, prepare
 from rudel.training.whole_run import Request, check, job_of
 
 if TYPE_CHECKING:
-    from rudel.cluster.running import RunningCluster
+    from distributed import Client
+
+    from rudel.cluster.running import Hosts, RunningCluster
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,9 @@ class Outlook:
 def look(
     request: RecipeRequest,
     *,
-    on: Any = None,
+    on: "Hosts | None" = None,
     cluster: "RunningCluster | None" = None,
-    client: Any = None,
+    client: "Client | str | None" = None,
     scenario: str | None = None,
     ssh_config: str | Path | None = None,
 ) -> Outlook:
@@ -73,7 +75,7 @@ def look(
     return Outlook(rehearsal.work, measured, None, planned, time.perf_counter() - began)
 
 
-def _rehearsal(made: Prepared, where: Any) -> Rehearsal:
+def _rehearsal(made: Prepared, where: "RunningCluster | Nowhere") -> Rehearsal:
     request = Request(
         made.model, made.dataset, made.schedule, TrainingOptions(**made.plan, seed=made.schedule.seed), about=made.about
     )

@@ -42,7 +42,7 @@ class RecipeRequest:
     """
 
     recipe: str = "digits"
-    data: Any = None
+    data: object = None
     options: Mapping[str, Any] | None = None
     epochs: int | None = None
     steps: int | None = None
@@ -132,7 +132,7 @@ def prepare(request: RecipeRequest, dataset: Dataset | None = None) -> Prepared:
     return Prepared(found.name, model, made, schedule, plan, about)
 
 
-def _place(data: Any) -> str | None:
+def _place(data: object) -> str | None:
     """Where a run finds its data again; None where it was given as an object."""
     if not isinstance(data, str | Path):
         return None

@@ -34,7 +34,7 @@ def recorded(given: dict[str, Any]) -> dict[str, Any] | None:
     return arguments if _is_plain(arguments) else None
 
 
-def _hosts(on: Any) -> str | list[str] | None:
+def _hosts(on: object) -> str | list[str] | None:
     """Hosts as texts; None where there are none, or where one says more than its text does."""
     if on is None or isinstance(on, str):
         return _absolute(on)
@@ -66,7 +66,7 @@ def _absolute(path: Any) -> Any:
     return str(place.resolve()) if is_path and place.exists() else str(path)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, dict):
         return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
     if isinstance(value, list | tuple):

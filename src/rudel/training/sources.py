@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rudel.aliases import TrainingData
 from rudel.data.batch_source import BatchStream, is_source, stream_of
 from rudel.data.dataset import Examples
 from rudel.errors import OptionError
@@ -24,7 +25,7 @@ class Source(NamedTuple):
 
 
 def training_source(
-    x: Any,
+    x: TrainingData,
     *,
     targets: bool,
     batch_size: int | None,
@@ -75,7 +76,7 @@ def training_source(
     return Source(stream, stream.batch_size, False)
 
 
-def validation_stream(validation: Any, steps: int | None) -> Any:
+def validation_stream(validation: TrainingData, steps: int | None) -> Any:
     """Validation data as a stream, where it is a source of batches; everything else as it is.
 
     Args:

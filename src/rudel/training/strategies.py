@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from rudel.errors import OptionError
 from rudel.mesh.hosts.join import joined
@@ -33,9 +33,9 @@ class Strategy(Protocol):
         any_backend: whether it trains where Keras runs on TensorFlow or PyTorch, too.
     """
 
-    name: str
-    needs_hosts: bool
-    any_backend: bool
+    name: ClassVar[str]
+    needs_hosts: ClassVar[bool]
+    any_backend: ClassVar[bool]
 
     def engine(self, job: "Job", cluster: "RunningCluster | None") -> "Engine":
         """Makes what takes the steps.
@@ -66,12 +66,12 @@ class Auto:
         return replace(options, **given) if given else options
 
 
-def as_auto(strategy: Any) -> Auto | None:
+def as_auto(strategy: object) -> Auto | None:
     """The strategy `auto`, if that is the one."""
     return strategy if isinstance(strategy, Auto) else Auto() if strategy == "auto" else None
 
 
-def named(strategy: Any, hosts: bool) -> Strategy | None:
+def named(strategy: object, hosts: bool) -> Strategy | None:
     """The options of the requested strategy, or None for `single`.
 
     Args:

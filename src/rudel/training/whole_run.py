@@ -80,7 +80,7 @@ class Outcome:
         run: the run directory, if there is one.
     """
 
-    history: Any
+    history: "keras.callbacks.History"
     summary: dict[str, Any]
     run: Path | None
 

@@ -18,7 +18,7 @@ from rudel.errors import OptionError
 from rudel.recipes.load import find_recipe
 from rudel.session.training_options import TrainingOptions
 from rudel.shipping.user_code import own_modules
-from rudel.training.prepared import RecipeRequest, prepare
+from rudel.training.prepared import Prepared, RecipeRequest, prepare
 from rudel.training.whole_run import Request, execute
 from rudel.tuning.trial import Trial
 
@@ -122,7 +122,7 @@ def recipe_objective(
     ), monitor
 
 
-def _monitor_of(made: Any) -> str:
+def _monitor_of(made: Prepared) -> str:
     """The validation accuracy if the model has one, else the validation loss.
 
     Raises:
@@ -152,7 +152,7 @@ def _files_of(path: Path) -> tuple[tuple[str, bytes], ...]:
     return tuple((str(each.relative_to(path.parent)), each.read_bytes()) for each in found)
 
 
-def _read(name: str, value: Any) -> Any:
+def _read(name: str, value: object) -> Any:
     if not isinstance(value, str) or name == "precision":
         return value
     try:

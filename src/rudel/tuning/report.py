@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.files import written_atomically
 from rudel.report.markup import Html, element, join, table
@@ -13,8 +13,12 @@ from rudel.report.words import duration, metric_name, metric_value, plural
 from rudel.runs.run_directory import writing
 from rudel.tuning.ledger import Ended
 
+if TYPE_CHECKING:
+    import optuna
+    from matplotlib.figure import Figure
 
-def write_report(study: Any, trials: Sequence[Ended], monitor: str, folder: Path) -> Path:
+
+def write_report(study: "optuna.Study", trials: Sequence[Ended], monitor: str, folder: Path) -> Path:
     """Writes `report.html`.
 
     Args:
@@ -41,7 +45,7 @@ def write_report(study: Any, trials: Sequence[Ended], monitor: str, folder: Path
     return path
 
 
-def _plots(study: Any) -> list[tuple[str, Html]]:
+def _plots(study: "optuna.Study") -> list[tuple[str, Html]]:
     """Optuna's plots, those that it can draw of these trials."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna calls these plots experimental
@@ -65,13 +69,13 @@ def _plots(study: Any) -> list[tuple[str, Html]]:
     return made
 
 
-def _close(drawing: Any) -> None:
+def _close(drawing: "Figure") -> None:
     import matplotlib.pyplot as plt
 
     plt.close(drawing)
 
 
-def _table(study: Any, trials: Sequence[Ended], monitor: str) -> Html:
+def _table(study: "optuna.Study", trials: Sequence[Ended], monitor: str) -> Html:
     sign = -1 if study.direction.name == "MINIMIZE" else 1
     order = sorted(trials, key=lambda t: (t.state != "finished", t.value is None, -sign * (t.value or 0.0)))
     names = list(dict.fromkeys(name for trial in trials for name in trial.settings))
@@ -87,7 +91,7 @@ def _table(study: Any, trials: Sequence[Ended], monitor: str) -> Html:
     return table("Trials, the best first", header, rows, words=(0, len(header) - 1, len(header) - 3))
 
 
-def setting_text(value: Any) -> str:
+def setting_text(value: object) -> str:
     """A setting as people read it.
 
     >>> setting_text(0.0012345678), setting_text(64), setting_text("relu")

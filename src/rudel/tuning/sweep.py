@@ -11,11 +11,15 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rudel.cluster.fleet import TRANSPORT_ERRORS
 from rudel.errors import ClusterError, RudelError
 from rudel.tuning.ledger import Ended, Ledger
+
+if TYPE_CHECKING:
+    import optuna
+
 
 _LOOK_SECONDS = 1.0
 _SILENT_SECONDS = 15.0
@@ -39,7 +43,7 @@ class Computers(Protocol):
         """Addresses of those that are there, by name."""
         ...
 
-    async def call(self, address: str, operation: str, *, timeout: float | None = None, **message: Any) -> Any:
+    async def call(self, address: str, operation: str, *, timeout: float | None = None, **message: object) -> Any:
         """Calls an operation of the `TrialService` on one of them.
 
         Raises:
@@ -65,7 +69,7 @@ class Job:
         step: the last that it has reported.
     """
 
-    trial: Any
+    trial: "optuna.Trial"
     settings: dict[str, Any]
     began: float = 0.0
     moved: int = 0
@@ -88,7 +92,7 @@ class Sweep:
 
     def __init__(
         self,
-        study: Any,
+        study: "optuna.Study",
         ask: Callable[[], tuple[Any, dict[str, Any]]],
         count: int,
         objective: bytes,
@@ -232,7 +236,9 @@ class Sweep:
             self._best = value
         self._end(job, name, "finished", value)
 
-    def _end(self, job: Job, name: str, state: Any, value: float | None, error: str = "") -> None:
+    def _end(
+        self, job: Job, name: str, state: Literal["finished", "pruned", "failed"], value: float | None, error: str = ""
+    ) -> None:
         from optuna.trial import TrialState
 
         states = {"finished": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}

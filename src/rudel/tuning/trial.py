@@ -48,7 +48,7 @@ class Trial:
         class Report(keras.callbacks.Callback):
             """Reports one metric."""
 
-            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
                 """Reports it, if it is there."""
                 if (value := (logs or {}).get(monitor)) is not None:
                     trial.report(value, epoch + 1)

@@ -39,7 +39,7 @@ class TrialService:
             await self._start()
         await self._send({"number": number, "settings": settings, "files": files})
 
-    async def answer(self, **message: Any) -> None:
+    async def answer(self, **message: object) -> None:
         """Answers the trial's request."""
         await self._send(message)
 

@@ -16,7 +16,10 @@ from rudel.tuning.space import Choice, as_space, distributions
 from rudel.tuning.trial import Trial
 
 if TYPE_CHECKING:
-    from rudel.cluster.running import RunningCluster
+    import optuna
+    from distributed import Client
+
+    from rudel.cluster.running import Hosts, RunningCluster
 
 
 HERE = "this computer"
@@ -48,16 +51,16 @@ def tune(
     space: Mapping[str, Any],
     *,
     trials: int = 20,
-    on: Any = None,
+    on: "Hosts | None" = None,
     cluster: "RunningCluster | None" = None,
-    client: Any = None,
+    client: "Client | str | None" = None,
     run: str | Path | None = None,
     resume: bool = False,
     monitor: str | None = None,
     direction: Literal["minimize", "maximize"] | None = None,
     prune: bool = True,
-    sampler: Any = None,
-    pruner: Any = None,
+    sampler: "optuna.samplers.BaseSampler | None" = None,
+    pruner: "optuna.pruners.BasePruner | None" = None,
     seed: int = 0,
     data: str | None = None,
     epochs: int | None = None,
@@ -197,7 +200,7 @@ class _Here:
     async def members(self) -> Mapping[str, str]:
         return {HERE: ""}
 
-    async def call(self, address: str, operation: str, *, timeout: float | None = None, **message: Any) -> Any:
+    async def call(self, address: str, operation: str, *, timeout: float | None = None, **message: object) -> Any:
         return await getattr(self.service, operation)(**message)
 
     def forget(self, address: str) -> None:
@@ -206,7 +209,11 @@ class _Here:
 
 @contextlib.contextmanager
 def _computers(
-    on: Any, cluster: "RunningCluster | None", client: Any, ssh_config: str | Path | None, min_hosts: int | None
+    on: "Hosts | None",
+    cluster: "RunningCluster | None",
+    client: "Client | str | None",
+    ssh_config: str | Path | None,
+    min_hosts: int | None,
 ) -> Iterator[tuple[Any, Any]]:
     """Where trials run: an event loop, and the computers as its coroutines call them."""
     if on is cluster is client is None:
@@ -284,7 +291,7 @@ def _direction_of(monitor: str) -> Literal["minimize", "maximize"]:
     return "maximize" if sign > 0 else "minimize"
 
 
-def _check_function(objective: Any) -> None:
+def _check_function(objective: object) -> None:
     if not callable(objective):
         raise OptionError(f"`objective` is a recipe or a function of a trial, not {objective!r}.")
     with contextlib.suppress(ValueError):
@@ -294,7 +301,7 @@ def _check_function(objective: Any) -> None:
             raise OptionError("`objective` is called with one argument, a trial: let it take one.") from error
 
 
-def _write_report(study: Any, ledger: Ledger, monitor: str) -> None:
+def _write_report(study: "optuna.Study", ledger: Ledger, monitor: str) -> None:
     from rudel.tuning.report import write_report
 
     write_report(study, ledger.ended(), monitor, ledger.path)

@@ -60,7 +60,7 @@ class Heard:
 
     host: str
     number: int
-    message: Any
+    message: object
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Attempt:
             self._running.cancel()
             await asyncio.wait([self._running])
 
-    async def say(self, message: Any) -> None:
+    async def say(self, message: object) -> None:
         """Hands a message to member 0; if it cannot be reached, `run` notices."""
         with contextlib.suppress(EndError):
             async with self._saying:
@@ -196,7 +196,7 @@ class Attempt:
         await self._say(name, Order(processes, self.parcel, saved, self.asks, self.devices))
         await self._follow(processes.number, name)
 
-    async def _say(self, name: str, message: Any) -> None:
+    async def _say(self, name: str, message: object) -> None:
         for content in slices(await asyncio.to_thread(framed, message)):
             await self._call(name, "say", token=self._token, content=content)
 
@@ -253,7 +253,7 @@ class Attempt:
         if ends:
             raise max(ends, key=lambda end: end.weight)
 
-    async def _call(self, name: str, operation: str, timeout: float = _ASK_SECONDS, **message: Any) -> Any:
+    async def _call(self, name: str, operation: str, timeout: float = _ASK_SECONDS, **message: object) -> Any:
         """Calls a handler on a worker.
 
         Raises:

@@ -17,7 +17,7 @@ SLICE = 2**19
 _LENGTH = 8
 
 
-def framed(message: Any) -> bytes:
+def framed(message: object) -> bytes:
     """A message as it travels."""
     from rudel.mesh.hosts.plain_messages import encoded
 
@@ -78,7 +78,7 @@ class Channel:
         sys.stdout = sys.stderr
         return cls(sys.stdin.buffer, writing)
 
-    def tell(self, message: Any) -> None:
+    def tell(self, message: object) -> None:
         """Sends a message; any thread may."""
         content = framed(message)
         with self._lock:

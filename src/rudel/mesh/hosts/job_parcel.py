@@ -29,6 +29,8 @@ from rudel.shipping.user_code import dumped, own_objects
 if TYPE_CHECKING:
     import keras
 
+    from rudel.mesh.mesh_options import Mesh
+
 
 @dataclass(frozen=True)
 class Arrays:
@@ -75,10 +77,10 @@ class Parcel:
     job: Job
     train: Arrays | Read
     validation: Arrays | Read | None
-    options: Any
+    options: "Mesh"
 
 
-def pack(job: Job, options: Any) -> tuple[bytes, list[Piece]]:
+def pack(job: Job, options: "Mesh") -> tuple[bytes, list[Piece]]:
     """Makes a parcel of a job.
 
     Returns:

@@ -23,7 +23,7 @@ _KINDS = {
 _DAMAGED = (TypeError, KeyError, IndexError, AttributeError, ValueError, RecursionError)
 
 
-def encoded(message: Any) -> bytes:
+def encoded(message: object) -> bytes:
     """Writes a message.
 
     Raises:
@@ -68,13 +68,13 @@ def _written(value: Any, arrays: list[np.ndarray]) -> Any:
     raise TypeError(f"{type(value).__name__} is not plain data")
 
 
-def _key(key: Any) -> str:
+def _key(key: object) -> str:
     if not isinstance(key, str):
         raise TypeError(f"a key of plain data is a string, not {key!r}")
     return key
 
 
-def _read(value: Any, arrays: list[np.ndarray]) -> Any:
+def _read(value: object, arrays: list[np.ndarray]) -> Any:
     if isinstance(value, list):
         return [_read(part, arrays) for part in value]
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
 """The ends of a member that reach the driver: what is shown, what callbacks do, what is kept."""
 
 import queue
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -87,23 +87,23 @@ class Relay(keras.callbacks.Callback):
         super().__init__()
         self._channel, self._answers, self._asks = channel, answers, asks
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """A span begins."""
         self._act("on_epoch_begin", epoch, logs)
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """A span ends."""
         self._act("on_epoch_end", epoch, logs, with_state=True)
 
-    def on_test_begin(self, logs: Any = None) -> None:
+    def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """An evaluation begins."""
         self._act("on_test_begin", None, logs)
 
-    def on_test_end(self, logs: Any = None) -> None:
+    def on_test_end(self, logs: Mapping[str, float] | None = None) -> None:
         """An evaluation has ended."""
         self._act("on_test_end", None, logs)
 
-    def _act(self, hook: str, number: int | None, logs: Any, with_state: bool = False) -> None:
+    def _act(self, hook: str, number: int | None, logs: Mapping[str, float] | None, with_state: bool = False) -> None:
         acted = Acted()
         if self._channel:
             state = state_of(self.model) if self._asks and with_state else None

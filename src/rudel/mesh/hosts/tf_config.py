@@ -6,7 +6,7 @@ training: they are passed over in `cluster`, and refused as a `task`.
 """
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rudel.errors import OptionError
 from rudel.mesh.hosts.processes import Processes
@@ -80,7 +80,7 @@ def _tasks(cluster: object) -> dict[str, list[str]]:
     return found
 
 
-def _task(task: Any) -> tuple[str, int]:
+def _task(task: object) -> tuple[str, int]:
     if not isinstance(task, dict):
         raise _malformed("task", "missing" if task is None else f"{task!r}")
     kind, index = task.get("type"), task.get("index", 0)
@@ -93,7 +93,7 @@ def _task(task: Any) -> tuple[str, int]:
     return kind, index
 
 
-def is_host_and_port(address: Any) -> bool:
+def is_host_and_port(address: object) -> bool:
     """Whether this is a text host:port.
 
     >>> is_host_and_port("[fe80::1]:80"), is_host_and_port("http://host:80"), is_host_and_port("host:")

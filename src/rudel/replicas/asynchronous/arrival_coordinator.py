@@ -26,7 +26,7 @@ from rudel.replicas.asynchronous.delayed import Delayed, freshness, make_delayed
 from rudel.replicas.asynchronous.visits import Visits
 from rudel.replicas.leader import HOST_ERRORS, Leader, not_finite
 from rudel.replicas.members import Member
-from rudel.replicas.replica_messages import Answer, Merge, Snapshot
+from rudel.replicas.replica_messages import Answer, Merge, Plan, Snapshot
 from rudel.replicas.rounds import Arrival, GlobalState, RoundClosed, Task
 from rudel.shipping import wire
 
@@ -155,7 +155,9 @@ class AsyncCoordinator(Leader):
         except HOST_ERRORS as error:
             await self._lose(member, error)
 
-    async def _answer(self, member: Member, number: int, plans: Any, merges: Any) -> Answer:
+    async def _answer(
+        self, member: Member, number: int, plans: Sequence[tuple[int, Plan]], merges: Sequence[tuple[int, Merge]]
+    ) -> Answer:
         """The answer of a replica, which is probed from time to time if that takes long.
 
         Raises:

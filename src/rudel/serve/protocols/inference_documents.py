@@ -64,7 +64,7 @@ def split(body: bytes, json_length: bytes | None) -> tuple[bytes, memoryview]:
     return body[:length], memoryview(body)[length:]
 
 
-def read_inference(document: Any, binary: memoryview, signature: Signature) -> Inference:
+def read_inference(document: object, binary: memoryview, signature: Signature) -> Inference:
     """Reads a request.
 
     Args:
@@ -175,7 +175,7 @@ def _column(given: Mapping[str, Any], part: memoryview | None, tensor: Tensor) -
     return checked(array.reshape(shape), tensor)
 
 
-def _numbers(data: Any, datatype: str, tensor: Tensor) -> np.ndarray:
+def _numbers(data: object, datatype: str, tensor: Tensor) -> np.ndarray:
     """Numbers as JSON has them, flat or nested, if they are of the datatype."""
     array = numbers(filled(data, tensor) if isinstance(data, list) else data)
     dtype = V2_DTYPES[datatype]
@@ -203,7 +203,7 @@ def _from_bytes(part: memoryview, datatype: str, tensor: Tensor) -> np.ndarray:
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
-def _texts(data: Any, tensor: Tensor) -> list[bytes]:
+def _texts(data: object, tensor: Tensor) -> list[bytes]:
     flat = data if isinstance(data, list) else [data]
     texts = filled([each[0] if isinstance(each, list) and len(each) == 1 else each for each in flat], tensor)
     if not all(isinstance(text, str) for text in texts):
@@ -265,5 +265,5 @@ def _described(tensor: Tensor) -> dict[str, Any]:
     return {"name": tensor.name, "datatype": tensor.v2_name, "shape": [OPEN, *tensor.shape]}
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

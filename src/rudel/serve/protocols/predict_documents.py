@@ -18,7 +18,7 @@ from rudel.serve.values import column_of_rows
 SIGNATURE = "serving_default"
 
 
-def read_predict(document: Any, signature: Signature) -> tuple[list[np.ndarray], bool]:
+def read_predict(document: object, signature: Signature) -> tuple[list[np.ndarray], bool]:
     """The columns of a `:predict` request, and whether it is in the row format, in which it is to be answered.
 
     Raises:
@@ -32,7 +32,7 @@ def read_predict(document: Any, signature: Signature) -> tuple[list[np.ndarray],
     return _from_columns(document["inputs"], signature), False
 
 
-def read_examples(document: Any, signature: Signature) -> list[np.ndarray]:
+def read_examples(document: object, signature: Signature) -> list[np.ndarray]:
     """The columns of a `:classify` or `:regress` request: `examples`, or `instances` as for `:predict`.
 
     Values of an example may be flat lists, whatever the shape of the input is.
@@ -120,7 +120,7 @@ def metadata(name: str, version: int, signature: Signature) -> dict[str, Any]:
     }
 
 
-def _object(document: Any) -> dict[str, Any]:
+def _object(document: object) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise bad("The body is not a JSON object.")
     name = document.get("signature_name", "")
@@ -129,7 +129,7 @@ def _object(document: Any) -> dict[str, Any]:
     return document
 
 
-def _from_rows(rows: Any, signature: Signature) -> list[np.ndarray]:
+def _from_rows(rows: object, signature: Signature) -> list[np.ndarray]:
     if not isinstance(rows, list) or not rows:
         raise bad("`instances` is not a list with at least one example.")
     inputs: Sequence[Tensor] = signature.inputs

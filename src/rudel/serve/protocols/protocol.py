@@ -103,7 +103,7 @@ class ServingProtocol(Protocol):
         ...
 
 
-def json_answer(document: Any) -> Answer:
+def json_answer(document: object) -> Answer:
     """A response in JSON."""
     return Answer(orjson.dumps(document))
 

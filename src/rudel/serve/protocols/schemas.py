@@ -17,7 +17,7 @@ _TEXT: Schema = {
 }
 
 
-def required(**properties: Any) -> Schema:
+def required(**properties: Schema) -> Schema:
     """An object that has all these, and maybe others."""
     return {"type": "object", "required": list(properties), "properties": properties}
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rudel.aliases import Tree
 from rudel.errors import DataError, ServeError
 from rudel.serve import recordings
 from rudel.serve.pictures import PICTURES, Decode, Files, reader
@@ -93,7 +94,7 @@ def _files(signature: Signature, recipe: Any, rate: int | None) -> tuple[Decode 
 class _Programs:
     """A model compiled for several sizes of batches."""
 
-    def __init__(self, keras: ModuleType, model: "keras.Model", structure: Any, sizes: Sequence[int]) -> None:
+    def __init__(self, keras: ModuleType, model: "keras.Model", structure: Tree, sizes: Sequence[int]) -> None:
         from rudel.loop import model_state
         from rudel.loop.vocabulary import lookups_of
 
@@ -109,7 +110,7 @@ class _Programs:
         """Compiles all programs; returns the outputs of one example, flat and as the model gives them."""
         from rudel.loop.compiled_loop import compile_prediction
 
-        raw: Any = None
+        raw: Tree = None
         for size in self._sizes:
             x = self._structured(padded(first, size))
             program = compile_prediction(self._model, self._state, x)
@@ -146,7 +147,7 @@ class _Programs:
             return {key: columns[place] for key, place in self._structure.items()}
         return list(columns)
 
-    def _flat(self, outputs: Any) -> list[np.ndarray]:
+    def _flat(self, outputs: Tree) -> list[np.ndarray]:
         leaves = [outputs] if not isinstance(outputs, dict | list | tuple) else self._keras.tree.flatten(outputs)
         return [_plain(np.asarray(leaf)) for leaf in leaves]
 
@@ -163,7 +164,7 @@ def _zeros(keras: ModuleType, model: "keras.Model", path: Path) -> Any:
         ServeError: sizes are left open.
     """
 
-    def zero(tensor: Any) -> np.ndarray:
+    def zero(tensor: "keras.KerasTensor") -> np.ndarray:
         shape = tuple(tensor.shape[1:])
         if any(not isinstance(size, int) for size in shape):
             raise ServeError(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rudel.aliases import Json
 from rudel.errors import ServeError
 from rudel.export.runner import quantised
 from rudel.serve.pictures import reader
@@ -98,7 +99,7 @@ def _word(name: str) -> str:
     return name.partition(":")[0]
 
 
-def _tensor(name: str, detail: Any, path: Path) -> Tensor:
+def _tensor(name: str, detail: Json, path: Path) -> Tensor:
     dtype = np.dtype(detail["dtype"])
     if dtype.kind not in "biuf":
         raise ServeError(f"The tensor `{name}` of {path} holds {dtype}, which cannot be served.")
@@ -108,11 +109,11 @@ def _tensor(name: str, detail: Any, path: Path) -> Tensor:
     return Tensor(name, shape, "float32" if detail["quantization"][0] else dtype.name)
 
 
-def _as_integers(column: np.ndarray, detail: Any) -> np.ndarray:
+def _as_integers(column: np.ndarray, detail: Json) -> np.ndarray:
     scale, zero_point = detail["quantization"]
     return quantised(column, detail["dtype"], scale, zero_point) if scale else column
 
 
-def _as_reals(values: np.ndarray, detail: Any) -> np.ndarray:
+def _as_reals(values: np.ndarray, detail: Json) -> np.ndarray:
     scale, zero_point = detail["quantization"]
     return (values.astype(np.float32) - zero_point) * np.float32(scale) if scale else values

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,7 +53,9 @@ def load_savedmodel(path: Path) -> Loaded:
 class _Function:
     """A signature, called with arrays; keeps its model alive."""
 
-    def __init__(self, tf: Any, model: "keras.Model", function: Any, inputs: list[str], outputs: list[str]) -> None:
+    def __init__(
+        self, tf: ModuleType, model: "keras.Model", function: Any, inputs: list[str], outputs: list[str]
+    ) -> None:
         self._tf = tf
         self._model = model
         self._function = function
