@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rudel.report.hosts_words import AWAY, called, happening, is_negligible, negligible_note
 from rudel.report.rounds import by_number
@@ -17,7 +17,6 @@ from rudel.report.words import percent, plural, size
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from rudel.replicas.rounds import HostChanged, HostReport, RoundClosed
 
 MOST_LINES = 12
 """Hosts that have a line each; of more, only those that do not train."""
@@ -60,7 +59,7 @@ class _Host:
     taken: int = 0
     noted: bool = False
 
-    def answered(self, report: "HostReport", now: float) -> None:
+    def answered(self, report: Any, now: float) -> None:
         since = max(now - self.heard, 1e-6)
         kept = math.exp(-since / _WINDOW)
         self.steps = self.steps * kept + report.steps
@@ -118,7 +117,7 @@ class HostLines:
         silent = [host for name, host in sorted(self._hosts.items()) if name in self._silent and not host.noted]
         return [negligible_note(host.name, 0.0) for host in silent if self._count and host.lost_at is None]
 
-    def round(self, closed: "RoundClosed") -> list[str]:
+    def round(self, closed: Any) -> list[str]:
         """Takes in a `RoundClosed`, and says of which hosts one should know that they contribute next to nothing."""
         now, moved = closed.seconds, closed.sent + closed.received
         self._began = min(self._began, self._clock() - now)
@@ -145,7 +144,7 @@ class HostLines:
         steps = max(1, sum(host.taken for host in there))
         return [negligible_note(host.name, host.taken / steps) for host in found]
 
-    def change(self, changed: "HostChanged") -> str:
+    def change(self, changed: Any) -> str:
         """Takes in a `HostChanged`, and says in a sentence what happened."""
         now = changed.seconds
         self._began = min(self._began, self._clock() - now)

@@ -15,7 +15,6 @@ from rudel.session.replicas_display import HostLines
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from rudel.replicas.rounds import HostChanged, RoundClosed
 
 _REFRESHES = 6
 """Times a second that the lines are redrawn; a redraw costs about 2 ms of one core."""
@@ -45,10 +44,10 @@ class Display:
     def hosts(self, names: Sequence[str]) -> None:
         """The first round begins on these hosts."""
 
-    def round(self, closed: "RoundClosed") -> None:
+    def round(self, closed: Any) -> None:
         """A round of several hosts has ended, a `RoundClosed`."""
 
-    def host(self, changed: "HostChanged") -> None:
+    def host(self, changed: Any) -> None:
         """A host was lost or has joined, a `HostChanged`."""
 
     def stop(self) -> None:
@@ -129,12 +128,12 @@ class RichDisplay(Display):
         """Draws a line for each host."""
         self._hosts.begin(names)
 
-    def round(self, closed: "RoundClosed") -> None:
+    def round(self, closed: Any) -> None:
         """Brings the lines of the hosts up to date."""
         for sentence in self._hosts.round(closed):
             self.note(sentence)
 
-    def host(self, changed: "HostChanged") -> None:
+    def host(self, changed: Any) -> None:
         """Prints what happened to a host above the bar."""
         text = self._hosts.change(changed)
         seconds = self._began[0] + changed.seconds

@@ -29,8 +29,6 @@ from rudel.shipping.user_code import dumped, own_objects
 if TYPE_CHECKING:
     import keras
 
-    from rudel.mesh.mesh_options import Mesh
-
 
 @dataclass(frozen=True)
 class Arrays:
@@ -77,10 +75,10 @@ class Parcel:
     job: Job
     train: Arrays | Read
     validation: Arrays | Read | None
-    options: "Mesh"
+    options: Any
 
 
-def pack(job: Job, options: "Mesh") -> tuple[bytes, list[Piece]]:
+def pack(job: Job, options: Any) -> tuple[bytes, list[Piece]]:
     """Makes a parcel of a job.
 
     Returns:

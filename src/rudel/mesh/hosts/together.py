@@ -7,7 +7,7 @@ ends with the same sentence and none waits for the others.
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from rudel.errors import ClusterError, OptionError, RudelError, error_named
 from rudel.mesh.hosts.join import (
@@ -20,10 +20,6 @@ from rudel.mesh.hosts.join import (
     part,
     part_at_the_end,
 )
-
-if TYPE_CHECKING:
-    from rudel.training.strategies import Strategy
-
 
 T = TypeVar("T")
 
@@ -94,7 +90,7 @@ def all_or_none(do: Callable[[], T]) -> T:
 
 
 @contextlib.contextmanager
-def together(options: "Strategy | None") -> Iterator[Callable[[Callable[[], T], T], T]]:
+def together(options: Any) -> Iterator[Callable[[Callable[[], T], T], T]]:
     """A training by these options; yields `first(do, other)`, which does something in process 0 alone.
 
     When the block ends well, the process waits at its own end for the others; when it fails, it does not, so that they
