@@ -1,7 +1,7 @@
 """The page of the evaluation, made of its numbers alone: the same numbers give the same page."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evaluate_cells import (
@@ -15,7 +15,6 @@ from evaluate_cells import (
     RATES,
     RIVALS,
     RUDEL,
-    default_cells,
     every_cell,
 )
 from evaluate_numbers import Numbers
@@ -58,9 +57,8 @@ sudo "$(command -v python)" benchmarks/evaluate.py --data FOLDER --python PY --r
 python benchmarks/evaluate.py --json docs/evaluation.json --page docs/evaluation.md --plots docs/images
 ```
 
-The first line measures what is missing, in the lab, and can be interrupted; `--only 'diloco/mlp/*/100'` measures
-some cells. The last one writes this page. [Benchmarks](../benchmarks/README.md#several-computers) says how to make
-the environments.
+The first line measures what is missing, and can be interrupted; `--only 'diloco/mlp/*/100'` measures some cells. The
+second writes this page. [How to make the environments](../benchmarks/README.md#several-computers).
 """
 
 
@@ -79,36 +77,22 @@ def written(document: Mapping[str, Any]) -> str:
         _defined(numbers),
         *_setting(document),
         "## Link speeds",
-        *_in_short(numbers),
         "![Seconds to the target accuracy over link speed, for each strategy](images/evaluation-links.svg)",
         _table(("", *(f"{rate:,} Mbit/s" for rate in RATES)), _by_rate(numbers)),
         "Seconds to the target on four hosts, with the MLP; in round brackets the speed-up over one host.",
         *_against_ema(numbers),
         "## Numbers of hosts",
         "![Speed-up over the number of hosts, at 100 and at 20 Mbit/s](images/evaluation-hosts.svg)",
-        _table(("", "Mbit/s", *(f"{hosts} hosts" for hosts in HOSTS[1:])), _by_hosts(numbers, numbers.speed_up)),
-        "Speed-up: time to accuracy of one host over that of several; in brackets the efficiency. For examples/s:",
-        _table(("", "Mbit/s", *(f"{hosts} hosts" for hosts in HOSTS[1:])), _by_hosts(numbers, numbers.throughput)),
+        _table(("", "Mbit/s", *(f"{hosts} hosts" for hosts in HOSTS[1:])), _by_hosts(numbers)),
+        "Speed-up: time to accuracy of one host over that of several; in brackets the efficiency.",
         "## Other tools, and other models",
         "![Seconds and megabytes to the target accuracy, for each strategy and tool](images/evaluation-tools.svg)",
         "![Speed-up of four hosts for each model, at 100 and at 20 Mbit/s](images/evaluation-models.svg)",
         _table(
-            (
-                "model",
-                "",
-                "Mbit/s",
-                "ms a step",
-                "examples/s",
-                "seconds to the target",
-                "speed-up",
-                "MB to it",
-                "final",
-            ),
+            ("model", "", "Mbit/s", "examples/s", "seconds to the target", "speed-up", "MB to it", "final"),
             _by_model(numbers),
         ),
-        "Four hosts. A step is 32 examples, whichever host computes them; examples/s are multiples of one host's. "
-        "Final: accuracy after all examples, the mean over the seeds.",
-        "## What was not measured",
+        "Four hosts; examples/s are multiples of one host's. Final: accuracy after all examples, the seeds' mean.",
         *_missing(numbers),
         "## How it was measured",
         _how(document),
@@ -180,22 +164,6 @@ def _against_ema(numbers: Numbers) -> Iterator[str]:
         )
 
 
-def _in_short(numbers: Numbers) -> Iterator[str]:
-    lines = []
-    for rate in RATES:
-        ups = {s: up for s in SEVERAL if (up := numbers.speed_up(s, "mlp", CENTRE_HOSTS, rate)) is not None}
-        if not ups:
-            continue
-        best = max(ups, key=lambda strategy: ups[strategy])
-        if ups[best] > 1:
-            lines.append(f"- {rate:,} Mbit/s: {TITLES[best]}, {ups[best]:.1f}x as fast as one host.")
-        else:
-            lines.append(f"- {rate:,} Mbit/s: one host by itself; {TITLES[best]} on four is {ups[best]:.2f}x as fast.")
-    if lines:
-        yield "Fastest on four hosts, with the MLP:"
-        yield "\n".join(lines)
-
-
 def _by_rate(numbers: Numbers) -> Iterator[Sequence[str]]:
     for baseline in ALONE:
         yield TITLES[baseline], *[seconds_of(baseline, numbers.alone("mlp", baseline))] * len(RATES)
@@ -211,13 +179,13 @@ def _with_speed_up(numbers: Numbers, strategy: str, rate: int) -> str:
     return (seconds if up is None else f"{seconds} ({_ratio(up)})") + (_burdened(numbers, found) if found else "")
 
 
-def _by_hosts(numbers: Numbers, times: Callable[..., float | None]) -> Iterator[Sequence[str]]:
+def _by_hosts(numbers: Numbers) -> Iterator[Sequence[str]]:
     for strategy in (*SEVERAL, *RIVALS):
         for rate in CENTRE_RATES:
             found = {hosts: numbers.of(strategy, "mlp", hosts, rate) for hosts in HOSTS[1:]}
             if sum(each is not None for each in found.values()) > 1:
-                cells = (_efficient(numbers, each, times(strategy, "mlp", n, rate), n) for n, each in found.items())
-                yield TITLES[strategy], str(rate), *cells
+                ups = {hosts: numbers.speed_up(strategy, "mlp", hosts, rate) for hosts in found}
+                yield TITLES[strategy], str(rate), *(_efficient(numbers, found[n], ups[n], n) for n in found)
 
 
 def _efficient(numbers: Numbers, found: Mapping[str, Any] | None, times: float | None, hosts: int) -> str:
@@ -230,26 +198,19 @@ def _by_model(numbers: Numbers) -> Iterator[Sequence[str]]:
     for model, net in MODELS.items():
         yield net.title, TITLES["single"], "", *_described(numbers, "single", model, 1, CENTRE_RATES[0])
         for rate in CENTRE_RATES:
-            for strategy in (*SEVERAL, *RIVALS):
-                if strategy in SEVERAL or numbers.of(strategy, model, CENTRE_HOSTS, rate):
-                    yield (
-                        net.title,
-                        TITLES[strategy],
-                        str(rate),
-                        *_described(numbers, strategy, model, CENTRE_HOSTS, rate),
-                    )
+            for strategy in ("diloco", "async"):
+                yield net.title, TITLES[strategy], str(rate), *_described(numbers, strategy, model, CENTRE_HOSTS, rate)
 
 
 def _described(numbers: Numbers, strategy: str, model: str, hosts: int, rate: int) -> Sequence[str]:
-    """Milliseconds a step, examples a second, seconds to the target, speed-up, megabytes to the target, accuracy."""
+    """Examples a second, seconds to the target, speed-up, megabytes to the target, accuracy."""
     found, up = numbers.of(strategy, model, hosts, rate), numbers.speed_up(strategy, model, hosts, rate)
     if found is None:
-        return _NOT_MEASURED, "", "", "", "", ""
+        return _NOT_MEASURED, "", "", "", ""
     accuracy, times = found["accuracy"], numbers.throughput(strategy, model, hosts, rate)
     air = found["target_bytes"]
     return (
-        _short(found["step_seconds"] * 1e3) + _burdened(numbers, found),
-        "" if times is None else _ratio(times),
+        "" if times is None else _ratio(times) + _burdened(numbers, found),
         seconds_of(strategy, found),
         "" if up is None else _mark(strategy) + _ratio(up),
         "" if air is None or hosts == 1 else _mark(strategy) + _short(air / 1e6),
@@ -258,25 +219,20 @@ def _described(numbers: Numbers, strategy: str, model: str, hosts: int, rate: in
 
 
 def _missing(numbers: Numbers) -> Iterator[str]:
-    default, everything = default_cells(), every_cell()
+    everything = every_cell()
     measured = sum(cell.name in numbers.cells for cell in everything)
-    yield f"{measured} of the {len(everything)} cells of the full product are measured; nothing else is guessed."
-    without = [cell.name for cell in default if cell.name not in numbers.cells and cell.name not in numbers.failures]
-    if without:
-        yield "Planned, not measured yet: " + ", ".join(f"`{name}`" for name in without) + "."
-    if failed := {name: why for name, why in numbers.failures.items() if name not in numbers.cells}:
-        yield "Tried, and failed:"
-        yield "\n".join(f"- `{name}`: {why}" for name, why in failed.items())
+    failed = sorted(name for name in numbers.failures if name not in numbers.cells)
+    without = f"; tried, and failed: {', '.join(f'`{name}`' for name in failed)}" if failed else ""
+    yield f"{measured} of the {len(everything)} cells of the full product are measured{without}."
 
 
 def _how(document: Mapping[str, Any]) -> str:
     quota, cores = document["job"]["cpu"], document["machine"]["cores"]
     return f"""\
 - One host, and tools that all-reduce in every step (`mesh`, MultiWorkerMirroredStrategy, DDP), are timed over some
-  steps. Their steps to the target are those of whole trainings on one computer.
-- ParameterServerStrategy is timed likewise; that its gradients are of older weights is not counted, in its favour.
-- `diloco`, `async`, PostLocalSGD (every 64 steps) and Flower (`start_client`, NumPy clients, rounds of 256) train to
-  the end.
+  steps, and take those to the target that a training on one computer takes. So does ParameterServerStrategy, in its
+  favour: its gradients are of older weights.
+- `diloco`, `async`, PostLocalSGD (every 64 steps) and Flower (NumPy clients, rounds of 256) train to the end.
 - Bytes are all frames on the network while the clock ran.
 - Nodes with {quota:g} of a core share {cores} cores with driver and network. † marks cells for which these were busy
   for {_BUSY:.0%} of the time or more, ‡ cells during which something else used the computer."""
