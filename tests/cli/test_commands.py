@@ -148,7 +148,8 @@ def test_goes_on_with_a_run(rudel: Callable[..., Any]) -> None:
 def test_a_training_of_minutes_is_told_in_minutes(rudel: Callable[..., Any], capfd: pytest.CaptureFixture[str]) -> None:
     rudel("train", "sine", "--steps", "20", "--run", "run")
     summary = json.loads(Path("run", "summary.json").read_text()) | {"train_seconds": 250.0}
-    tell(SimpleNamespace(summary=summary, path=Path("run"), notes=(), attribution=""))
+    trained: Any = SimpleNamespace(summary=summary, path=Path("run"), notes=(), attribution="")
+    tell(trained)
     assert "20 steps in 4 min 10 s" in capfd.readouterr().out.replace("\u202f", " ")
 
 

@@ -5,12 +5,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rudel.cli.output import count_display, print_json, print_table, reporting_interrupts
 from rudel.cli.use import JsonOption
+
+if TYPE_CHECKING:
+    from rudel.data.images.dataset_file import Converted
 
 _NAMED = 5
 
@@ -83,7 +86,7 @@ def _helpers(on: str | None, scheduler: str | None, ssh_config: Path | None, min
     return picture_workers(on, scheduler, ssh_config, min_hosts)
 
 
-def _as_document(converted: Any, seconds: float) -> dict[str, Any]:
+def _as_document(converted: "Converted", seconds: float) -> dict[str, Any]:
     return {
         "path": str(converted.path),
         "seconds": seconds,
@@ -99,7 +102,7 @@ def _as_document(converted: Any, seconds: float) -> dict[str, Any]:
 _SPLITS = ("train", "validation")
 
 
-def _tell(converted: Any, seconds: float) -> None:
+def _tell(converted: "Converted", seconds: float) -> None:
     from rudel.report.words import plural, size
 
     rows = []
@@ -118,7 +121,7 @@ def _tell(converted: Any, seconds: float) -> None:
         typer.echo(f"note      {note}", err=True)
 
 
-def _tell_left_out(converted: Any) -> None:
+def _tell_left_out(converted: "Converted") -> None:
     from rudel.report.words import plural
 
     left_out = converted.left_out
@@ -128,7 +131,7 @@ def _tell_left_out(converted: Any) -> None:
         typer.echo(f"left out  {plural(count, 'file')}: {reason}: {', '.join(names)}{more}")
 
 
-def _tell_shards(converted: Any, seconds: float) -> None:
+def _tell_shards(converted: "Converted", seconds: float) -> None:
     from rudel.report.words import duration, plural
 
     kept = len(converted.shards) - converted.made
@@ -141,7 +144,7 @@ def _tell_shards(converted: Any, seconds: float) -> None:
         typer.echo(f"time      {duration(seconds)}, {pictures / max(seconds, 1e-9):,.0f} pictures/s")
 
 
-def _notes(converted: Any) -> Iterator[str]:
+def _notes(converted: "Converted") -> Iterator[str]:
     if len(converted.left_out) > _NAMED:
         yield f"All files that were left out are named in {converted.path / 'left-out.txt'}."
     counts = list(zip(converted.classes, *map(converted.counts, _SPLITS), strict=True))

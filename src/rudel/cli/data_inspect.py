@@ -1,12 +1,15 @@
 """`rudel data inspect`: what a folder of records has, and whether it is sound."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rudel.cli.output import download_display, print_json, print_table, reporting_interrupts
 from rudel.cli.use import JsonOption
+
+if TYPE_CHECKING:
+    from rudel.data.images.inspect import Inspection
 
 _SHOWN = 30
 
@@ -38,7 +41,7 @@ def inspect(
         raise typer.Exit(2)
 
 
-def _as_document(found: Any) -> dict[str, Any]:
+def _as_document(found: "Inspection") -> dict[str, Any]:
     return {
         "path": found.address,
         "records": found.records,
@@ -59,7 +62,7 @@ def _as_document(found: Any) -> dict[str, Any]:
     }
 
 
-def _tell(found: Any, sheet: Path | None) -> None:
+def _tell(found: "Inspection", sheet: Path | None) -> None:
     from rudel.report.words import plural, size
 
     splits = found.splits

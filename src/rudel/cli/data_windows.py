@@ -11,6 +11,8 @@ from rudel.cli.output import count_display, print_json, print_table, reporting_i
 from rudel.cli.use import JsonOption
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from rudel.data.windows import Windows
 
 _NAMED = 5
@@ -60,7 +62,9 @@ def motion(
         _finish(found, out, "motion", {"samples": samples}, found.held_out(validation), json)
 
 
-def _finish(found: "Windows", out: str, kind: str, settings: Mapping[str, Any], held_out: Any, json: bool) -> None:
+def _finish(
+    found: "Windows", out: str, kind: str, settings: Mapping[str, Any], held_out: "np.ndarray", json: bool
+) -> None:
     import numpy as np
 
     from rudel.data.window_records import write_windows

@@ -5,7 +5,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from rudel.cli import complete
 from rudel.cli.output import print_json, print_table, reporting_interrupts
 from rudel.cli.use import ClassesOption, CodeOption, JsonOption, ModelArgument
 from rudel.export.forms import FORMS
+
+if TYPE_CHECKING:
+    from rudel.export.exporting import Exported
 
 
 def export(
@@ -66,7 +69,7 @@ def export(
     _print(made)
 
 
-def _print(made: Any) -> None:
+def _print(made: "Exported") -> None:
     from rudel.report.words import metric_name, metric_value, number, percent, size
 
     names = list(made.model_metrics)

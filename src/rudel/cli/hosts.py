@@ -1,12 +1,16 @@
 """`rudel hosts`: other computers, looked at, set up, and given commands and files."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rudel.cli import complete
 from rudel.cli.output import print_json, reporting_interrupts
+
+if TYPE_CHECKING:
+    from rudel.cluster.check import HostReport
+    from rudel.cluster.setup import Outcome
 
 app = typer.Typer(no_args_is_help=True, help="Check, set up and use other computers over SSH.")
 
@@ -172,14 +176,14 @@ def _status(exit_status: int | None) -> str:
     return f"exit status {exit_status}"
 
 
-def _how(outcome: Any) -> str:
+def _how(outcome: "Outcome") -> str:
     if not outcome.packages:
         return outcome.how
     what = "1 package" if outcome.packages == 1 else f"{outcome.packages} packages"
     return f"{what} {outcome.how}, {outcome.sent / 1e6:,.1f} MB sent"
 
 
-def _as_row(report: Any) -> list[str]:
+def _as_row(report: "HostReport") -> list[str]:
     facts, link = report.facts, report.link
     state = "ready" if report.rudel else "not set up"
     if report.problem:
@@ -202,7 +206,7 @@ def _as_row(report: Any) -> list[str]:
     return row + ([f"{link.bits_per_second / 1e6:.0f}", f"{1000 * link.round_trip:.1f}"] if link else ["-", "-"])
 
 
-def _as_document(report: Any) -> dict[str, Any]:
+def _as_document(report: "HostReport") -> dict[str, Any]:
     facts, link = report.facts, report.link
     document = {
         "host": str(report.host),

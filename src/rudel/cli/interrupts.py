@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 from types import FrameType
-from typing import Any
 
 _SOON = 0.02
 """Seconds until a lost interrupt comes again; one that is lost once more comes once more."""
@@ -50,7 +49,7 @@ def insist_on_interrupts() -> None:
     """
     usual, pending = sys.unraisablehook, False
 
-    def hook(unraisable: Any) -> None:
+    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
         nonlocal pending
         if not issubclass(unraisable.exc_type, KeyboardInterrupt) or sys.is_finalizing():
             usual(unraisable)

@@ -2,12 +2,15 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rudel.cli import complete
 from rudel.cli.output import count_display, print_json, print_table, reporting_interrupts
+
+if TYPE_CHECKING:
+    from rudel.micro.ports import Port
 
 app = typer.Typer(
     no_args_is_help=True, help="Compile .tflite models to plain C, smaller and faster than an interpreter."
@@ -83,7 +86,7 @@ def compile_(
         )
 
 
-def _described(port: Any) -> dict[str, Any]:
+def _described(port: "Port") -> dict[str, Any]:
     keys = ("name", "shape", "dtype", "scale", "zero_point")
     return {key: getattr(port, key) for key in (*keys, "variable", "macro")}
 

@@ -4,14 +4,13 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import typer
 
 from rudel.cli.interrupts import TERMINATED, terminated
 
 
-def print_json(document: Any) -> None:
+def print_json(document: object) -> None:
     """Prints one JSON document on standard output; NaN becomes null."""
     from rudel.runs.run_directory import finite
 

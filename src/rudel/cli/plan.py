@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from rudel.cli import complete
 from rudel.cli.output import download_display, print_json, print_table, reporting_interrupts
 from rudel.cli.train import Precision, key_and_value
 from rudel.errors import OptionError
+
+if TYPE_CHECKING:
+    from rudel.planning.forecast import Forecast
 
 
 def plan(
@@ -97,7 +100,7 @@ def _tell_hosts(hosts: Sequence[Any], together: float) -> None:
     typer.echo()
 
 
-def _tell_forecasts(forecasts: Sequence[Any], best: Any) -> None:
+def _tell_forecasts(forecasts: Sequence[Any], best: "Forecast") -> None:
     from rudel.report.words import duration, size
 
     one = forecasts[0].seconds if len(forecasts[0].hosts) == 1 else None

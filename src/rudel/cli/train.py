@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
@@ -10,6 +10,10 @@ from typer.core import TyperCommand
 from rudel.cli import complete
 from rudel.cli.output import download_display, print_json, reporting_interrupts
 from rudel.errors import OptionError, RudelError
+
+if TYPE_CHECKING:
+    from rudel.report.rounds import Rounds
+    from rudel.training.from_recipe import TrainedRun
 
 _TRAINING, _CHECKPOINTS, _HOSTS, _MESH = "Training", "Checkpoints", "Hosts", "Mesh"
 _FORMER_OPTIONS = {"patience": "host-timeout", "stop-early": "early-stopping", "keep": "keep-checkpoints"}
@@ -290,7 +294,7 @@ def train(
     show_trained(trained, json, quiet)
 
 
-def show_trained(trained: Any, json: bool, quiet: bool = False) -> None:
+def show_trained(trained: "TrainedRun", json: bool, quiet: bool = False) -> None:
     """Prints what came of a training; of several processes that train together, the first one does."""
     from rudel.mesh.hosts.together import is_first
 
@@ -306,14 +310,14 @@ def show_trained(trained: Any, json: bool, quiet: bool = False) -> None:
     typer.echo(f"next     {'; '.join(_next_commands(trained))}")
 
 
-def _next_commands(trained: Any) -> list[str]:
+def _next_commands(trained: "TrainedRun") -> list[str]:
     """Commands that take the run further."""
     run = shlex.quote(str(trained.path))
     play = [f"rudel play {run}"] if _has_page(trained) else []
     return [f"rudel evaluate {run}", f"rudel serve {run}", *play, f"rudel export {run} --to litert-int8"]
 
 
-def _has_page(trained: Any) -> bool:
+def _has_page(trained: "TrainedRun") -> bool:
     """Whether `rudel play` has a page for the model."""
     from rudel.play.opening import page_of
     from rudel.runs.run_directory import open_finished
@@ -333,7 +337,7 @@ def key_and_value(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def _tell(trained: Any) -> None:
+def _tell(trained: "TrainedRun") -> None:
     from rudel.report.rounds import read_rounds
     from rudel.report.words import duration
     from rudel.session.training_display import described
@@ -388,7 +392,7 @@ def _tell_fit(predictions: Path) -> None:
         typer.echo(f"fit      {verdict(judge(regression))}")
 
 
-def _tell_hosts(rounds: Any, summary: dict[str, Any]) -> None:
+def _tell_hosts(rounds: "Rounds", summary: dict[str, Any]) -> None:
     from rudel.report.words import percent, plural, size
 
     computing, moved = rounds.computing, summary["bytes_sent"] + summary["bytes_received"]

@@ -1,12 +1,15 @@
 """`rudel tune`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rudel.cli.output import print_json, reporting_interrupts
 from rudel.cli.train import key_and_value
+
+if TYPE_CHECKING:
+    from rudel.tuning.ledger import Ended
 
 
 def tune(
@@ -93,7 +96,7 @@ def tune(
     typer.echo(f"report   {tuned.path / 'report.html'}")
 
 
-def _show(ended: Any) -> None:
+def _show(ended: "Ended") -> None:
     """Prints a trial that has ended."""
     from rudel.report.words import duration
     from rudel.tuning.report import setting_text

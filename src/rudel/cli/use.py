@@ -3,13 +3,16 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rudel.cli import complete
 from rudel.cli.output import count_display, download_display, print_json, reporting_interrupts
 from rudel.errors import DataError, OptionError
+
+if TYPE_CHECKING:
+    from rudel.runs.file_model import Prediction, Unreadable
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", autocompletion=complete.runs)]
 ModelArgument = Annotated[
@@ -165,14 +168,16 @@ def _calls(on: str | None, scheduler: str | None, ssh_config: Path | None, min_h
         yield Calls(client, "run inference", "continues after the batches that are done")
 
 
-def _document(answer: Any) -> dict[str, Any]:
-    if hasattr(answer, "reason"):
+def _document(answer: "Prediction | Unreadable") -> dict[str, Any]:
+    from rudel.runs.file_model import Unreadable
+
+    if isinstance(answer, Unreadable):
         return {"source": answer.source, "error": answer.reason}
     ranking = [{"name": name, "probability": value} for name, value in answer.ranking]
     return {"source": answer.source, "outputs": answer.outputs, "classes": ranking}
 
 
-def _line(answer: Any, top: int) -> str:
+def _line(answer: "Prediction", top: int) -> str:
     guesses = [f"{name} {value:.1%}" for name, value in answer.ranking[:top]]
     return f"{answer.source}: {', '.join(guesses or [f'{value:.6g}' for value in answer.outputs])}"
 

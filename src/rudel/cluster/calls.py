@@ -94,8 +94,9 @@ def clients_of(
         return
     with contextlib.ExitStack() as stack:
         if on is not None:
-            cluster: Any = stack.enter_context(Cluster(on, ssh_config=ssh_config, min_hosts=min_hosts))
+            cluster = stack.enter_context(Cluster(on, ssh_config=ssh_config, min_hosts=min_hosts))
         else:
+            assert scheduler is not None
             cluster = stack.enter_context(Borrowed(scheduler, min_hosts))
         import dask.config
 

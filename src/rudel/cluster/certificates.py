@@ -18,7 +18,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPublicKeyTypes
 
 _LIFETIME = datetime.timedelta(days=90)
 _CLOCKS_DIFFER = datetime.timedelta(days=2)
@@ -106,13 +110,13 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _named("rudel cluster", "authority")
         usage = dict.fromkeys(_USAGES, False) | {"key_cert_sign": True, "crl_sign": True}
-        self._certificate = (
+        builder = (
             self._builder(self._name, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(x509.KeyUsage(**usage), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
         )
-        self._certificate = self._signed(self._certificate)
+        self._certificate = self._signed(builder)
 
     def issue(self, name: str, is_driver: bool = False) -> Identity:
         """A new certificate and key.
@@ -144,7 +148,9 @@ class Authority:
             is_driver,
         )
 
-    def _builder(self, subject: Any, public_key: Any) -> Any:
+    def _builder(
+        self, subject: "x509.Name", public_key: "CertificateIssuerPublicKeyTypes"
+    ) -> "x509.CertificateBuilder":
         from cryptography import x509
 
         return (
@@ -157,7 +163,7 @@ class Authority:
             .not_valid_after(self.valid[1])
         )
 
-    def _signed(self, builder: Any) -> Any:
+    def _signed(self, builder: "x509.CertificateBuilder") -> "x509.Certificate":
         from cryptography.hazmat.primitives import hashes
 
         return builder.sign(self._key, hashes.SHA256())
@@ -190,7 +196,7 @@ def is_of_a_host(certificate: Mapping[str, Any]) -> bool:
     return ("organizationalUnitName", _DRIVER) not in [pair for part in certificate["subject"] for pair in part]
 
 
-def _named(name: str, unit: str) -> Any:
+def _named(name: str, unit: str) -> "x509.Name":
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 

@@ -12,15 +12,23 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.cluster.dashboard import check_dashboard
 from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.probe import WORKER_MODULES
 from rudel.errors import ClusterError, OptionError, RudelError
+
+if TYPE_CHECKING:
+    import distributed
+    from distributed.core import rpc
+    from distributed.security import Security
+
+    from rudel.cluster.background import Background
+    from rudel.cluster.launch import Launch
 
 _log = logging.getLogger("rudel.cluster")
 
@@ -69,9 +77,9 @@ class Cluster:
         self._dashboard = dashboard
         if dashboard:
             check_dashboard()
-        self._background: Any = None
-        self._caller: Any = None
-        self._sync_client: Any = None
+        self._background: Background | None = None
+        self._caller: _Caller | None = None
+        self._sync_client: distributed.Client | None = None
 
     def __enter__(self) -> "Cluster":
         self.start()
@@ -180,7 +188,7 @@ class Cluster:
                 found[launch] = await launch.refuse(twin)
         return found
 
-    def _twin(self, launch: Any) -> Host | None:
+    def _twin(self, launch: "Launch") -> Host | None:
         """The host with a worker that is the same computer as this one."""
         return next(
             (
@@ -230,8 +238,8 @@ class _Caller:
         security: of the driver.
     """
 
-    scheduler: Any
-    security: Any
+    scheduler: "rpc"
+    security: "Security"
 
 
 class Borrowed:
@@ -246,11 +254,11 @@ class Borrowed:
         ClusterError: no scheduler answers, or too few workers have come.
     """
 
-    def __init__(self, client: Any, min_hosts: int | None = None) -> None:
+    def __init__(self, client: "distributed.Client | str", min_hosts: int | None = None) -> None:
         if min_hosts is not None and min_hosts < 1:
             raise OptionError(f"`min_hosts` must be 1 or more, not {min_hosts}.")
         self._given, self.min_hosts = client, min_hosts
-        self._own: Any = None
+        self._own: distributed.Client | None = None
 
     def __enter__(self) -> "Borrowed":
         from distributed import Client
@@ -305,7 +313,7 @@ class Borrowed:
                 "jobs still queued, and do they reach the scheduler?"
             ) from error
 
-    def start(self, coroutine: Any) -> Any:
+    def start(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Begins a coroutine in the client's loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
 

@@ -17,12 +17,15 @@ import secrets
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from rudel.cluster.line import Line
 from rudel.errors import RudelError
+
+if TYPE_CHECKING:
+    from distributed import Worker
 
 RENEW_SECONDS = 2.0
 """Time between two renewals of a driver's claim."""
@@ -78,7 +81,7 @@ class Guest(WorkerPlugin):
         self._line: Line | None = None
         self._heard = 0.0
 
-    async def setup(self, worker: Any) -> None:
+    async def setup(self, worker: "Worker") -> None:
         """Called by Dask on the worker; nothing becomes of it where this guest, or another driver's, is in use."""
         key = next(key for key, plugin in worker.plugins.items() if plugin is self)
         while other := _guest_of(worker):
@@ -93,7 +96,7 @@ class Guest(WorkerPlugin):
         worker.handlers.update(rudel_renew=self._renew, rudel_call=self._call, rudel_line=self._open_line)
         self._watchdog = asyncio.create_task(self._watch(worker))
 
-    async def teardown(self, worker: Any) -> None:
+    async def teardown(self, worker: "Worker") -> None:
         """Called by Dask on the worker, when the guest is removed or the worker ends."""
         service, self._service = self._service, None
         if service is None:
@@ -158,7 +161,7 @@ class Guest(WorkerPlugin):
             self._line.close()
         self._line = None
 
-    async def _watch(self, worker: Any) -> None:
+    async def _watch(self, worker: "Worker") -> None:
         """Frees the worker when the driver has been silent for too long."""
         while (left := self._limit - self.quiet_for) > 0:
             await asyncio.sleep(left)
@@ -174,6 +177,6 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def _guest_of(worker: Any) -> Guest | None:
+def _guest_of(worker: "Worker") -> Guest | None:
     """The guest of a worker that is in use, if there is one."""
     return next((p for p in worker.plugins.values() if isinstance(p, Guest) and p.is_in_use), None)

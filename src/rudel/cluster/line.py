@@ -16,7 +16,6 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 _LENGTH = struct.Struct("<I")
 _CHUNK = 1 << 18
@@ -38,7 +37,7 @@ class Line:
         lost: called there once if the other side has closed, or the network.
     """
 
-    def __init__(self, connection: Any, received: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+    def __init__(self, connection: socket.socket, received: Callable[[bytes], None], lost: Callable[[], None]) -> None:
         self._socket, self._received, self._lost = connection, received, lost
         self._loop, self._lock = asyncio.get_running_loop(), threading.Lock()
         self._unread, self._unsent = bytearray(), deque[bytes | memoryview]()
@@ -142,7 +141,7 @@ class Talk:
         connection: see `Line`.
     """
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: socket.socket) -> None:
         self._answers: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._line = Line(connection, self._answers.put_nowait, lambda: self._answers.put_nowait(None))
 

@@ -1,12 +1,15 @@
 """What users say of hosts beside their names, and which hosts it is said of."""
 
-from typing import Any
-
 from rudel.errors import OptionError
 
 
 def check_used(
-    on: Any, client: Any = None, *, ssh_config: Any = None, min_hosts: int | None = None, dashboard: bool = False
+    on: object,
+    client: object = None,
+    *,
+    ssh_config: object = None,
+    min_hosts: int | None = None,
+    dashboard: bool = False,
 ) -> None:
     """Refuses what would have no effect.
 

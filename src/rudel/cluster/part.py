@@ -1,9 +1,13 @@
 """Some of the hosts of a cluster, for a training that does not need the others."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.errors import ClusterError
+
+if TYPE_CHECKING:
+    from rudel.cluster.fleet import Fleet
+    from rudel.cluster.running import RunningCluster
 
 
 class Part:
@@ -14,7 +18,7 @@ class Part:
         names: of the workers that take part.
     """
 
-    def __init__(self, cluster: Any, names: Sequence[str]) -> None:
+    def __init__(self, cluster: "RunningCluster", names: Sequence[str]) -> None:
         self._cluster, self._names = cluster, frozenset(names)
 
     @property
@@ -52,7 +56,7 @@ class Part:
 class _Some:
     """A fleet of which only some members are seen."""
 
-    def __init__(self, fleet: Any, names: frozenset[str]) -> None:
+    def __init__(self, fleet: "Fleet", names: frozenset[str]) -> None:
         self._fleet, self._names = fleet, names
 
     def __getattr__(self, name: str) -> Any:

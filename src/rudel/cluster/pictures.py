@@ -7,10 +7,15 @@ bytes. A call of a worker that is lost is made again by another one.
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.cluster.calls import Calls, clients_of
 from rudel.data.images.picture import Picture, Refused, examine_all
+
+if TYPE_CHECKING:
+    import distributed
+
+    from rudel.cluster.engine import Cluster
 
 _TIMEOUT_SECONDS = 120.0
 
@@ -23,7 +28,7 @@ class PictureWorkers:
         timeout: seconds to wait for a worker when there is none.
     """
 
-    def __init__(self, client: Any, timeout: float = _TIMEOUT_SECONDS) -> None:
+    def __init__(self, client: "distributed.Client", timeout: float = _TIMEOUT_SECONDS) -> None:
         self._calls = Calls(client, "examine pictures", "goes on after the finished shards", timeout)
 
     @property
@@ -42,7 +47,7 @@ class PictureWorkers:
 
 @contextlib.contextmanager
 def picture_workers(
-    on: Any = None,
+    on: "str | Sequence[Any] | Cluster | None" = None,
     scheduler: str | None = None,
     ssh_config: str | Path | None = None,
     min_hosts: int | None = None,

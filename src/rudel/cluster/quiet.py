@@ -7,13 +7,17 @@ minute should find its cluster as it left it; who trains decides sooner by itsel
 """
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dask.config
 from distributed import Scheduler, Worker
 from distributed.versions import get_versions
 
 from rudel.cluster.transport import SCHEME
+
+if TYPE_CHECKING:
+    from distributed.security import Security
+
 
 logging.getLogger("distributed").setLevel(logging.WARNING)
 
@@ -95,11 +99,11 @@ class GuardedScheduler(Scheduler):
 class QuietScheduler(GuardedScheduler):
     """A scheduler without an HTTP server."""
 
-    def start_http_server(self, *arguments: Any, **options: Any) -> None:
+    def start_http_server(self, *arguments: object, **options: object) -> None:
         """Opens no port."""
 
 
-def scheduler_with(security: Any, dashboard: bool) -> Scheduler:
+def scheduler_with(security: "Security", dashboard: bool) -> Scheduler:
     """A scheduler that listens on all networks, by IPv4 and IPv6 at one port.
 
     Args:
@@ -124,5 +128,5 @@ class QuietWorker(Worker):
         comm.allow(_OF_ANOTHER_HOST)
         return super().handle_comm(comm)
 
-    def start_http_server(self, *arguments: Any, **options: Any) -> None:
+    def start_http_server(self, *arguments: object, **options: object) -> None:
         """Opens no port."""

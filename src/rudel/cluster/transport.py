@@ -46,7 +46,7 @@ class Connection(TLS):
         if self.is_of_a_host:
             self._allowed = frozenset(operations)
 
-    async def read(self, deserializers: Any = None) -> Any:
+    async def read(self, deserializers: Sequence[str] | None = None) -> Any:
         """See `distributed.comm.Comm`.
 
         Raises:
@@ -61,7 +61,7 @@ class Connection(TLS):
             self.abort()
             raise CommClosedError(f"in {self}: a message that is not permitted: {error}") from error
 
-    def _permitted(self, message: Any) -> Any:
+    def _permitted(self, message: object) -> Any:
         """The message; of a stream of them, those that are allowed.
 
         Raises:

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from rudel.data.dataset import Examples
+from rudel.aliases import Tree
+from rudel.data.dataset import Arrays, Examples
 from rudel.data.stream import Stream
 from rudel.errors import DataError, OptionError
 
@@ -24,7 +25,7 @@ _INFINITE = -1  # of tf.data's cardinality
 _JOINED_BYTES = 1 << 22
 
 
-def is_source(data: Any) -> bool:
+def is_source(data: object) -> bool:
     """Whether an object gives batches: neither arrays, nor a table of them, nor one of Rudel's own kinds.
 
     >>> is_source(iter([])), is_source(np.zeros(3)), is_source((np.zeros(3),)), is_source({"x": np.zeros(3)})
@@ -147,7 +148,7 @@ class _Batches:
             yield self._looked_at.pop()
         yield from batches
 
-    def _examples(self, batch: Any) -> Examples:
+    def _examples(self, batch: Tree) -> Examples:
         parts = batch if isinstance(batch, tuple | list) else (batch,)
         if not 1 <= len(parts) <= 3:
             raise DataError(
@@ -241,12 +242,12 @@ class BatchStream(Stream):
             self._first = first
 
 
-def _is_indexed(data: Any) -> bool:
+def _is_indexed(data: object) -> bool:
     """Whether batches are to be had by number, as of Keras' `PyDataset`."""
     return hasattr(data, "__getitem__") and (hasattr(data, "num_batches") or hasattr(data, "__len__"))
 
 
-def _arrays(part: Any) -> Any:
+def _arrays(part: Tree) -> Arrays:
     """NumPy arrays of what libraries have for arrays, without float64 and int64, which devices do not compute with."""
     if part is None:
         return None

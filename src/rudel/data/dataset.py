@@ -2,16 +2,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from rudel.errors import DataError
 
-Arrays = Any
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+Arrays: TypeAlias = Any
 """A NumPy array, or a dict, list or tuple of them (a model with several inputs); all with the examples along axis 0."""
 
-Part = Any
+Part: TypeAlias = Any
 """`Examples`, or a stream of them (`rudel.data.stream`)."""
 
 
@@ -148,7 +151,7 @@ def split(examples: Some, fraction: float, seed: int = 0) -> tuple[Some, Some]:
     return examples.subset(order[count:]), examples.subset(order[:count])
 
 
-def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def aligned_empty(shape: tuple[int, ...], dtype: "DTypeLike") -> np.ndarray:
     """An uninitialised array that begins at a multiple of 64 bytes, so that JAX uses it on a CPU without copying it."""
     dtype = np.dtype(dtype)
     size = int(np.prod(shape)) * dtype.itemsize
@@ -157,7 +160,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
-def _taken(array: Any, indices: np.ndarray | slice) -> Any:
+def _taken(array: Arrays, indices: np.ndarray | slice) -> Arrays:
     if isinstance(indices, slice) or not isinstance(array, np.ndarray) or array.dtype.hasobject:
         return array[indices]
     taken = aligned_empty((len(indices), *array.shape[1:]), array.dtype)
@@ -176,7 +179,7 @@ def _leaves(name: str, part: Arrays) -> list[tuple[str, np.ndarray]]:
     return [(name, part)]
 
 
-def _map_arrays(function: Any, part: Arrays) -> Arrays:
+def _map_arrays(function: Callable[[Any], Any], part: Arrays) -> Arrays:
     if part is None:
         return None
     if isinstance(part, Mapping):

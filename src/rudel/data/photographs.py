@@ -20,13 +20,16 @@ Decoding and scaling release the GIL: threads decode at the same time.
 import functools
 import io
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rudel.data.exif import orientation
 from rudel.data.images.jpeg import MOST_SCANS, Frame, frame, has_many_scans
 from rudel.errors import DataError
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF")
 """What is read, by Pillow's names."""
@@ -169,7 +172,7 @@ def _check_size(width: int, height: int) -> None:
         raise _pillow().DecompressionBombError
 
 
-def _opaque(picture: Any, mode: str) -> Any:
+def _opaque(picture: "Image.Image", mode: str) -> "Image.Image":
     """The picture in RGB or grey, without transparency."""
     if picture.mode == mode and "transparency" not in picture.info:
         return picture

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from rudel.data.photographs import decode
 from rudel.data.sound.recording import decode as decode_sound
 from rudel.data.windows import cut_or_padded
 from rudel.errors import DataError
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 _SOUND = (".wav", ".flac")
 _INK = 48
@@ -60,7 +63,7 @@ def sides_of(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
     return (shape[0], shape[1], channels) if channels in (1, 3) else None
 
 
-def ink_on_a_square(picture: Any, side: int, margin: float) -> np.ndarray:
+def ink_on_a_square(picture: "Image.Image", side: int, margin: float) -> np.ndarray:
     """A picture of something drawn, as data sets of drawings have it.
 
     Args:

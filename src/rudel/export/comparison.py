@@ -1,16 +1,19 @@
 """How an exported model does, beside the model that it was made from."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rudel.backend import keras_on_jax, without_tensorflow
-from rudel.data.dataset import Examples
+from rudel.data.dataset import Arrays, Examples
 from rudel.errors import ExportError
 from rudel.export.inputs import output_names
 from rudel.loop.classification import as_probabilities, class_labels
 from rudel.loop.metric_values import as_floats
+
+if TYPE_CHECKING:
+    import keras
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Comparison:
     agreement: float | None
 
 
-def compare(model: Any, examples: Examples, outputs: Any, exported: dict[str, np.ndarray]) -> Comparison:
+def compare(model: "keras.Model", examples: Examples, outputs: Arrays, exported: dict[str, np.ndarray]) -> Comparison:
     """Compares two sets of outputs.
 
     Args:
@@ -67,7 +70,7 @@ def compare(model: Any, examples: Examples, outputs: Any, exported: dict[str, np
     )
 
 
-def metrics_of(model: Any, examples: Examples, outputs: Any) -> dict[str, float]:
+def metrics_of(model: "keras.Model", examples: Examples, outputs: Arrays) -> dict[str, float]:
     """The model's own metrics for outputs that are given, and accuracy or mean absolute error if it has none of these.
 
     Args:
@@ -96,7 +99,7 @@ def metrics_of(model: Any, examples: Examples, outputs: Any) -> dict[str, float]
     return values
 
 
-def _agreement(model: Any, outputs: Any, answers: Any) -> float | None:
+def _agreement(model: "keras.Model", outputs: Arrays, answers: Arrays) -> float | None:
     if not isinstance(outputs, np.ndarray):
         return None
     mine, other = as_probabilities(model, outputs), as_probabilities(model, answers)

@@ -7,17 +7,21 @@ form is in int8 and the columns are too different for one scale. In C, the featu
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rudel.backend import keras_on_jax
+from rudel.data.dataset import Arrays
 from rudel.errors import ExportError
 from rudel.export.inputs import Inputs, inputs_of
 from rudel.features import LogMel
 from rudel.features.c import sources
 from rudel.features.columns import Columns, column_sources, columns_of
 from rudel.runs.model_file import save_model
+
+if TYPE_CHECKING:
+    import keras
 
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 SPECTROGRAM, NORMALISED = "spectrogram", "normalised"
@@ -40,18 +44,18 @@ class Front:
     features: LogMel | Columns | None = None
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def with_texts(self, x: Any) -> list[np.ndarray]:
+    def with_texts(self, x: Arrays) -> list[np.ndarray]:
         """The inputs of examples, in which the texts themselves are what they are numbers of."""
         return [
             np.array([_UNKNOWN, *self.texts[leaf.name]])[column] if leaf.name in self.texts else column
             for leaf, column in zip(self.inputs.leaves, self.columns(x), strict=True)
         ]
 
-    def columns(self, x: Any) -> list[np.ndarray]:
+    def columns(self, x: Arrays) -> list[np.ndarray]:
         """The inputs of examples, (N, ...) each."""
         return [self.features(np.asarray(x)).astype(np.float32)] if self.features else self.inputs.columns(x)
 
-    def calibration(self, x: Any) -> list[np.ndarray]:
+    def calibration(self, x: Arrays) -> list[np.ndarray]:
         """The same, to find ranges on: those of a spectrogram are all of int8, so that it is taken as it is."""
         columns = self.columns(x)
         if isinstance(self.features, LogMel):
@@ -101,7 +105,7 @@ class Front:
         ]
 
 
-def front_of(model: Any, path: Path, x: Any, converter: str, folder: Path) -> Front:
+def front_of(model: "keras.Model", path: Path, x: Arrays, converter: str, folder: Path) -> Front:
     """What is to be converted of a model.
 
     Args:
@@ -131,7 +135,7 @@ def front_of(model: Any, path: Path, x: Any, converter: str, folder: Path) -> Fr
     return Front(folder / "network.keras", inputs_of(network, np.zeros((1, *shape), np.float32)), features)
 
 
-def _first(model: Any, converter: str) -> tuple[Any, LogMel | Columns | None]:
+def _first(model: "keras.Model", converter: str) -> tuple[Any, LogMel | Columns | None]:
     """The layer that takes the input of a model, if it is to stay outside, and what it computes."""
     from rudel.features.layer import Features
 

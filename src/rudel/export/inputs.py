@@ -2,12 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rudel.aliases import Tree
+from rudel.data.dataset import Arrays
 from rudel.errors import DataError
 from rudel.micro.names import identifier
+
+if TYPE_CHECKING:
+    import keras
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Inputs:
     leaves: tuple[Input, ...]
 
     @property
-    def structure(self) -> Any:
+    def structure(self) -> Tree:
         """How the model takes them, with the number of an input in its place: 0, [0, 1] or {"left": 0, "right": 1}."""
         keys = [leaf.key for leaf in self.leaves]
         if keys == [None]:
@@ -43,13 +49,13 @@ class Inputs:
             return {str(key): number for number, key in enumerate(keys)}
         return list(range(len(keys)))
 
-    def columns(self, x: Any) -> list[np.ndarray]:
+    def columns(self, x: Arrays) -> list[np.ndarray]:
         """The arrays of examples, (N, *shape) each, in the dtype that they have."""
         arrays = [x if leaf.key is None else x[leaf.key] for leaf in self.leaves]
         return [np.asarray(a).reshape(len(a), *leaf.shape) for a, leaf in zip(arrays, self.leaves, strict=True)]
 
 
-def inputs_of(model: Any, x: Any) -> Inputs:
+def inputs_of(model: "keras.Model", x: Arrays) -> Inputs:
     """The inputs of a model, as examples are given to it.
 
     Args:
@@ -81,7 +87,7 @@ def inputs_of(model: Any, x: Any) -> Inputs:
     return Inputs(tuple(leaves))
 
 
-def output_names(keras: Any, model: Any, outputs: Any) -> list[str]:
+def output_names(keras: ModuleType, model: "keras.Model", outputs: Arrays) -> list[str]:
     """A name for each output of a model, in the order of `keras.tree.flatten`.
 
     It is the key of a dict, the name that Keras gives, or a number.
@@ -95,7 +101,7 @@ def output_names(keras: Any, model: Any, outputs: Any) -> list[str]:
     return names if len(names) == count == len(set(names)) else [f"output_{i}" for i in range(count)]
 
 
-def _by_key(model: Any, x: Mapping[str, Any], tensors: list[Any]) -> tuple[list[str], list[Any]]:
+def _by_key(model: "keras.Model", x: Mapping[str, Any], tensors: list[Any]) -> tuple[list[str], list[Any]]:
     if not tensors:
         return sorted(x), []
     structure = getattr(model, "input", None)
@@ -107,7 +113,7 @@ def _by_key(model: Any, x: Mapping[str, Any], tensors: list[Any]) -> tuple[list[
     return list(named), list(named.values())
 
 
-def _shape_and_dtype(tensor: Any, array: np.ndarray, name: str) -> tuple[tuple[int, ...], str]:
+def _shape_and_dtype(tensor: "keras.KerasTensor | None", array: np.ndarray, name: str) -> tuple[tuple[int, ...], str]:
     shape = array.shape[1:]
     if tensor is not None:
         wanted = tuple(tensor.shape[1:])

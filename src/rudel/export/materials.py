@@ -5,7 +5,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from rudel.errors import DataError, ExportError
 from rudel.loop.data_checks import as_part, check_examples
 from rudel.runs.loading import dataset_of, load, recipe_of
 from rudel.runs.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    import keras
 
 MOST_COMPARED = 5000
 """Examples that a model is compared on; of more, so many are chosen at random."""
@@ -35,7 +38,7 @@ class Materials:
     """
 
     run: RunDirectory
-    model: Any
+    model: "keras.Model"
     calibration: Examples | None
     comparison: Examples
     compared_on: str
@@ -117,7 +120,7 @@ def gather(run: RunDirectory, data: Any, calibration: int | None, seed: int) -> 
     return Materials(run, model, chosen, comparison, compared_on)
 
 
-def _refuse_half_weights(model: Any) -> None:
+def _refuse_half_weights(model: "keras.Model") -> None:
     halves = sorted({variable.dtype for variable in model.variables if variable.dtype.endswith("float16")})
     if halves:
         raise ExportError(
@@ -126,7 +129,7 @@ def _refuse_half_weights(model: Any) -> None:
         )
 
 
-def _parts(run: RunDirectory, model: Any, data: Any) -> Dataset | Examples | Stream:
+def _parts(run: RunDirectory, model: "keras.Model", data: Any) -> Dataset | Examples | Stream:
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str | Path):
@@ -148,7 +151,7 @@ def _choice(size: int, count: int, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).permutation(size)[:count])
 
 
-def _read(path: Path, run: RunDirectory, model: Any) -> Examples:
+def _read(path: Path, run: RunDirectory, model: "keras.Model") -> Examples:
     """Examples from an `.npz` file: `x` or an array for each input, `y` or one for each output, which may be left out.
 
     Raises:
@@ -179,7 +182,7 @@ def _read(path: Path, run: RunDirectory, model: Any) -> Examples:
     return Examples(x, arrays.get("y"))
 
 
-def _names(model: Any, side: str) -> list[str]:
+def _names(model: "keras.Model", side: str) -> list[str]:
     """Distinct names of the inputs or outputs."""
     tensors = getattr(model, side, None) or ()
     structure = getattr(model, side.removesuffix("s"), None) if tensors else None

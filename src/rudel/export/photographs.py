@@ -8,10 +8,11 @@ its own, by `read_image`, gets none, since that way is Python.
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from rudel.data.dataset import Arrays
 from rudel.data.photographs import decode
 from rudel.data.pictures import sides_of
 from rudel.errors import ExportError
@@ -58,7 +59,7 @@ class FromFiles:
     agreement: float
 
 
-def serving_of(materials: Materials, inputs: Inputs, outputs: Any) -> Serving | str:
+def serving_of(materials: Materials, inputs: Inputs, outputs: Arrays) -> Serving | str:
     """How the model of a run takes photographs, or a sentence that says why it does not.
 
     Args:

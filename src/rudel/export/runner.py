@@ -19,12 +19,15 @@ for reals, scale and zero point.
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rudel.errors import ExportError
 from rudel.export.process import import_tensorflow, serve
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 _BATCH = 256
 
@@ -62,7 +65,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     return about
 
 
-def quantised(values: np.ndarray, dtype: Any, scale: float, zero_point: int) -> np.ndarray:
+def quantised(values: np.ndarray, dtype: "DTypeLike", scale: float, zero_point: int) -> np.ndarray:
     """Reals as integers: the nearest, within the range of the dtype."""
     limits = np.iinfo(dtype)
     return np.clip(np.round(values / scale) + zero_point, limits.min, limits.max).astype(dtype)

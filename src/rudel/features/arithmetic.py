@@ -4,10 +4,12 @@
 32 bits are made of two halves, which is exact.
 """
 
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 
+from rudel.aliases import Tensor
 from rudel.features.tables import LOG_BITS, LOG_STEPS, Tables, weights
 
 FLOOR = 33
@@ -54,7 +56,7 @@ class Framing(Protocol):
         ...
 
 
-def spectrogram(xp: Any, features: Framing, samples: Any) -> Any:
+def spectrogram(xp: ModuleType, features: Framing, samples: Tensor) -> Tensor:
     """Spectrograms of whole recordings.
 
     Args:
@@ -83,11 +85,11 @@ def spectrogram(xp: Any, features: Framing, samples: Any) -> Any:
     return _limited(xp, xp.right_shift(sums + (1 << (COSINE_BITS - 1)), COSINE_BITS))
 
 
-def _limited(xp: Any, values: Any) -> Any:
+def _limited(xp: ModuleType, values: Tensor) -> Tensor:
     return xp.minimum(xp.maximum(values, -128), 127)
 
 
-def _pairs(xp: Any, features: Framing, samples: Any) -> tuple[Any, Any]:
+def _pairs(xp: ModuleType, features: Framing, samples: Tensor) -> tuple[Any, Any]:
     """Windows of a recording, even and odd samples apart, in the order in which the transform wants them."""
     tables, window, hop = features.tables, features.window, features.hop
     count = features.frames(samples.shape[-1])
@@ -104,7 +106,7 @@ def _pairs(xp: Any, features: Framing, samples: Any) -> tuple[Any, Any]:
     return parts[0], parts[1]
 
 
-def _spectrum(xp: Any, features: Framing, parts: tuple[Any, Any]) -> tuple[Any, Any]:
+def _spectrum(xp: ModuleType, features: Framing, parts: tuple[Any, Any]) -> tuple[Any, Any]:
     """The first half of the spectrum, real and imaginary parts, divided by the length of the transform."""
     real, imaginary = parts
     half = features.fft // 2
@@ -133,18 +135,18 @@ def _spectrum(xp: Any, features: Framing, parts: tuple[Any, Any]) -> tuple[Any, 
     )
 
 
-def _times(xp: Any, value: Any, factor: np.ndarray) -> Any:
+def _times(xp: ModuleType, value: Tensor, factor: np.ndarray) -> Tensor:
     """`(value * factor) >> 16` of 32 and 16 bits."""
     upper, lower = xp.right_shift(value, 16), xp.bitwise_and(value, 0xFFFF)
     return upper * factor + xp.right_shift(lower * factor, 16)
 
 
-def _magnitude(xp: Any, value: Any) -> Any:
+def _magnitude(xp: ModuleType, value: Tensor) -> Tensor:
     """Something with as many bits as the absolute value, for which -2^n has n bits."""
     return xp.bitwise_xor(value, xp.right_shift(value, 31))
 
 
-def _length(xp: Any, value: Any) -> Any:
+def _length(xp: ModuleType, value: Tensor) -> Tensor:
     """How many bits a number has that is not negative; 0 for 0."""
     length = xp.zeros_like(value)
     for bits in (16, 8, 4, 2, 1):
@@ -154,14 +156,14 @@ def _length(xp: Any, value: Any) -> Any:
     return length + value
 
 
-def _halves(xp: Any, power: Any, bands: np.ndarray) -> tuple[Any, Any]:
+def _halves(xp: ModuleType, power: Tensor, bands: np.ndarray) -> tuple[Any, Any]:
     """Powers summed up in bands: what is above 16 bits, and the 16 bits."""
     upper = xp.matmul(xp.bitwise_and(xp.right_shift(power, 16), 0xFFFF), bands)
     lower = xp.matmul(xp.bitwise_and(power, 0xFFFF), bands)
     return upper + xp.right_shift(lower, 16), xp.bitwise_and(lower, 0xFFFF)
 
 
-def _log2(xp: Any, features: Framing, upper: Any, lower: Any) -> Any:
+def _log2(xp: ModuleType, features: Framing, upper: Tensor, lower: Tensor) -> Tensor:
     """log2 of `upper * 2^16 + lower` with LOG_BITS fraction bits; 0 for 0."""
     large = upper > 0
     lower = xp.where(large, lower, xp.maximum(lower, 1))

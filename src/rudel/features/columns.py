@@ -7,11 +7,14 @@ float32 on the host and in C alike, with two divisions that no compiler fuses: t
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rudel.c_literals import float_literal
+
+if TYPE_CHECKING:
+    import keras
 
 _MOST_APART = 4.0
 """Columns whose spreads differ by less share a scale well enough."""
@@ -38,7 +41,7 @@ class Columns:
         return json.dumps({"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}) + "\n"
 
 
-def columns_of(layer: Any) -> Columns | None:
+def columns_of(layer: "keras.Layer | None") -> Columns | None:
     """What a layer does to columns, where it normalises some with spreads so different that int8 cannot hold them.
 
     Args:

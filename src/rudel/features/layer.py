@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from rudel.aliases import Shape, Tensor
 from rudel.errors import ModelError
 from rudel.features.arithmetic import spectrogram
 from rudel.features.log_mel import LogMel
@@ -29,14 +30,14 @@ class Features(keras.layers.Layer):
         self.features = features if isinstance(features, LogMel) else features_of(features)
         self.built = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """The features."""
         from keras import ops
 
         made = spectrogram(ops, self.features, ops.cast(inputs, "int32"))
         return ops.cast(made, self.compute_dtype)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         """Frames and the numbers of each."""
         if len(input_shape) != 2 or not input_shape[1] or input_shape[1] < self.features.hop:
             raise ModelError(
@@ -45,7 +46,7 @@ class Features(keras.layers.Layer):
             )
         return (input_shape[0], self.features.frames(input_shape[1]), self.features.width)
 
-    def compute_output_spec(self, inputs: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor) -> Any:
         """Frames and the numbers of each."""
         return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.compute_dtype)
 
@@ -54,7 +55,7 @@ class Features(keras.layers.Layer):
         return {**super().get_config(), "features": self.features.config()}
 
 
-def rate_of(model: Any) -> int | None:
+def rate_of(model: keras.Model) -> int | None:
     """The rate of the sound that a model hears, samples a second; None if it has no layer of this kind."""
     from rudel.internals.keras import layers_of
 

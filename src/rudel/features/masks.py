@@ -4,6 +4,8 @@ from typing import Any
 
 import keras
 
+from rudel.aliases import Shape, Tensor
+
 
 @keras.saving.register_keras_serializable("rudel")
 class SpecAugment(keras.layers.Layer):
@@ -24,7 +26,7 @@ class SpecAugment(keras.layers.Layer):
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.built = True
 
-    def call(self, inputs: Any, training: bool | None = False) -> Any:
+    def call(self, inputs: Tensor, training: bool | None = False) -> Tensor:
         """The spectrograms, with something hidden where `training` is true."""
         ops = _ops()
         if not training:
@@ -34,17 +36,17 @@ class SpecAugment(keras.layers.Layer):
         )
         return ops.where(kept, inputs, ops.mean(inputs, axis=(1, 2), keepdims=True))
 
-    def _kept(self, inputs: Any, axis: int, most: int) -> Any:
+    def _kept(self, inputs: Tensor, axis: int, most: int) -> Tensor:
         """Whether what is at a place of an axis stays, bool (N, places)."""
         ops = _ops()
-        shape: Any = ops.shape(inputs)
-        places: Any = ops.arange(shape[axis], dtype=inputs.dtype)[None]
+        shape: Shape = ops.shape(inputs)
+        places: Tensor = ops.arange(shape[axis], dtype=inputs.dtype)[None]
         length = ops.floor(keras.random.uniform((shape[0], 1), 0, most + 1, seed=self.seed_generator))
         start = keras.random.uniform((shape[0], 1), seed=self.seed_generator)
         start = ops.floor(start * (shape[axis] - length))
         return ops.logical_or(places < start, places >= start + length)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         """Spectrograms keep their shape."""
         return input_shape
 

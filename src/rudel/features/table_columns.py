@@ -126,7 +126,7 @@ def texts_of(values: Sequence[Any] | np.ndarray) -> list[str]:
     return _each(lambda value: "" if is_missing(value) else _text(value), values)
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Whether a value says that there is none."""
     if isinstance(value, float | np.floating):
         return value != value
@@ -152,7 +152,7 @@ def _number(value: Any) -> float | None:
         return np.nan if is_missing(value) else None
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return value.decode(errors="replace").strip() if isinstance(value, bytes) else str(value).strip()

@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 
+from rudel.aliases import Tensor, Tree
 from rudel.features.table_columns import Column, column_of
 
 _FARTHEST = 8.0
@@ -29,7 +30,7 @@ class TableColumns(keras.layers.Layer):
         super().__init__(autocast=False, **arguments)
         self.columns = [each if isinstance(each, Column) else column_of(each) for each in columns]
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Tree) -> None:
         """Makes the vectors of categories."""
         self.vectors = {
             column.name: self.add_weight(
@@ -52,7 +53,7 @@ class TableColumns(keras.layers.Layer):
                 parts += _of_numbers(column, ops.expand_dims(values, -1))
         return ops.cast(ops.concatenate(parts, axis=-1), self.compute_dtype)
 
-    def compute_output_spec(self, inputs: Any) -> Any:
+    def compute_output_spec(self, inputs: Tree) -> Any:
         """The shape of the vector."""
         width = sum(_width(column) for column in self.columns)
         batch = next(iter(inputs.values())).shape[0]
@@ -63,7 +64,7 @@ class TableColumns(keras.layers.Layer):
         return {**super().get_config(), "columns": [column.config() for column in self.columns]}
 
 
-def columns_of(model: Any) -> tuple[Column, ...]:
+def columns_of(model: keras.Model) -> tuple[Column, ...]:
     """The columns that a model takes; none if it does not take a table."""
     from rudel.internals.keras import layers_of
 
@@ -77,7 +78,7 @@ def _width(column: Column) -> int:
     return 1 + max(0, len(column.edges) - 1) + column.gaps
 
 
-def _of_numbers(column: Column, values: Any) -> list[Any]:
+def _of_numbers(column: Column, values: Tensor) -> list[Any]:
     """The numbers of a column, (N, 1), as parts of the vector."""
     import numpy as np
     from keras import ops

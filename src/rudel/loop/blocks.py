@@ -3,16 +3,21 @@
 Compiled programs take arrays of fixed shapes, so a block that is not full is filled up with zeros, which nobody reads.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
+from rudel.aliases import Tree
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
 from rudel.errors import DataError
 from rudel.loop.compiled_loop import Batch
 from rudel.loop.data_checks import as_examples, check_examples
+
+if TYPE_CHECKING:
+    import keras
 
 BLOCK_BYTES = 12e6
 """Aim for a block's size. Up to four are in memory at once: two on the device, one ready, one being read."""
@@ -35,7 +40,7 @@ class Blocks:
         what: the data set's part, for messages.
     """
 
-    def __init__(self, stream: Stream, model: Any, what: str) -> None:
+    def __init__(self, stream: Stream, model: "keras.Model", what: str) -> None:
         self.stream, self._model, self._what = stream, model, what
         self._row = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), as_batch(self._read([0])))
 
@@ -67,7 +72,7 @@ class Blocks:
         if not len(there):
             return jax.tree.map(lambda row: np.zeros((count, *row.shape), row.dtype), self._row)
         examples = self._read(indices[there])
-        batch: Any = (examples.x, examples.y, examples.sample_weight)
+        batch: Tree = (examples.x, examples.y, examples.sample_weight)
         if len(there) < count:
             batch = jax.tree.map(lambda a: _spread(a, there, count), batch)
         return batch
@@ -76,7 +81,7 @@ class Blocks:
         """The examples at these indices, in memory, checked; raises as `read` does."""
         return self._read(indices)
 
-    def _read(self, indices: Any) -> Examples:
+    def _read(self, indices: np.ndarray | Sequence[int]) -> Examples:
         indices = np.asarray(indices)
         examples = as_examples(self.stream.take(indices), self._what)
         if len(examples) != len(indices):

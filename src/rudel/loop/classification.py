@@ -1,10 +1,13 @@
 """Whether a model classifies, and what its outputs and targets then mean."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rudel.data.dataset import Examples
+
+if TYPE_CHECKING:
+    import keras
 
 
 def class_labels(examples: Examples) -> np.ndarray | None:
@@ -19,7 +22,7 @@ def class_labels(examples: Examples) -> np.ndarray | None:
     return None
 
 
-def as_probabilities(model: Any, outputs: np.ndarray) -> np.ndarray | None:
+def as_probabilities(model: "keras.Model", outputs: np.ndarray) -> np.ndarray | None:
     """Probabilities (N, C) of the outputs of a classifier; None if they are none. Logits go through a softmax.
 
     A model that is not compiled, hence without a loss, is a classifier if its last layer has a softmax.
@@ -39,7 +42,7 @@ def as_probabilities(model: Any, outputs: np.ndarray) -> np.ndarray | None:
     return outputs
 
 
-def gives_logits(model: Any) -> bool:
+def gives_logits(model: "keras.Model") -> bool:
     """Whether the outputs of a classifier still have to go through a softmax, or a sigmoid where there is one."""
     from rudel.internals.keras import loss_arguments
 
@@ -47,12 +50,12 @@ def gives_logits(model: Any) -> bool:
     return bool(getattr(loss, "from_logits", False) or loss_arguments(loss).get("from_logits"))
 
 
-def _loss_name(model: Any) -> str:
+def _loss_name(model: "keras.Model") -> str:
     loss = model.loss
     return (loss if isinstance(loss, str) else getattr(loss, "name", None) or getattr(loss, "__name__", "")).lower()
 
 
-def _ends_in_softmax(model: Any) -> bool:
+def _ends_in_softmax(model: "keras.Model") -> bool:
     layers = getattr(model, "layers", None) or [None]
     activation = getattr(layers[-1], "activation", None)
     return getattr(activation, "__name__", "") == "softmax" or type(layers[-1]).__name__ == "Softmax"

@@ -10,17 +10,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from rudel.aliases import Tree
+from rudel.data.dataset import Arrays
 from rudel.errors import ModelError
 from rudel.loop.convolution import fast_on_cpu
 from rudel.loop.kept_programs import form, kept
 from rudel.loop.model_state import ModelState, why_not_traced
+
+if TYPE_CHECKING:
+    import keras
 
 _BOUNDS = (np.int32(0), np.int32(1))
 
@@ -38,8 +43,8 @@ class Progress(NamedTuple):
     """
 
     state: ModelState
-    logs: Any
-    bad_step: Any
+    logs: Tree
+    bad_step: jax.Array | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ def compile_training(
     model: Any,
     state: ModelState,
     data: Batch,
-    order: Any,
+    order: jax.Array | np.ndarray,
     augment: Callable[[Any, Any], Any] | None = None,
     jit: Callable[..., Any] = jax.jit,
     size: int | None = None,
@@ -82,7 +87,15 @@ def compile_training(
 
     run, start = training_loop(model, state, data, order, augment, size)
 
-    def block(progress: Progress, data: Batch, order: Any, key: Any, first: Any, last: Any, offset: Any) -> Any:
+    def block(
+        progress: Progress,
+        data: Batch,
+        order: jax.Array,
+        key: jax.Array,
+        first: jax.Array,
+        last: jax.Array,
+        offset: jax.Array,
+    ) -> tuple[Progress, jax.Array]:
         done = run(progress, data, order, key, first, last, offset=offset)
         return done, done.bad_step + jnp.int32(0)  # an array of its own
 
@@ -99,7 +112,7 @@ def training_loop(
     model: Any,
     state: ModelState,
     data: Batch,
-    order: Any,
+    order: jax.Array | np.ndarray,
     augment: Callable[[Any, Any], Any] | None,
     size: int | None = None,
 ) -> tuple[Callable[..., Progress], Callable[[], Progress]]:
@@ -151,7 +164,7 @@ def training_loop(
 
 
 @contextlib.contextmanager
-def _learning_rate(model: Any, rate: jax.Array | None) -> Iterator[None]:
+def _learning_rate(model: "keras.Model", rate: jax.Array | None) -> Iterator[None]:
     """While it is entered, the model's optimizer uses this learning rate, whatever it was made with."""
     if rate is None:
         yield
@@ -174,8 +187,10 @@ def compile_evaluation(
         ModelError: the model's `test_step` cannot be traced.
     """
 
-    def run(trainable: Any, non_trainable: Any, metrics: Any, data: Batch, first: jax.Array, last: jax.Array) -> Any:
-        def body(i: jax.Array, metrics: Any) -> Any:
+    def run(
+        trainable: Tree, non_trainable: Tree, metrics: Tree, data: Batch, first: jax.Array, last: jax.Array
+    ) -> Tree:
+        def body(i: jax.Array, metrics: Tree) -> Tree:
             batch = jax.tree.map(lambda a: batch_of(a, i), data)
             _, new = model.test_step((trainable, non_trainable, metrics), _as_keras_data(batch))
             return list(new[2])
@@ -196,14 +211,14 @@ def compile_evaluation(
     return _compile(model, "test_step", key, traced)[0]
 
 
-def compile_prediction(model: Any, state: ModelState, x: Any) -> Program:
+def compile_prediction(model: "keras.Model", state: ModelState, x: Arrays) -> Program:
     """Compiles `run(trainable, non_trainable, x) -> outputs` for a batch of the shape of `x`.
 
     Raises:
         ModelError: the model's `predict_step` cannot be traced.
     """
 
-    def run(trainable: Any, non_trainable: Any, x: Any) -> Any:
+    def run(trainable: Tree, non_trainable: Tree, x: Arrays) -> Tree:
         return model.predict_step((trainable, non_trainable), (x,))[0]
 
     return _compile(
@@ -215,7 +230,7 @@ def compile_prediction(model: Any, state: ModelState, x: Any) -> Program:
 
 
 def _compile(
-    model: Any,
+    model: "keras.Model",
     method: str,
     key: tuple[Any, ...] | None,
     traced: Callable[[], tuple[Any, Any]],
@@ -232,7 +247,7 @@ def _compile(
     return Program(run, time.perf_counter() - began), extra
 
 
-def _compiled_ahead(lowered: Any) -> Callable[..., Any]:
+def _compiled_ahead(lowered: jax.stages.Lowered) -> Callable[..., Any]:
     threads = ThreadPoolExecutor(1, "rudel-compile")
     program = threads.submit(lowered.compile)
     threads.shutdown(wait=False)
@@ -240,7 +255,7 @@ def _compiled_ahead(lowered: Any) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def tracing(model: Any, method: str) -> Iterator[None]:
+def tracing(model: "keras.Model", method: str) -> Iterator[None]:
     """Makes one sentence of whatever goes wrong while a model's method is traced.
 
     Raises:
@@ -256,7 +271,7 @@ def tracing(model: Any, method: str) -> Iterator[None]:
         ) from error
 
 
-def _check_carried(model: Any, before: ModelState, after: ModelState) -> None:
+def _check_carried(model: "keras.Model", before: ModelState, after: ModelState) -> None:
     """A loop can only carry variables whose shapes and dtypes a step leaves alone."""
     for part in ModelState._fields:
         old, new = getattr(before, part), getattr(after, part)

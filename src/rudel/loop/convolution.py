@@ -20,11 +20,14 @@ import functools
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 LARGEST_UNROLLED_WINDOW = 128
 """Windows of more elements than this stay with XLA: the program would grow with every one of them."""
@@ -143,10 +146,10 @@ def convolve_depthwise(
 def pool(
     x: jax.Array,
     combine: Callable[..., jax.Array],
-    fill: Any,
+    fill: "ArrayLike",
     size: Sequence[int],
     strides: Sequence[int],
-    pads: Any,
+    pads: Sequence[tuple[int, int]],
 ) -> jax.Array:
     """Combines the elements of every window of (N, H, W, C), along W and then along H; `fill` pads."""
     if any(sum(pad) for pad in pads):
@@ -177,7 +180,7 @@ def _convolve(
     lhs: jax.Array,
     rhs: jax.Array,
     window_strides: Sequence[int],
-    padding: Any,
+    padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
     dimension_numbers: Any = None,
@@ -224,12 +227,12 @@ _POOLINGS = {lax.max: first_maximum, lax.min: lambda a, b: jnp.where(a <= b, a, 
 
 def _reduce_window(
     xla: Callable[..., Any],
-    operand: Any,
-    init_value: Any,
+    operand: jax.Array,
+    init_value: "ArrayLike",
     computation: Callable[..., Any],
     window_dimensions: Sequence[int],
     window_strides: Sequence[int] | None = None,
-    padding: Any = "VALID",
+    padding: str | Sequence[tuple[int, int]] = "VALID",
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> Any:
@@ -256,7 +259,11 @@ def _reduce_window(
 
 
 def _pads(
-    lengths: Sequence[int], size: Sequence[int], strides: Sequence[int], padding: Any, of_four: bool = False
+    lengths: Sequence[int],
+    size: Sequence[int],
+    strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    of_four: bool = False,
 ) -> list[tuple[int, int]]:
     if isinstance(padding, str):
         padding = [(0, 0), *lax.padtype_to_pads(lengths, size, strides, padding.upper()), (0, 0)]

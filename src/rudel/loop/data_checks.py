@@ -1,13 +1,16 @@
 """Looks at examples before the first step, so that a mistake is one sentence and not a wrong model."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rudel.data.dataset import Dataset, Examples
+from rudel.data.dataset import Arrays, Dataset, Examples
 from rudel.data.stream import Stream
 from rudel.errors import DataError
 from rudel.loop.vocabulary import first_outside, lookups_of
+
+if TYPE_CHECKING:
+    import keras
 
 _SPARSE_LOSSES = ("sparse_categorical_crossentropy", "SparseCategoricalCrossentropy")
 _ONE_HOT_LOSSES = ("categorical_crossentropy", "CategoricalCrossentropy")
@@ -39,7 +42,7 @@ def as_part(data: Any, what: str, text: bool = False) -> Examples | Stream:
     return data if isinstance(data, Stream) else as_examples(data, what, text)
 
 
-def as_text(labels: Any) -> np.ndarray | None:
+def as_text(labels: Arrays) -> np.ndarray | None:
     """Labels that are strings, as an array (N,) of them; None for all others."""
     if labels is None or isinstance(labels, dict | tuple):
         return None
@@ -53,7 +56,7 @@ def as_text(labels: Any) -> np.ndarray | None:
     return array.reshape(-1)
 
 
-def check_indices(x: Any, model: Any, what: str, numbers: np.ndarray | None = None) -> None:
+def check_indices(x: Arrays, model: "keras.Model", what: str, numbers: np.ndarray | None = None) -> None:
     """Refuses indices that are in no table of the model; see `check_examples` for the arguments.
 
     Raises:
@@ -65,7 +68,7 @@ def check_indices(x: Any, model: Any, what: str, numbers: np.ndarray | None = No
         )
 
 
-def check_examples(examples: Examples, model: Any, what: str, numbers: np.ndarray | None = None) -> None:
+def check_examples(examples: Examples, model: "keras.Model", what: str, numbers: np.ndarray | None = None) -> None:
     """Refuses NaN, pictures of another size than the model's, indices and labels that it has no place for.
 
     In a column of a table, NaN is a missing number.
@@ -109,7 +112,7 @@ def check_examples(examples: Examples, model: Any, what: str, numbers: np.ndarra
         )
 
 
-def _check_label_form(labels: Any, model: Any, what: str) -> None:
+def _check_label_form(labels: Arrays, model: "keras.Model", what: str) -> None:
     """Refuses one-hot labels where the loss takes integers, and integers where it takes one-hot labels."""
     shape, loss = getattr(model, "output_shape", None), _loss_name(model)
     if not isinstance(labels, np.ndarray) or not isinstance(shape, tuple) or not isinstance(shape[-1], int):
@@ -130,7 +133,7 @@ def _check_label_form(labels: Any, model: Any, what: str) -> None:
         )
 
 
-def _check_size(x: Any, model: Any, what: str) -> None:
+def _check_size(x: Arrays, model: "keras.Model", what: str) -> None:
     """Refuses pictures of another size than the model says it takes, as convolutions compute something of any size."""
     taken = getattr(model, "input_shape", None) if getattr(model, "built", False) else None
     if not isinstance(taken, tuple) or not isinstance(x, np.ndarray) or len(taken) != x.ndim or x.ndim < 3:
@@ -167,11 +170,11 @@ def check_finite(array: np.ndarray, what: str, numbers: np.ndarray | None = None
             )
 
 
-def _number(row: Any, numbers: np.ndarray | None) -> int:
+def _number(row: int | np.integer, numbers: np.ndarray | None) -> int:
     return int(row if numbers is None else numbers[row])
 
 
-def _classes_of(model: Any) -> int | None:
+def _classes_of(model: "keras.Model") -> int | None:
     """How many classes a classifier with integer labels has; None for every other model."""
     shape = getattr(model, "output_shape", None)
     if _loss_name(model) not in _SPARSE_LOSSES or not isinstance(shape, tuple) or not isinstance(shape[-1], int):
@@ -179,14 +182,14 @@ def _classes_of(model: Any) -> int | None:
     return shape[-1]
 
 
-def _loss_name(model: Any) -> str:
+def _loss_name(model: "keras.Model") -> str:
     """The name of the loss as it was given to `compile`: of a function, a class or a string; "" for several."""
     loss = model.loss
     name = loss if isinstance(loss, str) else type(loss).__name__ if loss is not None else ""
     return getattr(loss, "__name__", name)
 
 
-def _refuse_streams(part: Any, what: str) -> None:
+def _refuse_streams(part: Arrays, what: str) -> None:
     if part is None or isinstance(part, dict | list | tuple) or hasattr(part, "__array__"):
         return
     raise DataError(
@@ -195,7 +198,7 @@ def _refuse_streams(part: Any, what: str) -> None:
     )
 
 
-def _as_arrays(part: Any, what: str) -> Any:
+def _as_arrays(part: Arrays, what: str) -> Arrays:
     """NumPy arrays without float64 and int64, which the devices do not compute with."""
     if part is None:
         return None

@@ -2,13 +2,13 @@
 
 import contextlib
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from rudel.backend import backend_name
-from rudel.data.dataset import Examples
+from rudel.data.dataset import Arrays, Examples
 from rudel.data.stream import Stream
 from rudel.errors import DataError
 from rudel.loop import model_state
@@ -19,6 +19,9 @@ from rudel.loop.metric_values import as_floats
 from rudel.loop.model_state import ModelState
 from rudel.loop.read_ahead import Ahead
 from rudel.loop.schedule import check_whole_number
+
+if TYPE_CHECKING:
+    import keras
 
 DEFAULT_BATCH_SIZE = 256
 
@@ -42,7 +45,12 @@ class Evaluator:
     """
 
     def __init__(
-        self, model: Any, state: ModelState, examples: Examples | Stream, batch_size: int, what: str = "evaluation"
+        self,
+        model: "keras.Model",
+        state: ModelState,
+        examples: Examples | Stream,
+        batch_size: int,
+        what: str = "evaluation",
     ) -> None:
         self._model = model
         self._count, self._batch_size = len(examples), batch_size
@@ -111,7 +119,7 @@ class Evaluator:
 
 
 def make_evaluator(
-    model: Any, state: ModelState, examples: Examples | Stream, batch_size: int, what: str = "evaluation"
+    model: "keras.Model", state: ModelState, examples: Examples | Stream, batch_size: int, what: str = "evaluation"
 ) -> Any:
     """An `Evaluator`, or what does its work by Keras' own steps where Keras is not on JAX."""
     if backend_name() == "jax":
@@ -122,7 +130,12 @@ def make_evaluator(
 
 
 def evaluate(
-    model: Any, x: Any, y: Any = None, *, sample_weight: Any = None, batch_size: int = DEFAULT_BATCH_SIZE
+    model: "keras.Model",
+    x: Arrays,
+    y: Arrays = None,
+    *,
+    sample_weight: Arrays = None,
+    batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> dict[str, float]:
     """Evaluates a compiled Keras model, compiled into one loop.
 
@@ -153,7 +166,7 @@ def evaluate(
     return make_evaluator(model, state, examples, batch_size).run(state)
 
 
-def predict(model: Any, x: Any, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Any:
+def predict(model: "keras.Model", x: Arrays, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Arrays:
     """Asks a Keras model about inputs, in one compiled program.
 
     The last batch is padded with copies of its last example, so that one program serves all.
@@ -186,7 +199,7 @@ def predict(model: Any, x: Any, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Any:
     return jax.tree.map(lambda *parts: np.concatenate(parts), *outputs)
 
 
-def predictions(model: Any, stream: Stream, batch_size: int) -> Iterator[tuple[Examples, Any]]:
+def predictions(model: "keras.Model", stream: Stream, batch_size: int) -> Iterator[tuple[Examples, Any]]:
     """Asks a model about a stream, batch by batch: the examples, and its outputs as NumPy arrays."""
     count = len(stream)
 
@@ -209,7 +222,7 @@ def predictions(model: Any, stream: Stream, batch_size: int) -> Iterator[tuple[E
             yield consumed.pop(), outputs
 
 
-def _predicted(model: Any, inputs: Iterator[Any], batch_size: int) -> Iterator[Any]:
+def _predicted(model: "keras.Model", inputs: Iterator[Any], batch_size: int) -> Iterator[Any]:
     """The outputs for each of some inputs, of which only the last may have fewer rows than the batch size."""
     if backend_name() != "jax":
         from rudel.loop.keras_evaluation import predicted

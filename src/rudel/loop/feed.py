@@ -5,7 +5,7 @@ steps are read and put on the device while earlier ones are being computed. A bl
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,6 +16,9 @@ from rudel.loop.blocks import Blocks, as_batch
 from rudel.loop.compiled_loop import Batch
 from rudel.loop.read_ahead import Ahead
 from rudel.loop.schedule import Schedule
+
+if TYPE_CHECKING:
+    import keras
 
 
 class Part(NamedTuple):
@@ -43,7 +46,7 @@ class Resident:
         self._schedule = schedule
         self.data = as_batch(examples)
         """What the loop is compiled for, with `order`; arrays, or their shapes and dtypes."""
-        self.order: Any = self._ordered(0)
+        self.order: jax.Array = self._ordered(0)
         self._epoch = 0
 
     def start(self, step: int, interrupted: Callable[[], bool] = lambda: False) -> None:
@@ -85,13 +88,13 @@ class Streamed:
         model: a compiled Keras model, which they have to fit.
     """
 
-    def __init__(self, stream: Stream, schedule: Schedule, model: Any) -> None:
+    def __init__(self, stream: Stream, schedule: Schedule, model: "keras.Model") -> None:
         self._schedule = schedule
         self._blocks = Blocks(stream, model, "training")
         self._steps = self._blocks.batches(schedule.batch_size, schedule.total_steps)
         self._rows = self._steps * schedule.batch_size
         self.data = self._blocks.form(self._rows)
-        self.order: Any = jax.device_put(np.arange(self._rows, dtype=np.int32).reshape(self._steps, -1))
+        self.order: jax.Array = jax.device_put(np.arange(self._rows, dtype=np.int32).reshape(self._steps, -1))
         self._ahead: Ahead[_Block] | None = None
         self._block = _Block(0, 0, ())
         self._waited = 0.0
@@ -155,6 +158,6 @@ class Streamed:
         return self._blocks.read(order.reshape(-1), self._rows)
 
 
-def feed_of(examples: Examples | Stream, schedule: Schedule, model: Any) -> Resident | Streamed:
+def feed_of(examples: Examples | Stream, schedule: Schedule, model: "keras.Model") -> Resident | Streamed:
     """The way of these examples into the loop."""
     return Streamed(examples, schedule, model) if isinstance(examples, Stream) else Resident(examples, schedule)

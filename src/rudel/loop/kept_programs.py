@@ -8,12 +8,16 @@ attribute of a layer calls `compile` to make it count.
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
+from rudel.aliases import Tree
 from rudel.internals.keras import compile_stamp
 from rudel.loop import model_state
+
+if TYPE_CHECKING:
+    import keras
 
 _MOST = 16
 """Programs a model."""
@@ -28,7 +32,7 @@ class _Kept:
 _of_models: weakref.WeakKeyDictionary[Any, _Kept] = weakref.WeakKeyDictionary()
 
 
-def kept(model: Any, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+def kept(model: "keras.Model", key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     """What `make` returns for a model and a key, made at the first time.
 
     Args:
@@ -49,7 +53,7 @@ def kept(model: Any, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     return mine.programs[key]
 
 
-def form(tree: Any) -> tuple[Any, ...]:
+def form(tree: Tree) -> tuple[Any, ...]:
     """The structure, shapes and dtypes of arrays, as a part of a key."""
     leaves, structure = jax.tree.flatten(tree)
     return structure, tuple(
@@ -57,6 +61,6 @@ def form(tree: Any) -> tuple[Any, ...]:
     )
 
 
-def _identities(model: Any) -> tuple[Any, ...]:
+def _identities(model: "keras.Model") -> tuple[Any, ...]:
     optimizer = getattr(model, "optimizer", None)
     return id(optimizer), tuple(tuple(map(id, part)) for part in model_state.variables(model))

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -15,6 +15,9 @@ from rudel.loop.blocks import Blocks
 from rudel.loop.metric_values import as_floats
 from rudel.loop.model_state import ModelState, first_line
 from rudel.loop.read_ahead import Ahead
+
+if TYPE_CHECKING:
+    import keras
 
 
 class OwnEvaluator:
@@ -29,7 +32,9 @@ class OwnEvaluator:
 
     compile_seconds = 0.0
 
-    def __init__(self, model: Any, examples: Examples | Stream, batch_size: int, what: str = "evaluation") -> None:
+    def __init__(
+        self, model: "keras.Model", examples: Examples | Stream, batch_size: int, what: str = "evaluation"
+    ) -> None:
         self._model, self._examples, self._batch_size = model, examples, batch_size
         self._blocks = Blocks(examples, model, what) if isinstance(examples, Stream) else None
 
@@ -44,6 +49,7 @@ class OwnEvaluator:
         model_state.write(model, state)
         model.reset_metrics()
         model.make_test_function()
+        assert model.test_function is not None
         with contextlib.closing(self._parts()) as parts:
             for part in parts:
                 for first in range(0, len(part), self._batch_size):
@@ -67,7 +73,7 @@ class OwnEvaluator:
             yield from ahead
 
 
-def predicted(model: Any, inputs: Iterator[Any]) -> Iterator[Any]:
+def predicted(model: "keras.Model", inputs: Iterator[Any]) -> Iterator[Any]:
     """The outputs for each of some batches of inputs, as NumPy arrays."""
     for x in inputs:
         try:

@@ -1,12 +1,15 @@
 """Metrics as Python floats, by Keras' names."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
-def as_floats(logs: Any) -> dict[str, float]:
+
+def as_floats(logs: "Mapping[str, ArrayLike]") -> dict[str, float]:
     """Logs as Python floats, by name; a metric that is an array, such as `F1Score`, by class.
 
     >>> as_floats({"loss": 0.5, "f1": np.array([1.0, 0.25])})

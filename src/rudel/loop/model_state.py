@@ -3,13 +3,16 @@
 import inspect
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
 from rudel.backend import backend_name
 from rudel.errors import ModelError
+
+if TYPE_CHECKING:
+    import keras
 
 _NO_VALUES_YET = "Use keras.ops or jax.numpy on the arrays, and no Python branches on their values."
 
@@ -35,7 +38,7 @@ class ModelState(NamedTuple):
     metrics: list[Any]
 
 
-def build(model: Any, batch: tuple[Any, ...]) -> None:
+def build(model: "keras.Model", batch: tuple[Any, ...]) -> None:
     """Makes every variable that training needs: the model's, the optimizer's and the metrics'.
 
     Args:
@@ -55,7 +58,7 @@ def build(model: Any, batch: tuple[Any, ...]) -> None:
         raise ModelError(f"The model `{model.name}` cannot take these examples: {why_not_traced(error)}") from error
 
 
-def check_compiled(model: Any) -> None:
+def check_compiled(model: "keras.Model") -> None:
     """Refuses a model that is not compiled, or is compiled to run eagerly.
 
     Raises:
@@ -73,7 +76,7 @@ def check_compiled(model: Any) -> None:
     check_steps(model)
 
 
-def check_steps(model: Any) -> None:
+def check_steps(model: "keras.Model") -> None:
     """Refuses steps of a model's own that are written for another backend than JAX, where Keras runs on that.
 
     Raises:
@@ -92,14 +95,14 @@ def check_steps(model: Any) -> None:
             )
 
 
-def variables(model: Any) -> ModelState:
+def variables(model: "keras.Model") -> ModelState:
     """The model's Keras variables, in the form of its state; a model that is not compiled has no optimizer."""
     optimizer = getattr(model, "optimizer", None)
     slots = [] if optimizer is None else optimizer.variables
     return ModelState(model.trainable_variables, model.non_trainable_variables, slots, model.metrics_variables)
 
 
-def read(model: Any) -> ModelState:
+def read(model: "keras.Model") -> ModelState:
     """The current values of a built model, on the device; where Keras is not on JAX, in NumPy arrays.
 
     The loop consumes them (donates their buffers): until `write`, the variables of the model then have no values.
@@ -109,7 +112,7 @@ def read(model: Any) -> ModelState:
         return values(model)
     seen: set[int] = set()
 
-    def own(variable: Any) -> Any:
+    def own(variable: "keras.Variable") -> jax.Array:
         value = variable.value
         if id(value) in seen:
             return jax.numpy.copy(value)
@@ -119,12 +122,12 @@ def read(model: Any) -> ModelState:
     return jax.tree.map(own, variables(model))
 
 
-def values(model: Any) -> ModelState:
+def values(model: "keras.Model") -> ModelState:
     """Copies the current values of a built model into NumPy arrays."""
     return ModelState(*(on_host(part) for part in variables(model)))
 
 
-def write(model: Any, state: ModelState) -> None:
+def write(model: "keras.Model", state: ModelState) -> None:
     """Puts values, on the device or the host, back into the model's variables."""
     jax.tree.map(lambda variable, value: variable.assign(value), variables(model), state)
 

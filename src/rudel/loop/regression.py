@@ -1,6 +1,6 @@
 """Whether a model predicts numbers, and what it answers to the examples of a dataset."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,13 +10,16 @@ from rudel.loop.classification import class_labels
 from rudel.loop.evaluation import predict
 from rudel.report.regression import Answers, answers, choose
 
+if TYPE_CHECKING:
+    import keras
+
 _LOOKED_AT = 1000
 _FOR_NUMBERS = ("error", "huber", "log_cosh", "logcosh", "poisson", "tweedie")
 _SHORT = ("mse", "mae", "mape", "msle")
 _FOR_CLASSES = ("crossentropy", "hinge", "focal", "dice", "tversky", "divergence", "ctc", "circle")
 
 
-def is_regression(model: Any, examples: Examples) -> bool:
+def is_regression(model: "keras.Model", examples: Examples) -> bool:
     """Whether a model is trained to predict the numbers that are its targets.
 
     Losses of Keras tell by their names. With a loss of somebody's own, targets that are no classes do.
@@ -35,7 +38,7 @@ def is_regression(model: Any, examples: Examples) -> bool:
     return classes is None and not any(part in name for part in _FOR_CLASSES)
 
 
-def answers_about(model: Any, dataset: Dataset) -> dict[str, Answers] | None:
+def answers_about(model: "keras.Model", dataset: Dataset) -> dict[str, Answers] | None:
     """What a regression model answers to examples of each part of a dataset; see `rudel.report.regression.choose`.
 
     Returns:
@@ -54,7 +57,7 @@ def _some(examples: Examples | Stream) -> Examples:
     return examples.take(slice(0, _LOOKED_AT)) if isinstance(examples, Stream) else examples
 
 
-def _answers(model: Any, examples: Examples | Stream, neighbours: bool) -> Answers | None:
+def _answers(model: "keras.Model", examples: Examples | Stream, neighbours: bool) -> Answers | None:
     targets = np.asarray(examples.take(np.array([0])).y)
     chosen = examples.take(choose(len(examples), max(1, targets.size)))
     outputs = predict(model, chosen.x)

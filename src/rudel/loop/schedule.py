@@ -6,7 +6,6 @@ of steps done, and a resumed training sees exactly the batches that would have c
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -107,7 +106,7 @@ def plan_schedule(
     return Schedule(int(examples), int(batch_size), int(total), int(seed), shuffle)
 
 
-def check_whole_number(name: str, value: Any, least: int = 1) -> None:
+def check_whole_number(name: str, value: object, least: int = 1) -> None:
     """Refuses what is no whole number, or a smaller one than `least`.
 
     Raises:

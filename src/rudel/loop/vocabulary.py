@@ -7,11 +7,14 @@ What a slice takes is found by sending the positions of an example through the s
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rudel.data.dataset import Examples
+from rudel.data.dataset import Arrays, Examples, Part
+
+if TYPE_CHECKING:
+    import keras
 
 _MOVING = frozenset(
     {"Cast", "Cropping1D", "ExpandDims", "Flatten", "GetItem", "Identity", "Permute", "Ravel", "Reshape", "Split"}
@@ -65,7 +68,7 @@ class Outside:
         )
 
 
-def lookups_of(model: Any) -> tuple[Lookup, ...]:
+def lookups_of(model: "keras.Model") -> tuple[Lookup, ...]:
     """What the `Embedding` layers of a functional or sequential model certainly look up of its inputs."""
     tensors = _inputs(model)
     if not tensors:
@@ -79,7 +82,7 @@ def lookups_of(model: Any) -> tuple[Lookup, ...]:
     return tuple(_followed(model, known))
 
 
-def first_outside(model: Any, lookups: Sequence[Lookup], x: Any) -> Outside | None:
+def first_outside(model: "keras.Model", lookups: Sequence[Lookup], x: Arrays) -> Outside | None:
     """The first index that is not in its table.
 
     Args:
@@ -104,7 +107,7 @@ def first_outside(model: Any, lookups: Sequence[Lookup], x: Any) -> Outside | No
     return None
 
 
-def why_not_finite(model: Any, train: Any) -> str:
+def why_not_finite(model: "keras.Model", train: Part) -> str:
     """What may have made a loss NaN or infinite, or what to do about it, in a sentence without its end.
 
     Args:
@@ -117,7 +120,7 @@ def why_not_finite(model: Any, train: Any) -> str:
     )
 
 
-def suspect(model: Any, x: Any) -> str | None:
+def suspect(model: "keras.Model", x: Arrays) -> str | None:
     """Why an index may have made NaN in a model that cannot be followed, in a sentence without its end.
 
     Args:
@@ -140,14 +143,14 @@ def suspect(model: Any, x: Any) -> str | None:
     return None
 
 
-def _inputs(model: Any) -> list[Any]:
+def _inputs(model: "keras.Model") -> list[Any]:
     try:
         return list(model.inputs or ())
     except (AttributeError, ValueError):  # subclassed, or not built
         return []
 
 
-def _followed(model: Any, known: dict[int, tuple[int, str, np.ndarray | None]]) -> Iterator[Lookup]:
+def _followed(model: "keras.Model", known: dict[int, tuple[int, str, np.ndarray | None]]) -> Iterator[Lookup]:
     """Lookups of the tensors in `known`, which is filled up with those that hold nothing else."""
     from rudel.internals.keras import calls_of
 
@@ -178,7 +181,7 @@ def _followed(model: Any, known: dict[int, tuple[int, str, np.ndarray | None]]) 
                         known[id(tensor)] = (place, name, moved)
 
 
-def _moved(operation: Any, node: Any, positions: np.ndarray) -> list[np.ndarray | None]:
+def _moved(operation: "keras.Operation", node: Any, positions: np.ndarray) -> list[np.ndarray | None]:
     """Where an operation puts the positions of an example; None where it does more than move them."""
     arguments = node.arguments
     nothing: list[np.ndarray | None] = [None] * len(node.output_tensors)
@@ -201,7 +204,7 @@ def _moved(operation: Any, node: Any, positions: np.ndarray) -> list[np.ndarray 
     ]
 
 
-def _of_unbuilt(model: Any) -> Iterator[Lookup]:
+def _of_unbuilt(model: "keras.Model") -> Iterator[Lookup]:
     """The lookup of a sequential model that does not know its inputs yet, if it begins with one."""
     from rudel.backend import keras_here
 
@@ -210,7 +213,7 @@ def _of_unbuilt(model: Any) -> Iterator[Lookup]:
         yield Lookup(0, "x", first.name, first.input_dim, None)
 
 
-def _by_place(model: Any, x: Any) -> dict[int, np.ndarray]:
+def _by_place(model: "keras.Model", x: Arrays) -> dict[int, np.ndarray]:
     """The arrays of the inputs, by place; without those of which it is not clear which input they are."""
     tensors = _inputs(model)
     if not isinstance(x, Mapping | list | tuple):
@@ -223,13 +226,13 @@ def _by_place(model: Any, x: Any) -> dict[int, np.ndarray]:
     return {places[id(named[key])]: np.asarray(x[key]) for key in x if key in named and id(named[key]) in places}
 
 
-def _looks_up(operation: Any) -> bool:
+def _looks_up(operation: "keras.Operation") -> bool:
     from rudel.backend import keras_here
 
     embedding = keras_here().layers.Embedding
     return isinstance(operation, embedding) and type(operation).call is embedding.call
 
 
-def _moves(operation: Any) -> bool:
+def _moves(operation: "keras.Operation") -> bool:
     kind = type(operation)
     return kind.__name__ in _MOVING and kind.__module__.startswith("keras.")

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +33,10 @@ from rudel.replicas.replica_service import Service, replica_guest
 from rudel.replicas.replica_spec import ReplicaSpec, spec_of
 from rudel.session.job import Job
 from rudel.session.session import built
+
+if TYPE_CHECKING:
+    from rudel.cluster.fleet import Fleet
+    from rudel.cluster.running import Background, RunningCluster
 
 REHEARSAL_SECONDS, ROUNDS_SECONDS, HERE_SECONDS = 1.5, 1.5, 0.75
 """For which all hosts take steps at the same time, and one by itself; for which they take rounds; and for which this
@@ -204,7 +208,7 @@ class Rehearsal:
         with installed(self._cluster, replica_guest(purpose="a measurement")) as fleet:
             return _to_the_end(self._cluster.background, self._measure(fleet))
 
-    async def _measure(self, fleet: Any) -> Measured:
+    async def _measure(self, fleet: "Fleet") -> Measured:
         began = time.perf_counter()
         members = await fleet.members()
         if not members:
@@ -256,7 +260,7 @@ class Rehearsal:
         return self._spec.setup(number, about, hosts, self._options.delta_codec, self._options.merge_codec)[0]
 
 
-def _to_the_end(background: Any, coroutine: Coroutine[Any, Any, Measured]) -> Measured:
+def _to_the_end(background: "Background", coroutine: Coroutine[Any, Any, Measured]) -> Measured:
     """What a coroutine returns; an interrupt cancels it, and is raised when it has ended."""
     ended = threading.Event()
 
@@ -308,7 +312,7 @@ def _steps_in(seconds: float, step: float) -> int:
     return max(1, round(seconds / step))
 
 
-def rehearsal_of(job: Job, where: Any) -> Rehearsal:
+def rehearsal_of(job: Job, where: "RunningCluster | Nowhere") -> Rehearsal:
     """A rehearsal of a job.
 
     Args:
@@ -325,7 +329,7 @@ _LONG = ("prepare", "rehearse")
 class _Calls:
     """Calls to a worker."""
 
-    def __init__(self, fleet: Any, name: str, address: str) -> None:
+    def __init__(self, fleet: "Fleet", name: str, address: str) -> None:
         self._fleet, self.name, self._address = fleet, name, address
 
     async def __call__(self, operation: str, **message: Any) -> Any:

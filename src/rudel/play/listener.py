@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.errors import ServeError
 from rudel.features import LogMel
@@ -10,6 +10,9 @@ from rudel.features.columns import Columns, columns_of
 from rudel.features.layer import Features
 from rudel.micro.packages.recogniser import PASSED_OVER, REST, SMOOTHING, STARTS_AT, THRESHOLD
 from rudel.runs import run_directory
+
+if TYPE_CHECKING:
+    import keras
 
 ROW_RATE = 119
 """Rows a second of the Nano 33 BLE's sensor, which recordings of movements come from."""
@@ -72,7 +75,7 @@ class Listener:
         }
 
 
-def listener_of(directory: run_directory.RunDirectory, model: Any) -> Listener | None:
+def listener_of(directory: run_directory.RunDirectory, model: "keras.Model") -> Listener | None:
     """What is to be known of a run whose model has been read; None if it takes neither sound nor rows of a sensor.
 
     Raises:

@@ -1,13 +1,16 @@
 """Which page a run has: to draw on, or of a sensor."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rudel.errors import RudelError
 from rudel.play.listener import Listener, listener_of
 from rudel.play.player import Player, player_of
 from rudel.runs import run_directory
 from rudel.runs.loading import load
+
+if TYPE_CHECKING:
+    import keras
 
 
 def open_run(run: Path) -> Player | Listener:
@@ -20,7 +23,7 @@ def open_run(run: Path) -> Player | Listener:
     return page_of(run_directory.open_finished(run), load(run))
 
 
-def page_of(directory: run_directory.RunDirectory, model: Any) -> Player | Listener:
+def page_of(directory: run_directory.RunDirectory, model: "keras.Model") -> Player | Listener:
     """The page of a run whose model has been read.
 
     Raises:

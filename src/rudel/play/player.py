@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from rudel.loop.compiled_loop import Program, compile_prediction
 from rudel.play.drawing import Drawing, ReadImage, drawing_for
 from rudel.runs import run_directory
 from rudel.runs.loading import load, recipe_of
+
+if TYPE_CHECKING:
+    import keras
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Player:
     """
 
     run: Path
-    model: Any
+    model: "keras.Model"
     drawing: Drawing
     read_image: ReadImage | None
     classes: tuple[str, ...]
@@ -100,7 +103,7 @@ def open_player(run: Path) -> Player:
     return player_of(directory, model)
 
 
-def player_of(directory: run_directory.RunDirectory, model: Any) -> Player:
+def player_of(directory: run_directory.RunDirectory, model: "keras.Model") -> Player:
     """What is to be known of a run whose model has been read.
 
     Raises:

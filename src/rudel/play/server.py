@@ -16,7 +16,6 @@ from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from rudel.errors import RudelError, ServeError
 from rudel.own_names import is_loopback, is_own
@@ -85,7 +84,7 @@ class PlayServer(ThreadingHTTPServer):
         folder = self.module()
         return None if folder is None else f"model/{next(folder.glob('*.js')).name}"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """A browser that went away is no error."""
 
 
@@ -150,9 +149,9 @@ class _Handler(BaseHTTPRequestHandler):
             if self.command != "HEAD":
                 self.wfile.write(content)
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Nothing is logged."""
 
 
-def _json(document: Any) -> bytes:
+def _json(document: object) -> bytes:
     return json.dumps(document, ensure_ascii=False).encode()

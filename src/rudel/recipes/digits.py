@@ -3,13 +3,16 @@
 The 1,797 digits come with scikit-learn (a copy of the test set of the UCI "Optical Recognition of Handwritten Digits").
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import rudel
 from rudel.data import digits
 from rudel.data.pictures import ink_on_a_square
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 training = {"epochs": 60, "batch_size": 32}
 
@@ -73,6 +76,6 @@ def model(
     return net
 
 
-def read_image(picture: Any) -> np.ndarray:
+def read_image(picture: "Image.Image") -> np.ndarray:
     """A Pillow image as a digit: uint8 (8, 8), white on black; dark ink on light paper is inverted and cut out."""
     return ink_on_a_square(picture, 8, margin=0)

@@ -5,7 +5,7 @@ of pictures for each class. Its pictures become records first (as by `rudel data
 as it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -27,7 +27,7 @@ _WHERE_TO_GET_THEM = (
 
 def data(
     source: str | None = None,
-    progress: Any = None,
+    progress: Callable[[int, int], None] | None = None,
     side: int = 64,
     streamed: Literal["auto", "true", "false"] = "auto",
     augmentation: Literal["signs", "cloud_tpu_guide", "none"] = "signs",
@@ -56,7 +56,7 @@ def evaluation(
     source: str,
     split: str | None,
     class_names: Sequence[str],
-    progress: Any = None,
+    progress: Callable[[int, int], None] | None = None,
     side: int = 64,
     streamed: Literal["auto", "true", "false"] = "auto",
 ) -> ToEvaluate:

@@ -5,7 +5,7 @@ Commands, or the records that `rudel data sound` makes of it. The model takes sa
 whole numbers, are its first layer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +28,7 @@ _WHERE_TO_GET_THEM = (
 
 def data(
     source: str | None = None,
-    progress: Any = None,
+    progress: Callable[[int, int], None] | None = None,
     rate: int = 8000,
     seconds: float = 1.0,
     words: tuple = (),
@@ -76,7 +76,7 @@ def evaluation(
     source: str,
     split: str | None,
     class_names: Sequence[str],
-    progress: Any = None,
+    progress: Callable[[int, int], None] | None = None,
     rate: int = 8000,
     seconds: float = 1.0,
     words: tuple = (),

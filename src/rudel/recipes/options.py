@@ -33,7 +33,7 @@ class Option:
     optional: bool
     help: str
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: object) -> Any:
         """A value of the right type from a text, or the value itself if it is none.
 
         Raises:

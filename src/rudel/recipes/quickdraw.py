@@ -4,12 +4,19 @@ The default net and schedule are those of the article (an MLP 784-256-n, 8,192 s
 a class of which 10 % are held out); `net=cnn` is a small convolutional net that is far more accurate.
 """
 
-from typing import Any, Literal
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 import rudel
 from rudel.data.pictures import ink_on_a_square
+
+if TYPE_CHECKING:
+    import jax
+    import keras
+    from PIL import Image
 
 CLASSES = (
     *("apple", "asparagus", "banana", "blackberry", "blueberry", "broccoli", "carrot"),
@@ -24,7 +31,7 @@ def training(net: Literal["mlp", "cnn"] = "mlp") -> dict[str, int]:
 
 def data(
     source: str | None = None,
-    progress: Any = None,
+    progress: Callable[[int, int], None] | None = None,
     classes: tuple[str, ...] = CLASSES,
     drawings: int = 4000,
     validation: float = 0.1,
@@ -89,7 +96,7 @@ def model(
     return made
 
 
-def read_image(picture: Any) -> np.ndarray:
+def read_image(picture: "Image.Image") -> np.ndarray:
     """A Pillow image as a drawing: uint8 (28, 28), white on black as in Quick, Draw!.
 
     Dark lines on light paper are inverted; the picture is cut to what is drawn, made square and scaled.
@@ -97,7 +104,7 @@ def read_image(picture: Any) -> np.ndarray:
     return ink_on_a_square(picture, 28, margin=16 / 304)  # of the 304 units of a drawing, 16 are free around the ink
 
 
-def _convolutions(layers: Any) -> list[Any]:
+def _convolutions(layers: ModuleType) -> list[Any]:
     """Five convolutions, 14 x 14 to 4 x 4 pixels, and the mean of each feature over the picture."""
     body = [layers.Reshape((28, 28, 1))]
     for filters, size, strides in ((32, 5, 2), (32, 3, 1), (64, 3, 2), (64, 3, 1), (128, 3, 2)):
@@ -106,7 +113,7 @@ def _convolutions(layers: Any) -> list[Any]:
     return [*body, layers.GlobalAveragePooling2D()]
 
 
-def _falling_sgd(keras: Any, steps: int) -> Any:
+def _falling_sgd(keras: ModuleType, steps: int) -> "keras.Optimizer":
     """SGD with Nesterov momentum, whose learning rate rises over the first steps and then falls along a cosine."""
     warm_up = min(400, steps // 10)
     rate = keras.optimizers.schedules.CosineDecay(0.0, max(1, steps - warm_up), warmup_target=0.2, warmup_steps=warm_up)
@@ -115,7 +122,7 @@ def _falling_sgd(keras: Any, steps: int) -> Any:
     return optimizer
 
 
-def _mirror_stretch_and_move(key: Any, x: Any) -> Any:
+def _mirror_stretch_and_move(key: "jax.Array", x: "jax.Array") -> "jax.Array":
     import jax
 
     from rudel.data.augmentation import random_flip, random_zoom_and_shift

@@ -3,13 +3,16 @@
 20,000 users of 64 tastes and 10,000 items by default. The tables can be cut over several devices (`--mesh model=4`).
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import rudel
 from rudel.errors import OptionError
 from rudel.recipes.interactions import best_possible, draw, make_world
+
+if TYPE_CHECKING:
+    from rudel.recipes.interactions import Interactions
 
 training = {"epochs": 3, "batch_size": 512}
 
@@ -85,7 +88,7 @@ def register_classes() -> None:
     import rudel.recipes.two_tower  # noqa: F401
 
 
-def _inputs(drawn: Any, users: np.ndarray) -> dict[str, np.ndarray]:
+def _inputs(drawn: "Interactions", users: np.ndarray) -> dict[str, np.ndarray]:
     return {"user": users, "history": drawn.history[users], "weights": drawn.counts[users]}
 
 

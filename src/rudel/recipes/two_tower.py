@@ -15,6 +15,8 @@ import keras
 import numpy as np
 from keras import layers
 
+from rudel.aliases import Tensor, Tree
+
 ops: Any = keras.ops
 
 _SCORES_AT_ONCE = 2**24
@@ -31,11 +33,11 @@ class RecallAt(keras.metrics.Mean):
         dtype: of the sums.
     """
 
-    def __init__(self, k: int = 10, name: str | None = None, dtype: Any = None) -> None:
+    def __init__(self, k: int = 10, name: str | None = None, dtype: str | None = None) -> None:
         super().__init__(name=name or f"recall_at_{k}", dtype=dtype)
         self.k = k
 
-    def update_state(self, values: Any, sample_weight: Any = None) -> None:
+    def update_state(self, values: Tensor, sample_weight: Tensor | None = None) -> None:
         """Takes places in the ranking into account: 1 for the first, (n,)."""
         found = ops.logical_and(ops.greater_equal(values, 1), ops.less_equal(values, self.k))
         super().update_state(ops.cast(found, self.dtype), sample_weight)
@@ -81,7 +83,7 @@ class TwoTower(keras.Model):
         self.recall = RecallAt(k)
         self._evaluating = False
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: Tree = None) -> None:
         """Makes the variables."""
         if self.built:
             return
@@ -100,7 +102,7 @@ class TwoTower(keras.Model):
         for variable in variables:
             variable.assign(smoothed.reshape(variable.shape))
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Tree, training: bool = False) -> Tree:
         """The vectors of users, (n, dims)."""
         weights = ops.cast(inputs["weights"], self.compute_dtype)
         weights = weights / ops.maximum(ops.sum(weights, axis=1, keepdims=True), 1)
@@ -109,8 +111,13 @@ class TwoTower(keras.Model):
         return self.vector(self.hidden(self.dropout(both, training=training)))
 
     def compute_loss(
-        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
-    ) -> Any:
+        self,
+        x: Tree = None,
+        y: Tree = None,
+        y_pred: Tree = None,
+        sample_weight: Tensor | None = None,
+        training: bool = True,
+    ) -> Tensor:
         """The cross-entropy of a user's item among the items of the batch; evaluation looks at the ranking, too."""
         items, vectors = ops.cast(ops.reshape(y, (-1,)), "int32"), ops.cast(y_pred, "float32")
         logits = ops.matmul(vectors, ops.transpose(ops.cast(self.item_table(items), "float32")))
@@ -126,12 +133,12 @@ class TwoTower(keras.Model):
         weight = ops.cast(ops.reshape(sample_weight, (-1,)), losses.dtype)
         return ops.sum(losses * weight) / ops.maximum(ops.sum(weight), 1e-7)
 
-    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+    def compute_metrics(self, x: Tree, y: Tree, y_pred: Tree, sample_weight: Tensor | None = None) -> dict[str, Any]:
         """The loss; and in evaluation the recall, which training does not spend time on."""
         metrics = super().compute_metrics(x, y, y_pred, sample_weight)
         return {name: value for name, value in metrics.items() if self._evaluating or name != self.recall.name}
 
-    def top_items(self, vectors: Any, count: int = 10) -> tuple[np.ndarray, np.ndarray]:
+    def top_items(self, vectors: Tensor, count: int = 10) -> tuple[np.ndarray, np.ndarray]:
         """The items that rank first for some users.
 
         Args:
@@ -153,15 +160,15 @@ class TwoTower(keras.Model):
         """What the model can be made of again."""
         return {**self._settings, "name": self.name, "dtype": keras.dtype_policies.serialize(self.dtype_policy)}
 
-    def _share_of(self, items: Any) -> Any:
+    def _share_of(self, items: Tensor) -> Tensor:
         return ops.take(self.log_share, items, axis=0)[:, None]
 
-    def _scores(self, vectors: Any) -> Any:
+    def _scores(self, vectors: Tensor) -> Tensor:
         """Of these users for all items, (n, items)."""
         table, bias = (ops.cast(t.embeddings, "float32") for t in (self.item_table, self.item_bias))
         return ops.matmul(ops.cast(vectors, "float32"), ops.transpose(table)) + ops.transpose(bias)
 
-    def _places(self, vectors: Any, items: Any) -> Any:
+    def _places(self, vectors: Tensor, items: Tensor) -> Tensor:
         """The places of items in the rankings of users, 1 for the first, (n,); those who share one have the last."""
         count, rows = ops.shape(items)[0], self._users_at_once()
         if count <= rows:
@@ -171,7 +178,7 @@ class TwoTower(keras.Model):
         items = ops.reshape(ops.pad(items, ((0, pad),)), (-1, rows))
         return ops.reshape(ops.map(self._places_at_once, (vectors, items)), (-1,))[:count]
 
-    def _places_at_once(self, queries: tuple[Any, Any]) -> Any:
+    def _places_at_once(self, queries: tuple[Any, Any]) -> Tensor:
         vectors, items = queries
         scores = self._scores(vectors)
         own = ops.take_along_axis(scores, items[:, None], axis=1)

@@ -104,7 +104,9 @@ def _as_planned(request: Request, plan: dict[str, Any], auto: Auto, there: Itera
     """The request with the strategy and the hosts of a plan, of those that are there."""
     strategy, hosts = plan["strategy"], plan["hosts"]
     options = Diloco(**plan.get("options", {})) if strategy == "single" else named(strategy, hosts=True)
-    cluster = request.cluster if set(hosts) == set(there) else Part(request.cluster, hosts)
+    cluster = request.cluster
+    if cluster is not None and set(hosts) != set(there):
+        cluster = Part(cluster, hosts)
     return replace(request, strategy=auto.given_to(options), cluster=cluster, forecast=plan)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 
+from rudel.aliases import Tree
 from rudel.data.augmentation.colour import random_brightness, random_contrast
 from rudel.data.augmentation.geometry import random_enlarged_crop, random_flip
 
@@ -25,7 +26,7 @@ def chain(*changes: Change) -> Change:
     'as it was'
     """
 
-    def changed(key: jax.Array, x: Any) -> Any:
+    def changed(key: jax.Array, x: Tree) -> Tree:
         for number, change in enumerate(changes):
             x = change(jax.random.fold_in(key, number), x)
         return x

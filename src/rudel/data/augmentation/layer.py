@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 
+from rudel.aliases import Shape, Tensor
 from rudel.data.augmentation.changes import CHANGES
 from rudel.errors import OptionError
 
@@ -42,7 +43,7 @@ class Augmentation(keras.layers.Layer):
         self._seed = seed
         self.built = True
 
-    def call(self, inputs: Any, training: bool | None = False) -> Any:
+    def call(self, inputs: Tensor, training: bool | None = False) -> Any:
         """The pictures, changed where `training` is true."""
         x = inputs
         if training:
@@ -51,11 +52,11 @@ class Augmentation(keras.layers.Layer):
             x = self._function(self.seed_generator.next(), x, **self.settings)
         return keras.ops.cast(x, self.compute_dtype)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Any:
         """Pictures keep their shape."""
         return input_shape
 
-    def compute_output_spec(self, inputs: Any, training: bool | None = False) -> Any:
+    def compute_output_spec(self, inputs: Tensor, training: bool | None = False) -> Any:
         """Pictures keep their shape."""
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 

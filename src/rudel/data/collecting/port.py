@@ -3,9 +3,12 @@
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rudel.errors import DataError
+
+if TYPE_CHECKING:
+    from serial import Serial
 
 _BAUD = 115_200  # of boards without USB of their own; the others ignore it
 _WAIT = 0.1  # seconds that a read may take
@@ -20,7 +23,7 @@ class SerialPort:
         serial: of pySerial.
     """
 
-    def __init__(self, name: str, serial: Any) -> None:
+    def __init__(self, name: str, serial: "Serial") -> None:
         self.name, self._serial = name, serial
 
     def read(self) -> bytes:

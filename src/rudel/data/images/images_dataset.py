@@ -80,5 +80,5 @@ def _table_file(frame: Any) -> Path:
     return path
 
 
-def _is_file(value: Any) -> bool:
+def _is_file(value: object) -> bool:
     return isinstance(value, str | Path) and Path(value).is_file()

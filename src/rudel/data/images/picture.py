@@ -12,11 +12,14 @@ import functools
 import io
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.data.exif import orientation
 from rudel.data.images.jpeg import Frame, check_scans, frame
 from rudel.data.photographs import FORMATS, MOST_PIXELS
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 QUALITY = 95
 """Of JPEGs that are made here."""
@@ -153,7 +156,7 @@ def _examine_other(content: bytes, max_side: int | None) -> Picture | Refused:
     return _encode(picture, size, turned, "PNG" if lossless else "JPEG", tuple(changes))
 
 
-def _encode(picture: Any, size: tuple[int, int], turned: int, form: str, changes: tuple[str, ...]) -> Picture:
+def _encode(picture: "Image.Image", size: tuple[int, int], turned: int, form: str, changes: tuple[str, ...]) -> Picture:
     from PIL import Image
 
     sampling = _colour_sampling(picture)
@@ -170,7 +173,7 @@ def _encode(picture: Any, size: tuple[int, int], turned: int, form: str, changes
     return Picture(picture.height, picture.width, file.getvalue(), changes)
 
 
-def _colour_sampling(picture: Any) -> str:
+def _colour_sampling(picture: "Image.Image") -> str:
     """How finely colours are kept: as they were where they were halved in both directions, else in full."""
     from PIL import JpegImagePlugin
 
@@ -178,7 +181,7 @@ def _colour_sampling(picture: Any) -> str:
     return "4:2:0" if halved else "4:4:4"
 
 
-def _plain(picture: Any) -> Any:
+def _plain(picture: "Image.Image") -> "Image.Image":
     """The picture in grey or RGB, of 8 bits, with transparency where it has some."""
     if picture.mode.startswith("I"):
         picture = _upper_bits(picture)
@@ -188,7 +191,7 @@ def _plain(picture: Any) -> Any:
     return plain
 
 
-def _upper_bits(picture: Any) -> Any:
+def _upper_bits(picture: "Image.Image") -> "Image.Image":
     """Of grey levels with 16 bits the upper 8."""
     import numpy as np
     from PIL import Image

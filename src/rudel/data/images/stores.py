@@ -154,7 +154,7 @@ class LocalStore:
             os.close(file)
 
 
-def _local_file(name: str, entry: Any) -> list[File]:
+def _local_file(name: str, entry: os.DirEntry[str] | Path) -> list[File]:
     try:
         about = entry.stat()
     except (OSError, ValueError):

@@ -8,7 +8,7 @@ import numpy as np
 
 from rudel.data.images.dataset_file import LABELS
 from rudel.data.images.record import ENCODED, HEIGHT, LABEL, TEXT, WIDTH
-from rudel.data.records.example import parse_example
+from rudel.data.records.example import Feature, parse_example
 
 _KEPT = 10
 """Pictures of each class, for a contact sheet."""
@@ -93,11 +93,11 @@ class Tally:
             yield f"{_counted(count, 'record')} {have} the label {label}, and {LABELS} names {classes}."
 
 
-def _number(feature: Any) -> int | None:
+def _number(feature: Feature | None) -> int | None:
     return int(feature[0]) if isinstance(feature, np.ndarray) and feature.dtype.kind == "i" and len(feature) else None
 
 
-def _text(feature: Any) -> bytes | None:
+def _text(feature: Feature | None) -> bytes | None:
     return feature[0] if isinstance(feature, list) and feature else None
 
 

@@ -33,7 +33,7 @@ class _Visit:
         self._add = add
         self._seen: dict[int, Any] = {}
 
-    def value(self, value: Any) -> None:
+    def value(self, value: object) -> None:
         if isinstance(value, str | bytes | int | float | complex | bool | None | types.EllipsisType | range | slice):
             self._add_texts(type(value).__name__, repr(value))
         elif id(value) in self._seen:
@@ -42,7 +42,7 @@ class _Visit:
             self._seen[id(value)] = value
             self._compound(value)
 
-    def _compound(self, value: Any) -> None:
+    def _compound(self, value: object) -> None:
         self._add_texts(type(value).__module__, type(value).__qualname__)
         if isinstance(value, np.ndarray | np.generic):
             array = np.ascontiguousarray(value)

@@ -72,7 +72,7 @@ class Delegation:
             return self._task
 
 
-def _pickled(what: Any, functions: Sequence[Function]) -> bytes | None:
+def _pickled(what: object, functions: Sequence[Function]) -> bytes | None:
     """Pickled for another process, with code by value where that cannot import it; None if that is not possible."""
     import cloudpickle
 
@@ -84,7 +84,7 @@ def _pickled(what: Any, functions: Sequence[Function]) -> bytes | None:
         return None
 
 
-def _module(function: Any) -> ModuleType | None:
+def _module(function: object) -> ModuleType | None:
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__module__", None) or type(function).__module__

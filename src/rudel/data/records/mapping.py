@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from rudel.aliases import Tree
 from rudel.data.records.collection import Collection
 from rudel.data.records.delegation import Delegation, Function
 from rudel.data.records.features import Features
@@ -129,7 +130,7 @@ class Mapping:
             row.write(value, octets, place, functools.partial(self.collection.name, number))
 
     def _made(self, content: bytes, number: int) -> Any:
-        value: Any = self.features.of(content, functools.partial(self.collection.name, number))
+        value: Tree = self.features.of(content, functools.partial(self.collection.name, number))
         try:
             for function in self.functions:
                 value = function(value)

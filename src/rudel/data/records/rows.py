@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rudel.aliases import Tree
 from rudel.data.dataset import Examples, aligned_empty
 from rudel.errors import DataError
 
@@ -48,7 +49,7 @@ class Row:
         leaves: the arrays.
     """
 
-    structure: Any
+    structure: Tree
     leaves: tuple[Leaf, ...]
 
     @property
@@ -60,7 +61,7 @@ class Row:
         """Arrays for so many rows, with the rows along axis 0, in aligned memory."""
         return [aligned_empty((count, *leaf.shape), leaf.dtype) for leaf in self.leaves]
 
-    def write(self, value: Any, octets: list[memoryview], place: int, name: Callable[[], str]) -> None:
+    def write(self, value: Tree, octets: list[memoryview], place: int, name: Callable[[], str]) -> None:
         """Writes a row.
 
         It is copied without NumPy, which would let go of Python's lock, and wait for it again, for every row.
@@ -84,7 +85,7 @@ class Row:
             size = entry.nbytes
             target[place * size : (place + 1) * size] = entry.tobytes() if size < _SHORT else _octets(entry)
 
-    def check_batch(self, value: Any, count: int, name: Callable[[], str]) -> list[np.ndarray]:
+    def check_batch(self, value: Tree, count: int, name: Callable[[], str]) -> list[np.ndarray]:
         """The arrays of what a batched map function gave, in aligned memory.
 
         Raises:
@@ -102,11 +103,11 @@ class Row:
             arrays.append(_aligned(array))
         return arrays
 
-    def tree(self, arrays: list[np.ndarray]) -> Any:
+    def tree(self, arrays: list[np.ndarray]) -> Tree:
         """Arrays in the structure of the row."""
         return _rebuilt(self.structure, arrays)
 
-    def _parts(self, value: Any, name: Callable[[], str]) -> list[Any]:
+    def _parts(self, value: Tree, name: Callable[[], str]) -> list[Any]:
         parts: list[Any] = []
         if not _collect(self.structure, value, parts):
             raise DataError(
@@ -116,7 +117,7 @@ class Row:
         return parts
 
 
-def row_of(value: Any) -> Row:
+def row_of(value: Tree) -> Row:
     """The structure of what a map function gave for an example.
 
     Raises:
@@ -130,7 +131,7 @@ def row_of(value: Any) -> Row:
     return Row(structure, tuple(leaves))
 
 
-def row_of_batch(value: Any) -> Row:
+def row_of_batch(value: Tree) -> Row:
     """The structure of a row of what a batched map function gave for one example.
 
     Raises:
@@ -146,7 +147,7 @@ def row_of_batch(value: Any) -> Row:
     return Row(row.structure, tuple(Leaf(leaf.name, leaf.shape[1:], leaf.dtype) for leaf in row.leaves))
 
 
-def examples_of(tree: Any) -> Examples:
+def examples_of(tree: Tree) -> Examples:
     """Inputs, targets and weights: (x, y), (x, y, weight) or x alone.
 
     Raises:
@@ -163,11 +164,11 @@ def _octets(array: np.ndarray) -> memoryview:
     return np.ascontiguousarray(array).data.cast("B")
 
 
-def _names(value: Any) -> Any:
+def _names(value: Tree) -> Tree:
     return ("x", "y", "sample_weight") if isinstance(value, tuple) and len(value) in (2, 3) else "x"
 
 
-def _structure(name: Any, value: Any, leaves: list[Leaf]) -> Any:
+def _structure(name: Tree, value: Tree, leaves: list[Leaf]) -> Tree:
     if isinstance(value, Mapping):
         return {key: _structure(f"{name}[{key!r}]", part, leaves) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -183,7 +184,7 @@ def _structure(name: Any, value: Any, leaves: list[Leaf]) -> Any:
     return len(leaves) - 1
 
 
-def _collect(structure: Any, value: Any, parts: list[Any]) -> bool:
+def _collect(structure: Tree, value: Tree, parts: list[Any]) -> bool:
     """Takes a value apart; False if it has another structure."""
     if isinstance(structure, dict):
         fits = isinstance(value, Mapping) and value.keys() == structure.keys()
@@ -202,7 +203,7 @@ def _collect(structure: Any, value: Any, parts: list[Any]) -> bool:
     return True
 
 
-def _rebuilt(structure: Any, arrays: list[np.ndarray]) -> Any:
+def _rebuilt(structure: Tree, arrays: list[np.ndarray]) -> Tree:
     if isinstance(structure, dict):
         return {key: _rebuilt(part, arrays) for key, part in structure.items()}
     if isinstance(structure, list | tuple):

@@ -60,7 +60,7 @@ class _Work:
         except BaseException:  # SystemExit too: whatever it is, the other process will meet it
             return FAILED
 
-    def _written(self, task: Any, memory: memoryview, begin: int, contents: Sequence[bytes]) -> bytes:
+    def _written(self, task: tuple[Any, Any, Any], memory: memoryview, begin: int, contents: Sequence[bytes]) -> bytes:
         features, functions, row = task
         octets = [memory[first:last] for first, last in spans(row, len(contents), begin)]
         for place, content in enumerate(contents):

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from rudel.aliases import Tree
 from rudel.errors import ExportError
 from rudel.export.converter.model import sentence_of
 from rudel.export.inputs import output_names
@@ -26,7 +27,7 @@ class Forward:
         batch: examples a call, or None for any number.
     """
 
-    def __init__(self, model: keras.Model, inputs: list[dict[str, Any]], structure: Any, batch: int | None) -> None:
+    def __init__(self, model: keras.Model, inputs: list[dict[str, Any]], structure: Tree, batch: int | None) -> None:
         self._model = model
         self._structure = structure
         self._values = None if batch is None else [(variable, variable.numpy()) for variable in model.variables]
@@ -78,7 +79,7 @@ class Forward:
         return keras.StatelessScope(state_mapping=[(v, tf.constant(value)) for v, value in self._values])
 
 
-def _filled(structure: Any, tensors: tuple[tf.Tensor, ...]) -> Any:
+def _filled(structure: Tree, tensors: tuple[tf.Tensor, ...]) -> Tree:
     if isinstance(structure, int):
         return tensors[structure]
     if isinstance(structure, Mapping):

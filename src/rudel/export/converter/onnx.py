@@ -55,14 +55,14 @@ def _count_nodes() -> None:
     node.__hash__ = lambda self: self.number
 
 
-def _order_outputs(graph: Any, names: list[str], wanted: list[str]) -> None:
+def _order_outputs(graph: onnx.GraphProto, names: list[str], wanted: list[str]) -> None:
     """Puts outputs in the order of the model."""
     outputs = dict(zip(names, list(graph.output), strict=True))
     del graph.output[:]
     graph.output.extend(outputs[name] for name in wanted)
 
 
-def _number_texts(model: Any, texts: Mapping[str, Sequence[str]]) -> None:
+def _number_texts(model: onnx.ModelProto, texts: Mapping[str, Sequence[str]]) -> None:
     """Lets inputs take texts, which a node in front numbers."""
     for value in model.graph.input:
         if (known := texts.get(value.name)) is None:
@@ -80,7 +80,7 @@ def _number_texts(model: Any, texts: Mapping[str, Sequence[str]]) -> None:
         onnx.checker.check_model(model, full_check=True)
 
 
-def _rename_outputs(graph: Any, names: list[str]) -> None:
+def _rename_outputs(graph: onnx.GraphProto, names: list[str]) -> None:
     """Gives outputs the names that they have in Keras, in the place of the converter's."""
     new = {output.name: name for output, name in zip(graph.output, names, strict=True)}
     taken = {name for node in graph.node for name in (*node.input, *node.output)} | {i.name for i in graph.input}

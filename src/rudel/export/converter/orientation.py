@@ -4,6 +4,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from rudel.aliases import Tensor
+
 _TAG, _SHORT, _LONG = 0x0112, 3, 4
 _APP1, _SCAN, _END = 0xE1, 0xDA, 0xD9
 _ALONE = (0xD0, 0xD8)
@@ -24,7 +26,7 @@ class Bytes:
         self.size = tf.cast(tf.strings.length(content), tf.int64)
         self._raw = tf.concat([tf.io.decode_raw(content, tf.uint8), tf.zeros(1, tf.uint8)], 0)
 
-    def number(self, place: Any, count: int, little: Any = False) -> tf.Tensor:
+    def number(self, place: Tensor, count: int, little: Tensor = False) -> tf.Tensor:
         """The number in `count` bytes at a place, or at each of several, with its least byte first or last."""
         steps = tf.range(count, dtype=tf.int64)
         places = tf.expand_dims(tf.cast(tf.convert_to_tensor(place), tf.int64), -1) + steps
@@ -32,11 +34,11 @@ class Bytes:
         shifts = 8 * tf.where(little, steps, steps[::-1])
         return tf.reduce_sum(tf.bitwise.left_shift(found, shifts), axis=-1)
 
-    def says(self, place: Any, text: bytes) -> tf.Tensor:
+    def says(self, place: Tensor, text: bytes) -> tf.Tensor:
         """Whether there is this text."""
         return self.number(place, len(text)) == int.from_bytes(text, "big")
 
-    def text(self, start: Any, end: Any) -> tf.Tensor:
+    def text(self, start: Tensor, end: Tensor) -> tf.Tensor:
         """The bytes between two places that are not behind the end, a scalar string."""
         start = tf.cast(start, tf.int64)
         return tf.strings.substr(self._content, start, tf.cast(end, tf.int64) - start)
@@ -59,7 +61,7 @@ def _in_jpeg(file: Bytes) -> tf.Tensor:
     """What the EXIF segments of a JPEG hold, one after the other."""
     markers = tf.concat([file.markers(), [file.size]], 0)
 
-    def segment(place: Any) -> tuple[Any, ...]:
+    def segment(place: Tensor) -> tuple[Any, ...]:
         """Whether there is one at or after a place, and marker, start and end of it."""
         mark = markers[tf.searchsorted(markers, [place])[0]]
         start = mark + 4
@@ -67,7 +69,7 @@ def _in_jpeg(file: Bytes) -> tf.Tensor:
         marker = file.number(mark + 1, 1)
         return (end <= file.size) & (marker != _SCAN) & (marker != _END), marker, start, end
 
-    def look(place: Any, block: Any) -> Any:
+    def look(place: Tensor, block: Tensor) -> Any:
         _, marker, start, end = segment(place)
         start += len(_EXIF)
         found = (marker == _APP1) & (start <= end) & file.says(start - len(_EXIF), _EXIF)
@@ -81,10 +83,10 @@ def _in_jpeg(file: Bytes) -> tf.Tensor:
 def _in_png(file: Bytes) -> tf.Tensor:
     """What the first EXIF chunk of a PNG holds."""
 
-    def chunk_end(place: Any) -> Any:
+    def chunk_end(place: Tensor) -> Any:
         return place + 8 + file.number(place, 4)
 
-    def look(place: Any, start: Any, end: Any) -> Any:
+    def look(place: Tensor, start: Tensor, end: Tensor) -> Any:
         found, after = file.says(place + 4, b"eXIf"), chunk_end(place)
         return after + 4, tf.where(found, place + 8, start), tf.where(found, after, end)
 

@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from rudel.aliases import Tensor, Tree
 from rudel.errors import ExportError
 from rudel.internals.keras import layers_of, recurrence, replaced_inner_loop
 
@@ -27,7 +28,9 @@ def fuse_lstms() -> Iterator[None]:
     numbers = itertools.count()
 
     def marked(original: Callable[..., Any]) -> Callable[..., Any]:
-        def inner_loop(self: Any, sequences: Any, initial_state: Any, mask: Any, training: bool = False) -> Any:
+        def inner_loop(
+            self: Any, sequences: Tensor, initial_state: Tree, mask: Tensor | None, training: bool = False
+        ) -> Tree:
             if mask is not None or not _is_standard(self.cell):
                 return original(self, sequences, initial_state, mask, training)
             function = _marked(next(numbers), self.go_backwards)
@@ -62,7 +65,7 @@ def refuse_memory(model: keras.Model) -> None:
             )
 
 
-def _is_standard(cell: Any) -> bool:
+def _is_standard(cell: keras.Layer) -> bool:
     return cell.use_bias and cell.activation is keras.activations.tanh and (
         cell.recurrent_activation is keras.activations.sigmoid
     )  # fmt: skip
@@ -71,8 +74,8 @@ def _is_standard(cell: Any) -> bool:
 def _marked(number: int, backwards: bool) -> Any:
     """An LSTM as a function of (inputs, hidden, carry, kernel, recurrent kernel, bias)."""
 
-    def lstm(inputs: Any, hidden: Any, carry: Any, kernel: Any, recurrent: Any, bias: Any) -> Any:
-        def step(x: Any, states: Any) -> Any:
+    def lstm(inputs: Tensor, hidden: Tensor, carry: Tensor, kernel: Tensor, recurrent: Tensor, bias: Tensor) -> Any:
+        def step(x: Tensor, states: Tree) -> Any:
             gates = tf.split(tf.matmul(x, kernel) + tf.matmul(states[0], recurrent) + bias, 4, axis=1)
             inward, forget, candidate, outward = gates
             carry = tf.sigmoid(forget) * states[1] + tf.sigmoid(inward) * tf.tanh(candidate)

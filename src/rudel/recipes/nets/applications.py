@@ -4,23 +4,27 @@ Both take pictures between -1 and 1. ResNet50V2: K. He et al., "Identity Mapping
 MobileNetV2: M. Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks" (2018).
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import keras
 
 
-def resnet(pictures: Any) -> Any:
+def resnet(pictures: "keras.KerasTensor") -> "keras.KerasTensor":
     """ResNet50V2, 23.6 million weights: pictures (N, H, W, 3), sides of at least 32, to features (N, 2048)."""
     import keras
 
     return _features(keras.applications.ResNet50V2, pictures)
 
 
-def mobilenet(pictures: Any) -> Any:
+def mobilenet(pictures: "keras.KerasTensor") -> "keras.KerasTensor":
     """MobileNetV2, 2.3 million weights: pictures (N, H, W, 3), sides of at least 32, to features (N, 1280)."""
     import keras
 
     return _features(keras.applications.MobileNetV2, pictures)
 
 
-def _features(application: Any, pictures: Any) -> Any:
+def _features(application: "Callable[..., Any]", pictures: "keras.KerasTensor") -> "keras.KerasTensor":
     built = application(include_top=False, weights=None, input_tensor=pictures, pooling="avg")
     return built.output

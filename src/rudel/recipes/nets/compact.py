@@ -1,12 +1,15 @@
 """A small convolutional net for small photographs, made to be trained from nothing on a few cores."""
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import keras
 
 _LAYERS = ((24, 5, 2), (32, 3, 2), (48, 3, 1), (64, 3, 2), (96, 3, 1), (128, 3, 2))
 """Filters, size and stride of each convolution."""
 
 
-def compact(pictures: Any) -> Any:
+def compact(pictures: "keras.KerasTensor") -> "keras.KerasTensor":
     """Six convolutions, each with batch normalisation; the side shrinks to a sixteenth, and the mean is taken.
 
     Args:

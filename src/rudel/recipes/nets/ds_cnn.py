@@ -1,13 +1,16 @@
 """A depthwise separable convolutional net for keywords, as MLPerf Tiny's."""
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import keras
 
 _BLOCKS, _MANY = 4, 16
 SIZES = {"large": 96, "medium": 64, "small": 32, "tiny": 16}
 """Filters of every layer; medium is MLPerf Tiny's."""
 
 
-def ds_cnn(spectrogram: Any, filters: int, dropout: float) -> Any:
+def ds_cnn(spectrogram: "keras.KerasTensor", filters: int, dropout: float) -> "keras.KerasTensor":
     """A convolution over a tenth of a second and a fifth of the pitch, and four separable ones.
 
     Zhang et al., "Hello Edge: Keyword Spotting on Microcontrollers" (2017), with a stride of four along the pitch where
@@ -23,7 +26,7 @@ def ds_cnn(spectrogram: Any, filters: int, dropout: float) -> Any:
     """
     from keras import layers
 
-    def normalised(x: Any, name: str) -> Any:
+    def normalised(x: "keras.KerasTensor", name: str) -> "keras.KerasTensor":
         x = layers.BatchNormalization(momentum=0.95, name=f"{name}_normalised")(x)
         return layers.ReLU(name=f"{name}_relu")(x)
 

@@ -9,13 +9,16 @@ import json
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudel.backend import without_tensorflow
 from rudel.errors import DataError, RecipeError
 
+if TYPE_CHECKING:
+    import keras
 
-def load_weights(model: Any, path: str | Path, class_names: Sequence[str] = ()) -> bool:
+
+def load_weights(model: "keras.Model", path: str | Path, class_names: Sequence[str] = ()) -> bool:
     """Puts the weights of a file into a model.
 
     Args:
@@ -39,7 +42,7 @@ def load_weights(model: Any, path: str | Path, class_names: Sequence[str] = ()) 
     return (_from_model if path.suffix == ".keras" else _from_weights)(model, path, tuple(class_names))
 
 
-def _from_model(model: Any, path: Path, class_names: tuple[str, ...]) -> bool:
+def _from_model(model: "keras.Model", path: Path, class_names: tuple[str, ...]) -> bool:
     import keras
 
     try:
@@ -70,7 +73,7 @@ def _from_model(model: Any, path: Path, class_names: tuple[str, ...]) -> bool:
     return False
 
 
-def _from_weights(model: Any, path: Path, _: tuple[str, ...]) -> bool:
+def _from_weights(model: "keras.Model", path: Path, _: tuple[str, ...]) -> bool:
     """By Keras' own reader, which leaves out what does not fit; so what has stayed as it was is looked for."""
     import numpy as np
 
