@@ -14,7 +14,7 @@ from distributed.protocol import core as protocol
 from distributed.protocol.pickle import dumps
 from distributed.protocol.serialize import Serialize, Serialized
 from distributed.protocol.utils import msgpack_opts, unpack_frames
-from tornado.iostream import IOStream, StreamClosedError
+from tornado.iostream import IOStream, SSLIOStream, StreamClosedError
 
 from rudel.internals import mentions, require
 
@@ -69,7 +69,7 @@ TLS, TLSConnector = tcp.TLS, tcp.TLSConnector
 _LENGTH = struct.Struct("Q")
 
 
-def serialize_plugin(plugin: Any) -> Any:
+def serialize_plugin(plugin: object) -> bytes:
     """A plugin as a worker's operation `plugin-add` takes it."""
     return dumps(plugin)
 
@@ -79,7 +79,7 @@ def error_of(answer: dict[str, Any]) -> Any:
     return clean_exception(**answer)[1]
 
 
-def is_broken(caller: Any) -> bool:
+def is_broken(caller: rpc) -> bool:
     """Whether all connections of an `rpc` are closed; Dask would try for seconds to connect again."""
     return bool(caller.comms) and all(comm.closed() for comm in caller.comms)
 
@@ -140,7 +140,7 @@ class TLSListener(tcp.TLSListener):
             address: with scheme and port.
         """
 
-    async def _prepare_stream(self, stream: Any, address: str) -> Any:
+    async def _prepare_stream(self, stream: SSLIOStream, address: str) -> SSLIOStream | None:
         try:
             await stream.wait_for_handshake()
         except OSError:

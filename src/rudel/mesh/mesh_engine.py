@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding
 
+from rudel.aliases import Tree
 from rudel.backend import without_tensorflow
 from rudel.loop import model_state
 from rudel.loop.compiled_loop import Program
@@ -101,7 +103,7 @@ class MeshDevices:
         if self._written is None:
             return jax.tree.map(self._placement.put, values, places)
 
-        def placed(value: Any, place: Any, written: Any, there: Any) -> Any:
+        def placed(value: Tree, place: NamedSharding, written: Tree, there: jax.Array) -> jax.Array:
             return there if value is written else self._placement.put(value, place)
 
         return jax.tree.map(placed, values, places, *self._written)

@@ -24,7 +24,7 @@ from rudel.cluster.fleet import installed
 from rudel.errors import NonFiniteError
 from rudel.internals.keras import inner_optimizer, weight_average
 from rudel.loop import model_state
-from rudel.loop.evaluation import make_evaluator
+from rudel.loop.evaluation import Evaluator, make_evaluator
 from rudel.loop.metric_values import as_floats
 from rudel.loop.vocabulary import why_not_finite
 from rudel.replicas.books import Books
@@ -95,7 +95,7 @@ class ReplicasEngine:
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._late: deque[_Late] = deque()
         self._coordinator: Leader | None = None
-        self._evaluator: Any = None
+        self._evaluator: Evaluator | None = None
         self._average = np.empty(0, np.float32)
         self._last_shown = 0.0
 
@@ -105,10 +105,11 @@ class ReplicasEngine:
         self._model, clock = session.model, session.position.clock
         self._state = state = model_state.read(session.model)
         if job.validation is not None:
-            self._evaluator = make_evaluator(job.model, state, job.validation, job.validation_batch_size, "validation")
-            clock.compile += self._evaluator.compile_seconds
+            evaluator = make_evaluator(job.model, state, job.validation, job.validation_batch_size, "validation")
+            self._evaluator = evaluator
+            clock.compile += evaluator.compile_seconds
             began = time.perf_counter()
-            self._evaluator.run(state)
+            evaluator.run(state)
             self._evaluation_seconds = time.perf_counter() - began
         self._spec = spec = spec_of(job, session.initial_metrics)
         self._optimizer, self._averages = inner_optimizer(job.model.optimizer), []
@@ -363,8 +364,8 @@ class ReplicasEngine:
             began = time.perf_counter()
             self.write()
             logs = session.logs_of_span(late.logs)
-            if self._evaluator:
-                logs |= session.evaluate(lambda: self._evaluator.run(model_state.read(self._model)))
+            if evaluator := self._evaluator:
+                logs |= session.evaluate(lambda evaluator=evaluator: evaluator.run(model_state.read(self._model)))
             session.end_span(late.span, logs)
             self._last_evaluation = time.perf_counter()
             self._evaluation_seconds = self._last_evaluation - began

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rudel.data.table import is_table
 from rudel.errors import DataError
@@ -28,8 +28,20 @@ from rudel.runs.predictions_table import check_can_be_written, write_predictions
 from rudel.runs.run_directory import open_finished
 
 Answer = Prediction | Unreadable
-Calls = Callable[..., Any]
-"""Calls a function on a host: `calls(function, *arguments)`, with `calls.threads` at the same time."""
+
+
+class Calls(Protocol):
+    """Calls functions on hosts, several at the same time."""
+
+    @property
+    def threads(self) -> int:
+        """How many calls run at the same time."""
+        ...
+
+    def __call__(self, function: Callable[..., Any], *arguments: object) -> Any:
+        """Calls a function on a host."""
+        ...
+
 
 _SOUND = (".wav", ".flac")
 
@@ -38,7 +50,7 @@ def predict_many(
     run: str | Path,
     paths: Sequence[str | Path],
     out: str | Path | None = None,
-    calls: Any = None,
+    calls: Calls | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Iterator[Answer]:
     """Asks a finished run about files.
@@ -124,7 +136,7 @@ def _here(model: FileModel, batches: list[list[Path]], rest: list[int]) -> Itera
 
 
 def _on_hosts(
-    model: FileModel, key: str, batches: list[list[Path]], rest: list[int], calls: Any
+    model: FileModel, key: str, batches: list[list[Path]], rest: list[int], calls: Calls
 ) -> Iterator[tuple[int, list[Answer]]]:
     parcel = packed(model)
 

@@ -26,6 +26,7 @@ from rudel.mesh.hosts.choose_hosts import chosen_hosts
 from rudel.mesh.hosts.job_parcel import pack
 from rudel.mesh.hosts.member_service import members_guest
 from rudel.mesh.mesh_devices import size_of
+from rudel.replicas.members import Piece
 from rudel.report.rounds import by_number
 from rudel.runs.checkpoint import Checkpoint
 from rudel.runs.run_directory import RunDirectory
@@ -118,7 +119,7 @@ class HostsEngine:
                 self._take_over(self._kept)
                 raise
 
-    def _until_done(self, parcel: bytes, pieces: Any) -> None:
+    def _until_done(self, parcel: bytes, pieces: list[Piece]) -> None:
         tries, lost = 0, {}
         while True:
             before = self._kept.step

@@ -39,7 +39,7 @@ def load_litert(path: Path) -> Loaded:
 class _File:
     """An interpreter with its tensors."""
 
-    def __init__(self, interpreter: Any, inputs: list[Any], outputs: list[Any]) -> None:
+    def __init__(self, interpreter: Any, inputs: list[Json], outputs: list[Json]) -> None:
         self._interpreter = interpreter
         self.inputs = inputs
         self.outputs = outputs
