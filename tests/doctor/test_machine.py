@@ -1,6 +1,7 @@
 """What the doctor says of cores, memory and the cache, on systems that are folders of files."""
 
 import os
+import platform
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,16 @@ def test_a_cache_that_cannot_be_made_is_seen(tmp_path: Path, monkeypatch: pytest
     assert seen.cache_writable
     assert seen.cache == tmp_path / "new" / "cache"
     assert not seen.cache.exists()
+
+
+@pytest.mark.parametrize(("mode", "words"), [("nat", "networkingMode=mirrored"), ("mirrored", "")])
+def test_in_windows_the_network_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, words: str) -> None:
+    (tmp_path / "wslinfo").write_text(f"#!/bin/sh\n[ $1 = --networking-mode ] && echo {mode}\n")
+    (tmp_path / "wslinfo").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert machine.look().warning == ""
+    monkeypatch.setattr(platform, "release", lambda: "6.6.87.2-microsoft-standard-WSL2")
+    found = machine.look()
+    assert found.system.endswith(", WSL 2")
+    assert words in found.warning
+    assert bool(words) == bool(found.warning)

@@ -75,7 +75,7 @@ pip install . "jax[cuda13]\"""",
     ("laptop-and-gpu-box.md", "ssh gpubox\ntmux\n.rudel/env/bin/rudel train mine.py --run runs/mine"),
     (
         "kubernetes.md",
-        """git archive --add-file=Dockerfile --add-file=versions.txt HEAD |
+        """git archive --add-file=versions.txt HEAD |
     docker build -t registry.example.com/rudel:0.1.0 -
 docker push registry.example.com/rudel:0.1.0
 helm install --repo https://helm.dask.org --create-namespace -n dask-operator --generate-name dask-kubernetes-operator

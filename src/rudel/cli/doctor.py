@@ -78,6 +78,8 @@ def _tell_machine(machine: dict[str, Any], devices: dict[str, Any]) -> None:
         ["JAX", _describe_devices(devices)],
     ]
     print_table(["This computer", ""], rows)
+    if machine["warning"]:
+        typer.echo(machine["warning"])
     typer.echo()
 
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import platform
 import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class Machine:
         disk: free bytes where the cache is.
         cache: that folder.
         cache_writable: whether it can be written, or made.
+        warning: what will not work here, and what to do, in a sentence; empty for nothing.
     """
 
     system: str
@@ -39,6 +41,7 @@ class Machine:
     disk: int
     cache: Path
     cache_writable: bool
+    warning: str
 
 
 def look(root: Path = Path("/")) -> Machine:
@@ -54,8 +57,9 @@ def look(root: Path = Path("/")) -> Machine:
     memory = _memory(root)
     limit = memory_limit(root)
     there = cache_place()
+    in_windows = "microsoft" in platform.release().lower()
     return Machine(
-        system=f"{platform.system()} {platform.release()} on {platform.machine()}",
+        system=f"{platform.system()} {platform.release()} on {platform.machine()}{', WSL 2' if in_windows else ''}",
         python=f"{platform.python_version()} ({sys.executable})",
         cores=cores,
         usable_cores=usable,
@@ -65,6 +69,22 @@ def look(root: Path = Path("/")) -> Machine:
         disk=shutil.disk_usage(there).free,
         cache=cache_folder(),
         cache_writable=there.is_dir() and os.access(there, os.W_OK | os.X_OK),
+        warning=_behind_windows() if in_windows else "",
+    )
+
+
+def _behind_windows() -> str:
+    """The warning for a Linux in Windows that other computers cannot reach."""
+    try:
+        done = subprocess.run(["wslinfo", "--networking-mode"], capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return ""  # a version of WSL that does not say
+    mode = done.stdout.strip()
+    if mode == "mirrored":
+        return ""
+    return (
+        f"Hosts cannot connect back to this computer, because WSL's network is {mode}: write networkingMode=mirrored "
+        "under [wsl2] in %UserProfile%\\.wslconfig, and run `wsl --shutdown` in Windows."
     )
 
 

@@ -30,6 +30,7 @@ class Job:
         identity: what must be alike for a training to be resumed, by name.
         settings: the requested ones, by name, for people to read.
         augment: changes the inputs of a training batch at random: `(key, x) -> x`.
+        initial_epoch: epochs to leave out, because the model has been trained for so many.
     """
 
     model: "keras.Model"
@@ -41,6 +42,7 @@ class Job:
     identity: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     augment: Callable[[Any, Any], Any] | None = None
+    initial_epoch: int = 0
 
     @property
     def validation_batch_size(self) -> int:

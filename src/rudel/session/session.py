@@ -348,7 +348,7 @@ class Session:
     def _steps_before(self) -> int:
         """Steps of the epochs that are left out: those that a callback says to have restored, or the user's number."""
         epochs, self.model._initial_epoch = self.model._initial_epoch, None
-        return min((epochs or self.job.options.initial_epoch or 0) * self.spans.length, self.job.schedule.total_steps)
+        return min((epochs or self.job.initial_epoch) * self.spans.length, self.job.schedule.total_steps)
 
     def _metric_names(self) -> list[str]:
         """Names of the metrics of an evaluation."""

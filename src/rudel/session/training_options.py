@@ -28,7 +28,6 @@ class TrainingOptions:
         monitor: the metric by which the best weights are kept; None to keep the last alone, unless `stop_early` is set.
         stop_early: end after so many evaluations in which `monitor`, or else `val_loss`, has not become better.
 
-        initial_epoch: epochs to leave out, because the model has been trained for so many; None for none.
 
     Raises:
         OptionError: a value that makes no sense.
@@ -45,14 +44,11 @@ class TrainingOptions:
     keep: int = DEFAULT_KEEP
     monitor: str | None = None
     stop_early: int | None = None
-    initial_epoch: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("validation_batch_size", "eval_every", "checkpoint_every", "keep", "stop_early"):
             if (value := getattr(self, name)) is not None:
                 check_whole_number(name, value)
-        if self.initial_epoch is not None:
-            check_whole_number("initial_epoch", self.initial_epoch, least=0)
         if self.monitor is not None and not isinstance(self.monitor, str):
             raise OptionError(f"`monitor` is the name of a metric, such as 'val_loss', not {self.monitor!r}.")
 

@@ -171,7 +171,7 @@ def fit(
         raise OptionError("`checkpoint_every` has no effect without a run directory: give run=..., or leave it out.")
     options = TrainingOptions(
         epochs, steps, batch_size, seed, shuffle, validation_batch_size, eval_every, checkpoint_every, keep, monitor,
-        stop_early, initial_epoch or None,
+        stop_early,
     )  # fmt: skip
     dataset = as_dataset(x, y, sample_weight, validation, seed)
     dataset = encode_text_labels(dataset)
@@ -192,6 +192,7 @@ def fit(
             verbose="auto" if verbose == "auto" else bool(verbose),
             cluster=where,
             strategy=spread,
+            initial_epoch=initial_epoch,
         )
         return execute(keras, decided(request, strategy), began).history
 

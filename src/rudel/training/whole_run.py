@@ -53,6 +53,7 @@ class Request:
         verbose: see `rudel.fit`.
         strategy: options of the strategy that spreads the steps; None for `single`.
         forecast: what was forecast, where the strategy was chosen by that.
+        initial_epoch: epochs to leave out; see `rudel.fit`.
     """
 
     model: "keras.Model"
@@ -68,6 +69,7 @@ class Request:
     cluster: "RunningCluster | None" = None
     strategy: Strategy | None = None
     forecast: dict[str, Any] | None = None
+    initial_epoch: int = 0
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def check(keras: ModuleType, request: Request) -> None:
     check_compiled(model)
     one_device = request.strategy is None or request.strategy.name == "single"
     check_callbacks(keras, request.callbacks, one_device=one_device, has_run=request.run is not None)
-    if request.options.initial_epoch and (request.run or not one_device):
+    if request.initial_epoch and (request.run or not one_device):
         raise OptionError(
             "`initial_epoch` works on one device of this computer, without a run directory: give run=... and "
             "resume=True in its place, which restore the weights, the optimizer and the epoch."
@@ -175,6 +177,7 @@ def job_of(request: Request, identity: dict[str, Any]) -> Job:
         identity=identity,
         settings=_settings(request),
         augment=dataset.augment,
+        initial_epoch=request.initial_epoch,
     )
 
 
