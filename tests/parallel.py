@@ -1,8 +1,8 @@
 """How the tests share a computer's cores: all of them on several processes, a few of them in this one.
 
 A process gets group after group. Tests that share what is expensive to make, such as a lab, are a group. Tests that
-measure how long things take run alone: meanwhile, no other process tests. They come first in their group, so that the
-others wait once for all of them.
+measure how long things take run alone: meanwhile, no other process tests. They are a group of their own that comes
+first, so that the others wait once for all of them.
 
 A lab gives way to whatever else wants the processor, so that the computer that drives it goes first. Each process that
 tests is therefore in a control group of the same weight as a lab's: else tests with a lab would wait for all others.
@@ -43,10 +43,10 @@ TOGETHER = {
 APART = ("tests/pages/", "tests/micro/test_operators.py::")
 """Tests that share nothing with each other, and are each a group: so the last one does not take long."""
 
-FIRST = ("labs", "diloco", "pages on hosts", "hosts", "export", "serve", "play", "tests/pages/")
+FIRST = ("alone", "labs", "diloco", "pages on hosts", "hosts", "export", "serve", "play", "tests/pages/")
 """Groups that take long, as their names begin; what is short comes last.
 
-Those with tests that measure come before all others: later, these would wait for a page of a minute to end.
+Tests that measure come before all others: later, they would wait for a page of a minute to end.
 """
 
 ALONE = (
@@ -77,20 +77,22 @@ def group_of(name: str) -> str:
     >>> group_of("tests/lab/test_air.py::test_rate"), group_of("tests/report/test_page.py::test_it[a/b]")
     ('labs', 'tests/report/test_page.py')
     """
+    if _measures(name):
+        return "alone"
     for begin, group in TOGETHER.items():
         if name.startswith(begin):
             return group
     return name if name.startswith(APART) else name.partition("::")[0]
 
 
-def order(name: str) -> tuple[int, bool]:
-    """A key that puts the tests of long groups first, and in a group those that measure.
+def order(name: str) -> int:
+    """A key that puts the tests of long groups first.
 
     >>> order("tests/lab/test_air.py::test_nodes_share_the_air") < order("tests/cluster/test_ssh.py::test_it")
     True
     """
     group = group_of(name)
-    return next((i for i, begin in enumerate(FIRST) if group.startswith(begin)), len(FIRST)), not _measures(name)
+    return next((i for i, begin in enumerate(FIRST) if group.startswith(begin)), len(FIRST))
 
 
 def make_scheduler(config: pytest.Config, log: Any) -> Any:
@@ -112,12 +114,20 @@ def is_one_of_several(config: pytest.Config) -> bool:
 
 @contextlib.contextmanager
 def while_nobody_measures(item: pytest.Item, following: pytest.Item | None) -> Iterator[None]:
-    """Yields when the test may run; tests that measure wait until no other process tests, and they wait for these."""
+    """Yields when the test may run; tests that measure wait until no other process tests, and they wait for these.
+
+    Whoever waits for the gate holds the turnstile before it, so that tests that measure get through although there is
+    always one that does not.
+    """
     if not is_one_of_several(item.config):
         yield
         return
-    gate = _gate(Path(item.config.option.basetemp).parent / "gate")
-    fcntl.flock(gate, fcntl.LOCK_EX if _measures(item.nodeid) else fcntl.LOCK_SH)
+    folder = Path(item.config.option.basetemp).parent
+    gate, turnstile = _lock_file(folder / "gate"), _lock_file(folder / "turnstile")
+    if not (_measures(item.nodeid) and _locked_at_once(gate)):
+        fcntl.flock(turnstile, fcntl.LOCK_EX)
+        fcntl.flock(gate, fcntl.LOCK_EX if _measures(item.nodeid) else fcntl.LOCK_SH)
+        fcntl.flock(turnstile, fcntl.LOCK_UN)
     try:
         yield
     finally:
@@ -149,8 +159,17 @@ def _leave(group: Path) -> None:
         group.rmdir()
 
 
+def _locked_at_once(gate: int) -> bool:
+    """Locks the gate for this process alone, where nobody has it, or this process has it already."""
+    try:
+        fcntl.flock(gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 @functools.cache
-def _gate(path: Path) -> int:
+def _lock_file(path: Path) -> int:
     """A descriptor, open until this process ends, for locks on it."""
     return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC)
 
