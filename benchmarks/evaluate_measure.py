@@ -207,9 +207,9 @@ def every_step(stage: Stage, cell: Cell, job: ClusterJob, cluster: Any, alone_se
 @contextlib.contextmanager
 def rounds_counted(stage: Stage, rate: float) -> Iterator[None]:
     """Narrows the air while links are measured and while the rounds run, and counts these."""
-    from rudel.replicas.leader import Leader
+    from rudel.replicas.coordinator import Coordinator
 
-    agree, train = Leader._agree, Leader.run
+    agree, train = Coordinator._agree, Coordinator.run
 
     async def agreed(leader: Any, members: Any) -> None:
         stage.set_rate(rate)
@@ -225,7 +225,7 @@ def rounds_counted(stage: Stage, rate: float) -> Iterator[None]:
             stage.stop()
             stage.widen()
 
-    with _in_place_of(Leader, _agree=agreed, run=counted):
+    with _in_place_of(Coordinator, _agree=agreed, run=counted):
         yield
 
 

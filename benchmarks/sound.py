@@ -132,7 +132,7 @@ def int8(data: Folder = DATA, runs: Runs = Path("sound-runs"), json: Json = None
 @app.command()
 def features(data: Folder = DATA, json: Json = None) -> None:
     """Compute the features of all recordings in four ways."""
-    from rudel.data.sound.folder import find_recordings
+    from rudel.data.sound.recording_folders import find_recordings
     from rudel.features import MFCC, LogMel
 
     recordings = find_recordings(str(data / "spoken-digits"), 8000, 1.0).x

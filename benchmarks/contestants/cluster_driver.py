@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from rudel.cli.main import run
-from rudel.replicas.leader import Leader
+from rudel.replicas.coordinator import Coordinator
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
 def _count(lab: str) -> None:
     from rudel.lab import Lab
 
-    stats, train = Lab.attach(lab).stats, Leader.run
+    stats, train = Lab.attach(lab).stats, Coordinator.run
 
     async def counted(coordinator: Any) -> None:
         _tell("begun", round=coordinator.state.round, at=time.perf_counter())
@@ -38,7 +38,7 @@ def _count(lab: str) -> None:
         after = sum(sent.bytes for sent in stats().values())
         _tell("trained", air_bytes=after - before, began=coordinator._began)
 
-    setattr(Leader, "run", counted)  # noqa: B010  # a type checker would mind, and rightly so elsewhere
+    setattr(Coordinator, "run", counted)  # noqa: B010  # a type checker would mind, and rightly so elsewhere
 
 
 def _tell(event: str, **numbers: Any) -> None:

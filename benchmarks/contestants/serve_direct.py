@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import rudel
-from rudel.serve.runtimes.keras_jax import load_run
+from rudel.serve.runtimes.keras_runtime import load_run
 
 run, weights = map(Path, sys.argv[1:])
 model = load_run(run, 64)

@@ -25,7 +25,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 if TYPE_CHECKING:
-    from rudel.cluster.engine import Cluster
+    from rudel.cluster.ssh_cluster import Cluster
     from rudel.data.dataset import Dataset, Examples, split
     from rudel.data.images.images_dataset import Images
     from rudel.data.records.records import Records
@@ -66,7 +66,7 @@ __all__ = [
 
 _HOMES = {
     "Async": "rudel.replicas.asynchronous.async_options",
-    "Cluster": "rudel.cluster.engine",
+    "Cluster": "rudel.cluster.ssh_cluster",
     "Dataset": "rudel.data.dataset",
     "Diloco": "rudel.replicas.diloco.diloco_options",
     "Examples": "rudel.data.dataset",

@@ -31,7 +31,7 @@ from rudel.data.collecting.cutting import ROWS, Cutter
 from rudel.data.collecting.frames import Frame, Header, Reader, written
 from rudel.data.collecting.sketches import SKETCHES
 from rudel.data.motion import read_folder as motions_of
-from rudel.data.sound.folder import read_folder as sounds_of
+from rudel.data.sound.recording_folders import read_folder as sounds_of
 
 CORE = Path(__file__).parents[1] / "micro/arduino"
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-std=gnu++14")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rudel.cli import plan
-from rudel.planning import measure
+from rudel.planning import measure_hosts
 from rudel.planning.forecast import Forecast
 
 PLACES = ("--on", "raspi1"), ("--scheduler", "tcp://127.0.0.1:1"), ("--simulate", "hosts=2")
@@ -15,7 +15,7 @@ PLACES = ("--on", "raspi1"), ("--scheduler", "tcp://127.0.0.1:1"), ("--simulate"
 
 @pytest.fixture(autouse=True)
 def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "HERE_SECONDS", 0.1)
+    monkeypatch.setattr(measure_hosts, "HERE_SECONDS", 0.1)
 
 
 @pytest.mark.parametrize("places", [(), PLACES[:2], PLACES[1:], PLACES], ids=len)

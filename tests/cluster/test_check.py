@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 import rudel
-from rudel.cluster.check import check_hosts
 from rudel.cluster.hosts import Host
+from rudel.cluster.hosts_check import check_hosts
 from rudel.cluster.probe import Facts, parse
 from rudel.cluster.suitability import best_python, lacks_space, problem
 from rudel.lab import Lab

@@ -26,10 +26,10 @@ from processes import LONG, started
 
 import rudel
 from rudel.cluster.certificates import Authority
-from rudel.cluster.engine import Borrowed, Cluster
+from rudel.cluster.examine_images import PictureWorkers
 from rudel.cluster.fleet import TRANSPORT_ERRORS, installed
 from rudel.cluster.hosts import Host
-from rudel.cluster.pictures import PictureWorkers
+from rudel.cluster.ssh_cluster import ClientCluster, Cluster
 from rudel.data.images.convert import convert
 from rudel.errors import ClusterError, HostError, OptionError
 from rudel.replicas.replica_service import replica_guest
@@ -166,13 +166,13 @@ def test_computes_whatever_one_wants(running: Cluster) -> None:
 
 
 def test_workers_of_a_borrowed_cluster_are_waited_for(running: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rudel.cluster.engine.WORKERS_SECONDS", 0.2)
-    with Borrowed(running.client, min_hosts=2) as borrowed:
+    monkeypatch.setattr("rudel.cluster.ssh_cluster.WORKERS_SECONDS", 0.2)
+    with ClientCluster(running.client, min_hosts=2) as borrowed:
         assert borrowed.count == 2
-    with pytest.raises(ClusterError, match="2 of 3 Dask workers have come"), Borrowed(running.client, min_hosts=3):
+    with pytest.raises(ClusterError, match="2 of 3 Dask workers have come"), ClientCluster(running.client, min_hosts=3):
         pass
     with pytest.raises(OptionError, match="`min_hosts` must be 1 or more, not 0"):
-        Borrowed(running.client, min_hosts=0)
+        ClientCluster(running.client, min_hosts=0)
 
 
 def test_a_host_that_cannot_be_reached_is_lost_and_not_said_to_lack_rudel(
@@ -419,7 +419,7 @@ def by_name(cluster: Cluster) -> dict[str, int]:
 
 DRIVER = """
 import sys, time
-from rudel.cluster.engine import Cluster
+from rudel.cluster.ssh_cluster import Cluster
 from rudel.cluster.hosts import Host
 config, python = sys.argv[1:]
 with Cluster([Host("one", python=python), Host("two", python=python)], ssh_config=config) as cluster:

@@ -16,9 +16,9 @@ from processes import LONG
 
 import rudel
 from rudel.cluster import guest as guests
-from rudel.cluster.engine import Borrowed
 from rudel.cluster.fleet import TRANSPORT_ERRORS, Fleet, NoLineError, OperationError, installed
 from rudel.cluster.guest import Gone, Guest
+from rudel.cluster.ssh_cluster import ClientCluster
 from rudel.errors import ClusterError, NonFiniteError
 
 
@@ -75,7 +75,7 @@ def fleet(
             return False
 
         monkeypatch.setattr(Fleet, "_reachable", unreachable)
-    with Borrowed(client) as cluster, installed(cluster, speaking()) as fleet:
+    with ClientCluster(client) as cluster, installed(cluster, speaking()) as fleet:
         yield fleet, lambda coroutine: cluster.start(coroutine).result()
 
 
@@ -155,7 +155,7 @@ def test_who_is_not_there_is_told(fleet: tuple[Fleet, Done], monkeypatch: pytest
 def test_what_cannot_be_made_on_a_worker_is_told_and_leaves_nothing(client: Client) -> None:
     failing = Guest(Failing, ["say"], "a test")
     with (
-        Borrowed(client) as cluster,
+        ClientCluster(client) as cluster,
         pytest.raises(ClusterError, match=r"cannot load Rudel \(ImportError: no such module\): install it there"),
         installed(cluster, failing),
     ):
@@ -167,7 +167,7 @@ def test_nothing_is_left_whatever_ends_the_block(client: Client) -> None:
     found: list[str] = []
 
     def interrupted() -> None:
-        with Borrowed(client) as cluster, installed(cluster, speaking()):
+        with ClientCluster(client) as cluster, installed(cluster, speaking()):
             found.extend(handlers(client))
             raise KeyboardInterrupt
 
@@ -203,7 +203,11 @@ def test_a_busy_worker_is_refused_and_the_first_driver_goes_on(fleet: tuple[Flee
     fleet_, done = fleet
     (address,) = done(fleet_.members()).values()
     who = rf"^\S+ is in use: a test of \S+@\S+ \(process {os.getpid()}\) runs on it\. Wait until"
-    with Borrowed(client) as cluster, pytest.raises(ClusterError, match=who), installed(cluster, speaking("another")):
+    with (
+        ClientCluster(client) as cluster,
+        pytest.raises(ClusterError, match=who),
+        installed(cluster, speaking("another")),
+    ):
         pytest.fail("installed")
     assert done(fleet_.call(address, "say", what="yes")) == "says yes"
     assert len(plugins(client)) == 1
@@ -224,7 +228,7 @@ def test_what_was_given_up_while_it_was_installed_is_freed_at_once(
 ) -> None:
     """As by Ctrl-C when the worker is too busy with its imports to hear that the guest is removed again."""
     monkeypatch.setattr(guests, "SILENT_SECONDS", 0.5)
-    with Borrowed(client) as cluster:
+    with ClientCluster(client) as cluster:
         (address,) = cluster.start(cluster.fleet.members()).result().values()
         cluster.start(cluster.fleet._add(address, speaking())).result()
     deadline = time.monotonic() + guests.ABANDONED_SECONDS / 4
@@ -236,7 +240,7 @@ def test_what_was_given_up_while_it_was_installed_is_freed_at_once(
 def test_a_driver_that_was_killed_can_be_replaced_and_one_that_lives_cannot(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with driver(client, silent=3.0) as process, Borrowed(client) as cluster:
+    with driver(client, silent=3.0) as process, ClientCluster(client) as cluster:
         used = rf"is in use: the other of \S+ \(process {process.pid}\)"
         with pytest.raises(ClusterError, match=used), installed(cluster, speaking()):
             pytest.fail("installed")
@@ -257,10 +261,10 @@ class driver:  # noqa: N801  # reads like a function
                 "import sys, time",
                 "from rudel.cluster import guest",
                 *lines,
-                "from rudel.cluster.engine import Borrowed",
+                "from rudel.cluster.ssh_cluster import ClientCluster",
                 "from rudel.cluster.fleet import installed",
                 "from rudel.mesh.hosts.member_service import Service",
-                f"with Borrowed({client.scheduler_info()['address']!r}) as cluster:",
+                f"with ClientCluster({client.scheduler_info()['address']!r}) as cluster:",
                 "    with installed(cluster, guest.Guest(Service, ['describe'], 'the other')):",
                 "        print('ready', flush=True)",
                 "        time.sleep(600)",
@@ -305,7 +309,7 @@ def test_a_user_without_a_name_is_called_by_number(monkeypatch: pytest.MonkeyPat
 def test_a_claim_is_renewed_while_nobody_calls(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rudel.cluster.fleet.RENEW_SECONDS", 0.05)
     monkeypatch.setattr(guests, "ABANDONED_SECONDS", 0.5)
-    with Borrowed(client) as cluster, installed(cluster, speaking()) as fleet:
+    with ClientCluster(client) as cluster, installed(cluster, speaking()) as fleet:
         (address,) = cluster.start(fleet.members()).result().values()
         cluster.start(asyncio.sleep(1.5)).result()
         assert cluster.start(fleet.call(address, "say", what="yes")).result() == "says yes"

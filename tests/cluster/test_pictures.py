@@ -13,7 +13,7 @@ import pytest
 from distributed import Client, LocalCluster
 from PIL import Image
 
-from rudel.cluster.pictures import PictureWorkers, picture_workers
+from rudel.cluster.examine_images import PictureWorkers, picture_workers
 from rudel.data.images.convert import convert
 from rudel.data.images.picture import NO_PICTURE, Refused
 from rudel.errors import ClusterError

@@ -16,8 +16,8 @@ from processes import LONG
 
 import rudel
 from rudel.cluster import ssh
-from rudel.cluster.check import check_hosts
 from rudel.cluster.hosts import REMOTE_PYTHON, Host
+from rudel.cluster.hosts_check import check_hosts
 from rudel.cluster.installation import Stage
 from rudel.cluster.own_wheel import build_own_wheel
 from rudel.cluster.setup import Outcome, set_up_hosts

@@ -10,7 +10,7 @@ import pytest
 
 from rudel.cluster.hosts import Host
 from rudel.cluster.probe import Interpreter
-from rudel.cluster.turn import turn
+from rudel.cluster.setup_lock import turn
 
 
 class _Open(asyncssh.SSHServer):

@@ -22,9 +22,9 @@ from rudel.data.images.inspect import inspect
 from rudel.data.images.picture import Picture, Refused, examine_all
 from rudel.data.images.record import example_of
 from rudel.data.images.stores import open_store
+from rudel.data.records.byte_sources import open_source
 from rudel.data.records.example import encode_example, parse_example
 from rudel.data.records.index import walk
-from rudel.data.records.sources import open_source
 from rudel.errors import DataError, OptionError
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rudel.data.images.plan import TRAIN, VALIDATION, Options, plan_shards, split_of
-from rudel.data.images.sources import MISSING, NO_LABEL, Source, find_pictures
+from rudel.data.images.image_sources import MISSING, NO_LABEL, Source, find_pictures
+from rudel.data.images.shard_plan import TRAIN, VALIDATION, Options, plan_shards, split_of
 from rudel.data.images.stores import open_store
 from rudel.errors import DataError
 

@@ -16,9 +16,9 @@ from processes import started
 
 from rudel.data.records.collection import Collection
 from rudel.data.records.example import MalformedError, encode_example, parse_example
-from rudel.data.records.features import Features, columns_like
+from rudel.data.records.example_features import Features, columns_like
 from rudel.data.records.layout import layout_of
-from rudel.data.records.wire import field, varint_of
+from rudel.data.records.protobuf_wire import field, varint_of
 from rudel.data.records.writer import write_examples
 from rudel.errors import DataError
 

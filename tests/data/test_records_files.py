@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 import rudel
 from rudel.data.records import index_cache, uniform
+from rudel.data.records.byte_sources import open_source
 from rudel.data.records.collection import Collection
 from rudel.data.records.index import OVERHEAD, walk
-from rudel.data.records.shards import find_shards
-from rudel.data.records.sources import open_source
+from rudel.data.records.shard_files import find_shards
 from rudel.data.records.writer import framed, shard_name, write_examples, write_records
 from rudel.errors import DataError
 

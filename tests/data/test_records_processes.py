@@ -18,7 +18,7 @@ from processes import started
 import rudel
 from rudel.data.photographs import decode
 from rudel.data.records.delegation import Delegation
-from rudel.data.records.features import Features
+from rudel.data.records.example_features import Features
 from rudel.data.records.rows import row_of
 from rudel.data.records.writer import write_examples
 from rudel.errors import DataError

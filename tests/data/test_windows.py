@@ -14,9 +14,9 @@ import soundfile
 
 from rudel.data.held_out import held_out, speaker_of
 from rudel.data.motion import find_motions
-from rudel.data.sound.folder import find_recordings
+from rudel.data.sound.keyword_classes import chosen
 from rudel.data.sound.recording import decode
-from rudel.data.sound.words import chosen
+from rudel.data.sound.recording_folders import find_recordings
 from rudel.data.windows import Windows
 from rudel.errors import DataError, OptionError
 

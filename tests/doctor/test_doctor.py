@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from rudel.cli.main import app
-from rudel.doctor import features, packages
+from rudel.doctor import feature_checks, installed_packages
 from rudel.doctor.asking import Answers
 from rudel.errors import RudelError
 from rudel.lab import requirements
@@ -25,8 +25,8 @@ from rudel.play import module
 RUN = [sys.executable, "-P", "-c", "from rudel.cli.main import run; run()", "doctor"]
 
 
-def of(command: str, answers: Answers, **settings: Any) -> features.Feature:
-    return next(each for each in features.look(answers, **settings) if each.command == command)
+def of(command: str, answers: Answers, **settings: Any) -> feature_checks.Feature:
+    return next(each for each in feature_checks.look(answers, **settings) if each.command == command)
 
 
 def told_with(folder: Path, *options: str) -> str:
@@ -126,9 +126,9 @@ def test_a_broken_package_is_told_and_hides_nothing(tmp_path: Path, name: str) -
 
 def test_metadata_that_are_missing_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(name: str) -> NoReturn:
-        raise packages.PackageNotFoundError(name)
+        raise installed_packages.PackageNotFoundError(name)
 
-    monkeypatch.setattr(packages, "requires", gone)
+    monkeypatch.setattr(installed_packages, "requires", gone)
     told = json.loads(CliRunner().invoke(app, ["doctor", "--json"], catch_exceptions=False).stdout)
     assert told["packages"] == []
     assert problems(told)["train"].startswith("Rudel's own metadata are missing")
@@ -156,11 +156,11 @@ def test_a_training_is_not_ready_where_there_is_no_device() -> None:
 
 
 def test_a_package_that_is_too_old_is_seen() -> None:
-    seen = packages.look(Requirement("keras>=99"))
+    seen = installed_packages.look(Requirement("keras>=99"))
     assert (seen.name, seen.wanted, seen.fits) == ("keras", ">=99", False)
     assert seen.installed
-    assert packages.look(Requirement("there-is-no-such-package")).installed is None
-    assert packages.look(Requirement("keras>=3")).fits
+    assert installed_packages.look(Requirement("there-is-no-such-package")).installed is None
+    assert installed_packages.look(Requirement("keras>=3")).fits
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_package_may_be_installed_under_another_name(tmp_path: Path, name: str
     code = (
         "import importlib.metadata as m, sys; found = m.version\n"
         f"m.version = lambda n: found('no-such-package') if n == {name!r} else found(n)\n"  # as where it is missing
-        "from packaging.requirements import Requirement\nfrom rudel.doctor.packages import look\n"
+        "from packaging.requirements import Requirement\nfrom rudel.doctor.installed_packages import look\n"
         f"print(look(Requirement('{name}>=2')))"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -183,7 +183,7 @@ def test_a_package_may_be_installed_under_another_name(tmp_path: Path, name: str
 
 
 def test_packages_of_an_extra_are_those_alone() -> None:
-    own, serving = ({package.name for package in packages.packages_of(extra)} for extra in ("", "serve"))
+    own, serving = ({package.name for package in installed_packages.packages_of(extra)} for extra in ("", "serve"))
     assert "starlette" in serving - own
     assert not own & serving
 

@@ -18,7 +18,7 @@ from processes import LONG, set_up_by_rudel
 
 import rudel
 from rudel.backend import keras_on_jax
-from rudel.cluster.engine import Cluster
+from rudel.cluster.ssh_cluster import Cluster
 from rudel.errors import ClusterError
 from rudel.lab import Lab
 from rudel.replicas.diloco.diloco_options import Diloco

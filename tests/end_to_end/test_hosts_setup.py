@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from rudel.cluster.check import check_hosts
-from rudel.cluster.engine import Cluster
 from rudel.cluster.foreground import wait_for
 from rudel.cluster.hosts import REMOTE_PYTHON
+from rudel.cluster.hosts_check import check_hosts
 from rudel.cluster.setup import set_up_hosts
+from rudel.cluster.ssh_cluster import Cluster
 from rudel.errors import HostError
 from rudel.lab import Lab
 

@@ -18,7 +18,7 @@ from missing import skip_or_fail
 import rudel
 from rudel.errors import CompileError
 from rudel.features import MFCC, LogMel
-from rudel.features.columns import Columns
+from rudel.features.sensor_columns import Columns
 from rudel.micro.bench.recogniser import Recognition, measure_recogniser
 from rudel.micro.packages.recogniser import THRESHOLD, c_string, half_band
 

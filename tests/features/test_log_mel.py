@@ -16,7 +16,7 @@ from rudel.backend import keras_on_jax
 from rudel.errors import DataError, ModelError, OptionError
 from rudel.features import MFCC, Features, LogMel
 from rudel.features.c import sources
-from rudel.features.tables import weights
+from rudel.features.mel_tables import weights
 from rudel.micro.bench.features import measure_features
 from rudel.micro.host import OPTIONS, c_compiler
 from rudel.micro.packages.wasm import features_to_wasm

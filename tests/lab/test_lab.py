@@ -16,7 +16,7 @@ from processes import LONG, started
 from rudel.errors import LabError
 from rudel.lab import Lab
 from rudel.lab.lab import stop
-from rudel.lab.running import find
+from rudel.lab.running_labs import find
 
 Arguments = Callable[[], dict[str, Any]]
 Traces = Callable[[], dict[str, Any]]

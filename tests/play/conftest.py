@@ -13,8 +13,8 @@ from browser import Browser, Page
 
 import rudel
 from rudel.data.strokes import read_drawings
+from rudel.play.play_server import PlayServer
 from rudel.play.player import Player, open_player
-from rudel.play.server import PlayServer
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -10,7 +10,7 @@ import pytest
 from browser import Browser, Page
 from play_support import CLASSES, draw, draw_stroke, folder_server, guessed, serving
 
-from rudel.play.page import POLICY
+from rudel.play.page_files import POLICY
 from rudel.runs.use_run import predict_files
 
 NAMES = """[...document.querySelectorAll("button, canvas, summary, [role]")].filter((one) => one.checkVisibility()

@@ -25,7 +25,7 @@ from rudel.errors import ServeError
 from rudel.play.listener import Listener
 from rudel.play.module import PageModule
 from rudel.play.opening import newest_run, open_run
-from rudel.play.server import PlayServer
+from rudel.play.play_server import PlayServer
 from rudel.runs.use_run import predict_files
 
 WORDS, SPOKEN = ("6", "7"), ("7", "6", "6", "7")

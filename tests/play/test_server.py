@@ -27,9 +27,9 @@ from rudel.errors import ExportError, ServeError
 from rudel.export.page import check_page
 from rudel.play.drawing import Drawing, drawing_for
 from rudel.play.opening import newest_run
-from rudel.play.page import POLICY, page_files
+from rudel.play.page_files import POLICY, page_files
+from rudel.play.play_server import PlayServer
 from rudel.play.player import Player, open_player
-from rudel.play.server import PlayServer
 from rudel.recipes import digits, quickdraw
 
 COMMAND = [sys.executable, "-c", "from rudel.cli.main import run; run()", "play", "--no-browser", "--port", "0"]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from rudel.errors import OptionError, RecipeError
-from rudel.recipes.options import options_of
+from rudel.recipes.recipe_options import options_of
 
 
 def recipe(data: Any, model: Any) -> types.ModuleType:

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from rudel.report.page import write_report
 from rudel.report.predictions import save, summarise
+from rudel.report.report_page import write_report
 
 CONFIG = {
     "recipe": "quickdraw",

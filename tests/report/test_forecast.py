@@ -3,7 +3,7 @@ import json
 import pytest
 
 from rudel.errors import RunError
-from rudel.report.page import write_report
+from rudel.report.report_page import write_report
 
 
 def entry(strategy, hosts, seconds):

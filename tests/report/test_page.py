@@ -8,8 +8,8 @@ import pytest
 
 from rudel.errors import RunError
 from rudel.report import write_report
-from rudel.report.page import render
 from rudel.report.read import read_run
+from rudel.report.report_page import render
 
 ALL = ["learning", "mistakes", "pictures", "classes", "time", "ran"]
 EPOCHS_SO_FAR = [

@@ -8,7 +8,7 @@ from rudel.errors import DataError, RunError
 from rudel.report.predictions import save as save_classes
 from rudel.report.predictions import summarise
 from rudel.report.read import read_run
-from rudel.report.regression import Answers, answers, choose, load, nearest, save
+from rudel.report.regression_data import Answers, answers, choose, load, nearest, save
 from rudel.report.regression_fit import Estimate, Fit, judge, shared_by_neighbours
 from rudel.report.regression_words import signs, verdict
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rudel.errors import RunError
-from rudel.report.rounds import MOST_CHANGES, SPANS, read_rounds
+from rudel.report.rounds_file import MOST_CHANGES, SPANS, read_rounds
 
 
 def a_round(number, seconds, sent=0, received=0, **hosts):

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from browser import Browser
 
-from rudel.report import words
+from rudel.report import formatting
 
 CASES = json.loads(Path(__file__).with_name("numbers.json").read_text(encoding="utf-8"))
-SCRIPT = Path(str(words.__file__)).parents[1] / "watch/page/words.js"
-PYTHON: dict[str, Callable[..., str]] = {"value": words.number, "epochNumber": words.epoch_number} | {
-    name: getattr(words, name) for name in ("percent", "count", "rate", "duration", "size", "plural")
+SCRIPT = Path(str(formatting.__file__)).parents[1] / "watch/page/words.js"
+PYTHON: dict[str, Callable[..., str]] = {"value": formatting.number, "epochNumber": formatting.epoch_number} | {
+    name: getattr(formatting, name) for name in ("percent", "count", "rate", "duration", "size", "plural")
 }
 
 

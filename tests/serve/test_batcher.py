@@ -11,8 +11,8 @@ import pytest
 from processes import LONG
 
 from rudel.serve.batcher import Batcher, Columns
-from rudel.serve.limits import Limits
 from rudel.serve.refusal import Refusal
+from rudel.serve.server_limits import Limits
 
 
 class Model:

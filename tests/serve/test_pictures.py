@@ -15,13 +15,13 @@ from PIL import Image
 from rudel.serve.access_log import AccessLog
 from rudel.serve.application import Application
 from rudel.serve.guard import Guard
-from rudel.serve.limits import Limits
+from rudel.serve.image_inputs import Admit, reader
 from rudel.serve.metrics import Metrics
+from rudel.serve.model_signature import Signature, Tensor
 from rudel.serve.models import Models
-from rudel.serve.pictures import Admit, reader
 from rudel.serve.protocols import PROTOCOLS
 from rudel.serve.runtimes.runtime import Loaded
-from rudel.serve.signature import Signature, Tensor
+from rudel.serve.server_limits import Limits
 
 SIGNATURE = Signature((Tensor("x", (8, 8), "float32"),), (Tensor("y", (1,), "float32"),))
 HEAD = {"content-type": "application/json"}

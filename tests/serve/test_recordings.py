@@ -15,11 +15,11 @@ from serve_support import Server, dense, serving, write_run
 import rudel
 from rudel.recipes.load import find_recipe
 from rudel.runs.use_run import predict_files
-from rudel.serve.limits import Limits
-from rudel.serve.pictures import decode_all
-from rudel.serve.recordings import RECORDINGS, reader
+from rudel.serve.image_inputs import decode_all
+from rudel.serve.model_signature import Signature, Tensor
+from rudel.serve.recording_inputs import RECORDINGS, reader
 from rudel.serve.refusal import Refusal
-from rudel.serve.signature import Signature, Tensor
+from rudel.serve.server_limits import Limits
 
 WORDS = ("no", "yes")
 WAV = {"content-type": "audio/wav"}

@@ -4,7 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from rudel.report.rounds import read_rounds
+from rudel.report.rounds_file import read_rounds
 
 ROOT = Path(__file__).parents[2]
 

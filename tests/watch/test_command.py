@@ -11,7 +11,7 @@ import pytest
 from processes import LONG
 
 from rudel.errors import ServeError
-from rudel.watch.server import listening, watch
+from rudel.watch.watch_server import listening, watch
 
 Command = Callable[..., tuple[subprocess.Popen[str], str]]
 

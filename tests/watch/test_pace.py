@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rudel.runs import checkpoint as checkpoints
 from rudel.runs.checkpoint import Checkpoint
-from rudel.watch.curves import curves, thinned
+from rudel.watch.live_curves import curves, thinned
 from rudel.watch.pace import Mark, Pace, newest_checkpoint, spans, steps_per_epoch, total_steps
 
 

@@ -14,7 +14,7 @@ from processes import LONG
 from rudel.runs import run_directory
 from rudel.watch.app import make_app
 from rudel.watch.board import Board
-from rudel.watch.server import listening
+from rudel.watch.watch_server import listening
 
 CONFIG = {
     "recipe": "digits", "strategy": "single", "epochs": 4, "steps": None, "batch_size": 32, "data": {"train": 320},

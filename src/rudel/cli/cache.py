@@ -20,7 +20,7 @@ def list_cache(json: JsonOption = False) -> None:
     """List what is in the cache, the largest first."""
     from rudel.cache import cache_folder
     from rudel.data.cache_contents import kept
-    from rudel.report.words import size
+    from rudel.report.formatting import size
 
     folder = cache_folder()
     found = kept(folder)
@@ -45,7 +45,7 @@ def prune(
     from rudel.cache import cache_folder
     from rudel.data.cache_contents import kept, remove
     from rudel.errors import OptionError
-    from rudel.report.words import size
+    from rudel.report.formatting import size
 
     folder = cache_folder()
     found = kept(folder)

@@ -53,7 +53,7 @@ def collect(
     from rudel.data.collecting.cutting import Cutter
     from rudel.data.collecting.frames import Reader
     from rudel.data.collecting.port import opened
-    from rudel.data.collecting.store import Store, check_name
+    from rudel.data.collecting.recording_files import Store, check_name
 
     check_name(class_name, "--class")
     if speaker is not None:

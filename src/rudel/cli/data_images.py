@@ -76,12 +76,12 @@ def images(
 
 
 def _helpers(on: str | None, scheduler: str | None, ssh_config: Path | None, min_hosts: int | None) -> Any:
-    from rudel.cluster.options import check_used
+    from rudel.cluster.host_options import check_used
 
     check_used(on, scheduler, ssh_config=ssh_config, min_hosts=min_hosts)
     if on is None and scheduler is None:
         return contextlib.nullcontext()
-    from rudel.cluster.pictures import picture_workers
+    from rudel.cluster.examine_images import picture_workers
 
     return picture_workers(on, scheduler, ssh_config, min_hosts)
 
@@ -103,7 +103,7 @@ _SPLITS = ("train", "validation")
 
 
 def _tell(converted: "Converted", seconds: float) -> None:
-    from rudel.report.words import plural, size
+    from rudel.report.formatting import plural, size
 
     rows = []
     for split in _SPLITS:
@@ -122,7 +122,7 @@ def _tell(converted: "Converted", seconds: float) -> None:
 
 
 def _tell_left_out(converted: "Converted") -> None:
-    from rudel.report.words import plural
+    from rudel.report.formatting import plural
 
     left_out = converted.left_out
     for reason, count in Counter(one.reason for one in left_out).most_common():
@@ -132,7 +132,7 @@ def _tell_left_out(converted: "Converted") -> None:
 
 
 def _tell_shards(converted: "Converted", seconds: float) -> None:
-    from rudel.report.words import duration, plural
+    from rudel.report.formatting import duration, plural
 
     kept = len(converted.shards) - converted.made
     pictures = converted.records + sum(len(shard.left_out) for shard in converted.shards)

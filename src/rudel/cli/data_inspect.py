@@ -63,7 +63,7 @@ def _as_document(found: "Inspection") -> dict[str, Any]:
 
 
 def _tell(found: "Inspection", sheet: Path | None) -> None:
-    from rudel.report.words import plural, size
+    from rudel.report.formatting import plural, size
 
     splits = found.splits
     rows = [[name, *(f"{split.classes[name]:,}" for split in splits)] for name in found.classes[:_SHOWN]]

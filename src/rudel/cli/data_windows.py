@@ -38,7 +38,7 @@ def sound(
     json: JsonOption = False,
 ) -> None:
     """Convert recordings (WAV, FLAC) into TFRecord shards for training: one rate, windows of one length."""
-    from rudel.data.sound.folder import read_folder, settings_of
+    from rudel.data.sound.recording_folders import read_folder, settings_of
 
     with reporting_interrupts(), count_display("reading") as progress:
         found = read_folder(folder, rate, seconds, progress)

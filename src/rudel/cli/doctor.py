@@ -9,13 +9,13 @@ import typer
 from rudel.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from rudel.doctor.packages import Package
+    from rudel.doctor.installed_packages import Package
 
 
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as JSON.")] = False) -> None:
     """Diagnose this installation."""
     from rudel import __version__
-    from rudel.doctor import devices, features, machine, variables
+    from rudel.doctor import devices, feature_checks, machine, variables
     from rudel.doctor.asking import ask
 
     answers = ask()
@@ -26,7 +26,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the diagnosi
         "devices": asdict(devices.look(answers)),
         "packages": [asdict(package) for package in packages],
         "variables": [asdict(variable) for variable in variables.look(os.environ)],
-        "features": [asdict(feature) for feature in features.look(answers)],
+        "features": [asdict(feature) for feature in feature_checks.look(answers)],
     }
     if json:
         found["machine"]["cache"] = str(found["machine"]["cache"])
@@ -47,7 +47,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the diagnosi
 
 def _packages() -> "tuple[list[Package], str | None]":
     """The packages that Rudel needs, or why they are not known."""
-    from rudel.doctor.packages import packages_of
+    from rudel.doctor.installed_packages import packages_of
     from rudel.doctor.problems import problem
 
     packages: list[Package] = []
@@ -60,7 +60,7 @@ def _describe_feature(feature: dict[str, Any]) -> str:
 
 
 def _tell_machine(machine: dict[str, Any], devices: dict[str, Any]) -> None:
-    from rudel.report.words import size
+    from rudel.report.formatting import size
 
     cores = f"{machine['cores']}"
     if machine["why_fewer"]:
@@ -84,7 +84,7 @@ def _tell_machine(machine: dict[str, Any], devices: dict[str, Any]) -> None:
 
 
 def _describe_devices(devices: dict[str, Any]) -> str:
-    from rudel.report.words import size
+    from rudel.report.formatting import size
 
     kinds: dict[str, int] = {}
     for device in devices["devices"]:

@@ -70,7 +70,7 @@ def export(
 
 
 def _print(made: "Exported") -> None:
-    from rudel.report.words import metric_name, metric_value, number, percent, size
+    from rudel.report.formatting import metric_name, metric_value, number, percent, size
 
     names = list(made.model_metrics)
     rows = [

@@ -9,7 +9,7 @@ from rudel.cli import complete
 from rudel.cli.output import print_json, reporting_interrupts
 
 if TYPE_CHECKING:
-    from rudel.cluster.check import HostReport
+    from rudel.cluster.hosts_check import HostReport
     from rudel.cluster.setup import Outcome
 
 app = typer.Typer(no_args_is_help=True, help="Check, set up and use other computers over SSH.")
@@ -44,8 +44,8 @@ def check(
 ) -> None:
     """Check hosts: hardware, whether Rudel can run there, and the speed of the network."""
     from rudel.cli.hosts_display import print_wide_table
-    from rudel.cluster.check import check_hosts
     from rudel.cluster.foreground import wait_for
+    from rudel.cluster.hosts_check import check_hosts
 
     with reporting_interrupts():
         reports = wait_for(check_hosts(hosts, ssh_config, accept_new=accept_new))

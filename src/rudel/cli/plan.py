@@ -101,7 +101,7 @@ def _tell_hosts(hosts: Sequence[Any], together: float) -> None:
 
 
 def _tell_forecasts(forecasts: Sequence[Any], best: "Forecast") -> None:
-    from rudel.report.words import duration, size
+    from rudel.report.formatting import duration, size
 
     one = forecasts[0].seconds if len(forecasts[0].hosts) == 1 else None
     rows = [

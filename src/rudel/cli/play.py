@@ -38,7 +38,7 @@ def play(
     from rudel.play.listener import Listener
     from rudel.play.module import PageModule, what_is_missing
     from rudel.play.opening import newest_run, open_run
-    from rudel.play.server import PlayServer
+    from rudel.play.play_server import PlayServer
     from rudel.runs.model_as_run import as_run
 
     opened = contextlib.ExitStack()

@@ -28,7 +28,7 @@ def list_runs(
     """List runs, or compare some of them."""
     if context.invoked_subcommand:
         return
-    from rudel.report.words import duration, metric_value
+    from rudel.report.formatting import duration, metric_value
     from rudel.runs.listing import runs_in, sort_runs
 
     lines = sort_runs(runs_in(folder), sort)

@@ -58,10 +58,10 @@ def serve(
 ) -> None:
     """Serve models over HTTP (TensorFlow Serving's REST API, Open Inference Protocol)."""
     from rudel.runs.model_as_run import as_run, is_model_file
-    from rudel.serve.limits import Limits
+    from rudel.serve.model_sources import read_sources
     from rudel.serve.server import Settings, check_packages
     from rudel.serve.server import serve as serve_models
-    from rudel.serve.sources import read_sources
+    from rudel.serve.server_limits import Limits
     from rudel.serve.tokens import read_token
 
     check_packages()

@@ -12,7 +12,7 @@ from rudel.cli.output import download_display, print_json, reporting_interrupts
 from rudel.errors import OptionError, RudelError
 
 if TYPE_CHECKING:
-    from rudel.report.rounds import Rounds
+    from rudel.report.rounds_file import Rounds
     from rudel.training.from_recipe import TrainedRun
 
 _TRAINING, _CHECKPOINTS, _HOSTS, _MESH = "Training", "Checkpoints", "Hosts", "Mesh"
@@ -254,7 +254,7 @@ def train(
     from rudel.backend import keras_here
 
     keras_here(light=True)
-    from rudel.cli.callbacks import made_callbacks
+    from rudel.cli.callback_option import made_callbacks
     from rudel.training.from_recipe import train_recipe
     from rudel.training.strategies import with_options
 
@@ -296,7 +296,7 @@ def train(
 
 def show_trained(trained: "TrainedRun", json: bool, quiet: bool = False) -> None:
     """Prints what came of a training; of several processes that train together, the first one does."""
-    from rudel.mesh.hosts.together import is_first
+    from rudel.mesh.hosts.lifecycle import is_first
 
     if not is_first():
         return
@@ -338,8 +338,8 @@ def key_and_value(text: str) -> tuple[str, str]:
 
 
 def _tell(trained: "TrainedRun") -> None:
-    from rudel.report.rounds import read_rounds
-    from rudel.report.words import duration
+    from rudel.report.formatting import duration
+    from rudel.report.rounds_file import read_rounds
     from rudel.session.training_display import described
 
     summary = trained.summary
@@ -374,7 +374,7 @@ def _tell(trained: "TrainedRun") -> None:
 
 
 def _tell_forecast(run: Path, seconds: float) -> None:
-    from rudel.report.forecast import compared, read_forecast
+    from rudel.report.plan_file import compared, read_forecast
 
     forecast = read_forecast(run / "plan.json")
     if forecast:
@@ -383,7 +383,7 @@ def _tell_forecast(run: Path, seconds: float) -> None:
 
 
 def _tell_fit(predictions: Path) -> None:
-    from rudel.report.regression import load
+    from rudel.report.regression_data import load
     from rudel.report.regression_fit import judge
     from rudel.report.regression_words import verdict
 
@@ -393,7 +393,7 @@ def _tell_fit(predictions: Path) -> None:
 
 
 def _tell_hosts(rounds: "Rounds", summary: dict[str, Any]) -> None:
-    from rudel.report.words import percent, plural, size
+    from rudel.report.formatting import percent, plural, size
 
     computing, moved = rounds.computing, summary["bytes_sent"] + summary["bytes_received"]
     typer.echo(

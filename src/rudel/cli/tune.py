@@ -98,7 +98,7 @@ def tune(
 
 def _show(ended: "Ended") -> None:
     """Prints a trial that has ended."""
-    from rudel.report.words import duration
+    from rudel.report.formatting import duration
     from rudel.tuning.report import setting_text
 
     value = "–" if ended.value is None else setting_text(ended.value)

@@ -112,7 +112,7 @@ def predict(
     json: JsonOption = False,
 ) -> None:
     """Run inference on images, sound or arrays."""
-    from rudel.cluster.options import check_used
+    from rudel.cluster.host_options import check_used
 
     check_used(on, scheduler, ssh_config=ssh_config, min_hosts=min_hosts)
     if out is None and (on or scheduler):

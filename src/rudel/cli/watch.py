@@ -31,7 +31,7 @@ def watch(
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:
     """Follow a training live in the browser."""
-    from rudel.watch.server import watch as serve
+    from rudel.watch.watch_server import watch as serve
 
     def ready(address: str) -> None:
         for run in runs:

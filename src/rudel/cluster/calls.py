@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rudel.cluster.engine import Borrowed, Cluster
+from rudel.cluster.ssh_cluster import ClientCluster, Cluster
 from rudel.errors import ClusterError, OptionError
 
 _GLANCE_SECONDS = 2.0
@@ -97,7 +97,7 @@ def clients_of(
             cluster = stack.enter_context(Cluster(on, ssh_config=ssh_config, min_hosts=min_hosts))
         else:
             assert scheduler is not None
-            cluster = stack.enter_context(Borrowed(scheduler, min_hosts))
+            cluster = stack.enter_context(ClientCluster(scheduler, min_hosts))
         import dask.config
 
         # pictures are large, and that is no mistake

@@ -13,7 +13,7 @@ import asyncssh
 from rudel.cluster import ssh
 from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.ssh_failures import lost
-from rudel.cluster.together import for_each
+from rudel.cluster.task_groups import for_each
 from rudel.errors import HostError
 
 Line = Callable[[Host, str, bool], None]

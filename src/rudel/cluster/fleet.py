@@ -317,7 +317,7 @@ def installed(cluster: Any, guest: Guest) -> Iterator[Any]:
     """The workers of a cluster, with a guest on all of them while the block lasts.
 
     Args:
-        cluster: a running `rudel.Cluster`, or a client taken over by `rudel.cluster.engine.Borrowed`, or a `Part`.
+        cluster: a running `rudel.Cluster`, a `rudel.cluster.ssh_cluster.ClientCluster`, or a `ClusterSubset`.
         guest: what to install.
 
     Raises:

@@ -10,7 +10,7 @@ import asyncssh
 
 from rudel.cluster import ssh
 from rudel.cluster.hosts import Host, parse_hosts
-from rudel.cluster.together import for_each, tasks
+from rudel.cluster.task_groups import for_each, tasks
 from rudel.cluster.uploads import Uploads, uploads
 from rudel.errors import HostError
 

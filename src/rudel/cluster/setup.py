@@ -19,11 +19,11 @@ from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.installation import Installation, Stage
 from rudel.cluster.pins import Target, faults, same_version
 from rudel.cluster.probe import Facts, Interpreter, probe
+from rudel.cluster.setup_lock import turn
 from rudel.cluster.suitability import SPACE_FOR_ALL, SPACE_FOR_MINIMAL, best_python, lacks_space, problem
 from rudel.cluster.supplies import Supplies
 from rudel.cluster.system_update import update_system
-from rudel.cluster.together import for_each
-from rudel.cluster.turn import turn
+from rudel.cluster.task_groups import for_each
 from rudel.cluster.wheels import Wheel
 from rudel.errors import HostError
 

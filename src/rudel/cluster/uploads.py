@@ -13,7 +13,7 @@ from pathlib import Path
 import asyncssh
 
 from rudel.cluster.ssh_failures import lost, reason
-from rudel.cluster.together import tasks
+from rudel.cluster.task_groups import tasks
 from rudel.errors import HostError
 
 _BLOCK, _ON_THE_WAY = 1 << 15, 64

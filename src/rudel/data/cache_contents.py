@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rudel.data.images import dataset_file
 from rudel.data.images.convert import LOCK
-from rudel.data.records.packages import is_remote
+from rudel.data.records.fsspec_packages import is_remote
 from rudel.errors import DataError
 
 _HEX = r"[0-9a-f]{16,64}"

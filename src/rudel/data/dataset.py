@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Arrays: TypeAlias = Any
 """A NumPy array, or a dict, list or tuple of them (a model with several inputs); all with the examples along axis 0."""
 
-Part: TypeAlias = Any
+Split: TypeAlias = Any
 """`Examples`, or a stream of them (`rudel.data.stream`)."""
 
 
@@ -85,9 +85,9 @@ class Dataset:
             `rudel.data.augmentation`. None to train on the examples as they are.
     """
 
-    train: Part
-    validation: Part | None = None
-    test: Part | None = None
+    train: Split
+    validation: Split | None = None
+    test: Split | None = None
     class_names: Sequence[str] = ()
     attribution: str = ""
     notes: Sequence[str] = ()
@@ -104,7 +104,7 @@ class ToEvaluate:
         notes: what a user should know of how the examples came about, a sentence each.
     """
 
-    examples: Part
+    examples: Split
     left_out: Mapping[str, int]
     notes: Sequence[str] = ()
 

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from rudel.data.images.plan import place
+from rudel.data.images.shard_plan import place
 from rudel.errors import DataError, OptionError
 
 

@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from rudel.data.images.shards import LeftOut
+from rudel.data.images.shard_writer import LeftOut
 from rudel.data.images.stores import open_store
-from rudel.data.records.packages import is_remote
-from rudel.data.sound.folder import check_classes
+from rudel.data.records.fsspec_packages import is_remote
+from rudel.data.sound.recording_folders import check_classes
 from rudel.data.window_records import read_windows
 from rudel.data.windows import Windows, cut_or_padded
 from rudel.errors import DataError, OptionError

@@ -9,7 +9,7 @@ import numpy as np
 
 from rudel.data.dataset import Examples, ToEvaluate
 from rudel.data.held_out import held_out, speaker_of
-from rudel.data.images.shards import LeftOut
+from rudel.data.images.shard_writer import LeftOut
 from rudel.errors import DataError
 
 

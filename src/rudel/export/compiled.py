@@ -16,7 +16,7 @@ import numpy as np
 from rudel.errors import ExportError
 from rudel.export.int8_model import Int8Model
 from rudel.features import LogMel
-from rudel.features.columns import Columns
+from rudel.features.sensor_columns import Columns
 from rudel.micro import Compiled
 from rudel.micro.packages import write_arduino, write_cmake, write_wasm, write_zephyr
 from rudel.micro.packages.folder import write_files

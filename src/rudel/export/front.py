@@ -17,7 +17,7 @@ from rudel.errors import ExportError
 from rudel.export.inputs import Inputs, inputs_of
 from rudel.features import LogMel
 from rudel.features.c import sources
-from rudel.features.columns import Columns, column_sources, columns_of
+from rudel.features.sensor_columns import Columns, column_sources, columns_of
 from rudel.runs.model_file import save_model
 
 if TYPE_CHECKING:

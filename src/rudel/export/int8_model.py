@@ -12,7 +12,7 @@ from rudel.errors import CompileError
 from rudel.export.front import Front
 from rudel.export.materials import Materials
 from rudel.features import LogMel
-from rudel.features.columns import Columns
+from rudel.features.sensor_columns import Columns
 from rudel.internals.keras import layers_of
 from rudel.micro import Compiled, compile_model
 

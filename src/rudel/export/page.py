@@ -7,7 +7,7 @@ from rudel.export.compiled import wasm
 from rudel.export.int8_model import Int8Model
 from rudel.export.materials import Materials
 from rudel.play.listener import Listener, listener_of
-from rudel.play.page import write_page
+from rudel.play.page_files import write_page
 from rudel.play.player import Player, player_of
 
 _MODEL = "model"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rudel.features.arithmetic import COSINE_BITS, FLOOR, STEP_BITS
-from rudel.features.tables import LOG_BITS, LOG_STEPS, WEIGHT
+from rudel.features.mel_arithmetic import COSINE_BITS, FLOOR, STEP_BITS
+from rudel.features.mel_tables import LOG_BITS, LOG_STEPS, WEIGHT
 
 if TYPE_CHECKING:
     from rudel.features.log_mel import LogMel

@@ -6,8 +6,8 @@ import keras
 
 from rudel.aliases import Shape, Tensor
 from rudel.errors import ModelError
-from rudel.features.arithmetic import spectrogram
 from rudel.features.log_mel import LogMel
+from rudel.features.mel_arithmetic import spectrogram
 from rudel.features.mfcc import features_of
 
 

@@ -13,8 +13,8 @@ The algorithm, on 16-bit samples, one hop at a time (`>>` rounds towards minus i
 6. int8 in steps of an eighth of log2 (0.38 dB): -128 is 5 dB below a sine of one last bit of a sample, and a full-scale
    sine is at 120.
 
-`arithmetic.py` computes this for whole recordings in NumPy, JAX, or what else Keras runs on, in int32 alone; the C in
-`c.py`, for boards and WebAssembly, with 64-bit products.
+`mel_arithmetic.py` computes this for whole recordings in NumPy, JAX, or what else Keras runs on, in int32 alone; the C
+in `c.py`, for boards and WebAssembly, with 64-bit products.
 """
 
 import functools
@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from rudel.errors import DataError, OptionError
-from rudel.features.arithmetic import spectrogram
-from rudel.features.tables import Tables, make_tables, weights
+from rudel.features.mel_arithmetic import spectrogram
+from rudel.features.mel_tables import Tables, make_tables, weights
 
 _LEAST_WEIGHT, _MOST_WEIGHT = 64, 2**15
 """With less, no frequency is really in a band; with more, int32 sums could overflow. 256 is a whole frequency."""

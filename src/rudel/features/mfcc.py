@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from rudel.errors import OptionError
-from rudel.features.arithmetic import COSINE_BITS
 from rudel.features.log_mel import LogMel
+from rudel.features.mel_arithmetic import COSINE_BITS
 
 _LIFTER, _MOST = 22, 20
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from rudel.errors import LabError
-from rudel.lab import air, running, tap
+from rudel.lab import air, running_labs, tap
 from rudel.lab.node import HOME, PATH, USER, home_of
 from rudel.lab.quota import groups
-from rudel.lab.running import Running
+from rudel.lab.running_labs import Running
 from rudel.lab.settings import check_air, check_cpu
 
 _TIMEOUT = 10.0  # seconds
@@ -41,7 +41,7 @@ def ask(lab: str, request: dict[str, Any]) -> dict[str, Any]:
         LabError: it does not answer.
     """
     try:
-        with running.connect(lab) as asking:
+        with running_labs.connect(lab) as asking:
             asking.settimeout(_TIMEOUT)
             asking.send(json.dumps(request).encode())
             return json.loads(asking.recv(1 << 16))
@@ -159,7 +159,7 @@ def _process(lab: Running, name: str) -> int:
     lab.node(name)
     deadline = time.monotonic() + _TIMEOUT
     while time.monotonic() < deadline:
-        now = running.find(lab.name)
+        now = running_labs.find(lab.name)
         process = now.processes.get(name)
         if process is not None and _is_child(process, now.keeper):
             return process

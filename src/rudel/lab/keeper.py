@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 
 from rudel.errors import LabError, RudelError
-from rudel.lab import air, arm64, kernel, leftovers, names_file, node, quota, running, tap
+from rudel.lab import air, arm64, kernel, leftovers, names_file, node, quota, running_labs, tap
 from rudel.lab.settings import ARM64, DESKTOP, Node, Settings, from_document
 
 _INPUT, _OUTPUT = 0, 1
@@ -106,7 +106,7 @@ class Keeper:
         with contextlib.suppress(ChildProcessError):
             while True:
                 os.waitpid(-1, 0)
-        with running.exclusive():
+        with running_labs.exclusive():
             leftovers.remove(self._settings.prefix, self._groups)
 
     def _start(self, each: Node) -> None:
@@ -115,7 +115,7 @@ class Keeper:
 
     def _record(self) -> None:
         processes = {each.name: process for process, each in self._processes.items()}
-        running.record(running.Running(self._settings, os.getpid(), processes))
+        running_labs.record(running_labs.Running(self._settings, os.getpid(), processes))
 
     def _look(self, timeout: float | None) -> None:
         """Waits until something has happened, and takes note of it."""
@@ -159,9 +159,9 @@ def main() -> None:
 
 def _keep(settings: Settings, owned: bool) -> str | None:
     groups = quota.groups()
-    with running.exclusive():
+    with running_labs.exclusive():
         leftovers.sweep()
-        alive, control = running.begin(settings.prefix)
+        alive, control = running_labs.begin(settings.prefix)
     keeper = Keeper(settings, groups, owned)
     try:
         keeper.build(alive, control)

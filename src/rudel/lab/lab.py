@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import IO
 
 from rudel.errors import LabError
-from rudel.lab import arm64, control, leftovers, running
+from rudel.lab import arm64, control, leftovers, running_labs
 from rudel.lab.control import Traffic
 from rudel.lab.requirements import check_machine, check_user
-from rudel.lab.running import Running
+from rudel.lab.running_labs import Running
 from rudel.lab.settings import ARM64, NATIVE, Settings, settings
 
 _STOP_WITHIN = 30.0  # seconds
@@ -46,7 +46,7 @@ class _Keeper:
             self.process.wait()
         self.answers.close()
         if self.process.returncode < 0:
-            with running.exclusive():
+            with running_labs.exclusive():
                 leftovers.sweep()
 
     def let_go(self) -> None:
@@ -101,7 +101,7 @@ class Lab:
             LabError: it is not up, or several are.
         """
         check_user()
-        return cls._of(running.only() if prefix is None else running.find(prefix))
+        return cls._of(running_labs.only() if prefix is None else running_labs.find(prefix))
 
     @classmethod
     def with_node(cls, name: str) -> "Lab":
@@ -111,7 +111,7 @@ class Lab:
             LabError: there is none.
         """
         check_user()
-        return cls._of(running.with_node(name))
+        return cls._of(running_labs.with_node(name))
 
     @classmethod
     def _of(cls, found: Running) -> "Lab":
@@ -267,7 +267,7 @@ class Lab:
         self.stop()
 
     def _running(self) -> Running:
-        return running.find(self.settings.prefix)
+        return running_labs.find(self.settings.prefix)
 
 
 def stop(prefix: str | None = None) -> list[str]:
@@ -284,11 +284,11 @@ def stop(prefix: str | None = None) -> list[str]:
     """
     check_user()
     ended = []
-    if running.labs() if prefix is None else prefix in running.labs():
-        lab = running.only() if prefix is None else running.find(prefix)
+    if running_labs.labs() if prefix is None else prefix in running_labs.labs():
+        lab = running_labs.only() if prefix is None else running_labs.find(prefix)
         _end(lab)
         ended = [lab.name]
-    with running.exclusive():
+    with running_labs.exclusive():
         return [*ended, *leftovers.sweep()]
 
 

@@ -6,7 +6,7 @@ All the rest (network devices, namespaces, processes, mounts) ends with the keep
 import time
 from pathlib import Path
 
-from rudel.lab import names_file, quota, running
+from rudel.lab import names_file, quota, running_labs
 from rudel.lab.settings import tap_name
 
 _ENDING = 5.0  # seconds that a device may take to end
@@ -23,8 +23,8 @@ def sweep() -> list[str]:
         LabError: a process that was left does not end.
     """
     groups = quota.groups()
-    found = {*running.traces(), *names_file.labs(), *groups.labs()}
-    left = sorted(lab for lab in found if not running.is_up(lab))
+    found = {*running_labs.traces(), *names_file.labs(), *groups.labs()}
+    left = sorted(lab for lab in found if not running_labs.is_up(lab))
     for lab in left:
         _wait_for_the_end(tap_name(lab))
         remove(lab, groups)
@@ -39,7 +39,7 @@ def remove(lab: str, groups: quota.Groups) -> None:
     """
     names_file.remove(lab)
     groups.remove(lab)
-    running.forget(lab)
+    running_labs.forget(lab)
 
 
 def _wait_for_the_end(device: str) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import keras
 
 
-class Part(NamedTuple):
+class StepBlock(NamedTuple):
     """Steps of an epoch whose examples are on the device; see `rudel.loop.compiled_loop.compile_training`."""
 
     data: Batch
@@ -52,7 +52,7 @@ class Resident:
     def start(self, step: int, interrupted: Callable[[], bool] = lambda: False) -> None:
         """Begins to read, from this step on."""
 
-    def parts(self, epoch: int, first: int, last: int, settle: Callable[[], Any]) -> Iterator[Part]:
+    def parts(self, epoch: int, first: int, last: int, settle: Callable[[], Any]) -> Iterator[StepBlock]:
         """The steps `first` (inclusive) to `last` (exclusive) of a training, which lie in one epoch (from 0).
 
         Args:
@@ -63,7 +63,7 @@ class Resident:
         if epoch != self._epoch:
             self._epoch, self.order = epoch, self._ordered(epoch)
         start = self._schedule.first_step(epoch)
-        yield Part(self.data, self.order, np.int32(first - start), np.int32(last - start), np.int32(0))
+        yield StepBlock(self.data, self.order, np.int32(first - start), np.int32(last - start), np.int32(0))
 
     def close(self) -> None:
         """Ends reading."""
@@ -110,7 +110,7 @@ class Streamed:
         self._block = _Block(step, step, ())
         self._ahead = Ahead(self._read(step), interrupted)
 
-    def parts(self, epoch: int, first: int, last: int, settle: Callable[[], Any]) -> Iterator[Part]:
+    def parts(self, epoch: int, first: int, last: int, settle: Callable[[], Any]) -> Iterator[StepBlock]:
         """The steps `first` to `last` of a training, or fewer if somebody interrupts the wait for them."""
         start = self._schedule.first_step(epoch)
         while first < last:
@@ -118,7 +118,7 @@ class Streamed:
                 return
             block = self._block
             stop = min(last, block.last)
-            yield Part(block.data, self.order, *map(np.int32, (first - start, stop - start, block.first - start)))
+            yield StepBlock(block.data, self.order, *map(np.int32, (first - start, stop - start, block.first - start)))
             first = stop
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from rudel.data.dataset import Dataset, Examples
 from rudel.data.stream import Stream
 from rudel.loop.classification import class_labels
 from rudel.loop.evaluation import predict
-from rudel.report.regression import Answers, answers, choose
+from rudel.report.regression_data import Answers, answers, choose
 
 if TYPE_CHECKING:
     import keras
@@ -39,7 +39,7 @@ def is_regression(model: "keras.Model", examples: Examples) -> bool:
 
 
 def answers_about(model: "keras.Model", dataset: Dataset) -> dict[str, Answers] | None:
-    """What a regression model answers to examples of each part of a dataset; see `rudel.report.regression.choose`.
+    """What a regression model answers to examples of each part of a dataset; see `rudel.report.regression_data.choose`.
 
     Returns:
         Answers by part; None where the model is no such model, or its outputs are not like its targets.

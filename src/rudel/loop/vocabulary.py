@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rudel.data.dataset import Arrays, Examples, Part
+from rudel.data.dataset import Arrays, Examples, Split
 
 if TYPE_CHECKING:
     import keras
@@ -107,7 +107,7 @@ def first_outside(model: "keras.Model", lookups: Sequence[Lookup], x: Arrays) ->
     return None
 
 
-def why_not_finite(model: "keras.Model", train: Part) -> str:
+def why_not_finite(model: "keras.Model", train: Split) -> str:
     """What may have made a loss NaN or infinite, or what to do about it, in a sentence without its end.
 
     Args:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rudel.errors import OptionError
 from rudel.mesh.mesh_devices import MODEL, written_axes
-from rudel.report.words import plural
+from rudel.report.formatting import plural
 
 if TYPE_CHECKING:
     import keras

@@ -30,7 +30,7 @@ from rudel.mesh.mesh_evaluation import MeshEvaluator
 from rudel.mesh.mesh_feed import feed_of
 from rudel.mesh.mesh_loop import compile_training
 from rudel.mesh.placement import Placement, check_batch, on_host, on_one_device
-from rudel.report.words import plural
+from rudel.report.formatting import plural
 from rudel.runs.run_identity import fingerprint_of, identity_of
 from rudel.session.compiled_engine import CompiledEngine
 from rudel.session.job import Job

@@ -11,7 +11,7 @@ from rudel.mesh.hosts.join import joined
 from rudel.mesh.layouts import Spec, read_layouts
 
 if TYPE_CHECKING:
-    from rudel.cluster.running import RunningCluster
+    from rudel.cluster.running_cluster import RunningCluster
     from rudel.session.engine import Engine
     from rudel.session.job import Job
 

@@ -15,7 +15,7 @@ from rudel.planning.links import Links
 from rudel.replicas.asynchronous.async_options import Async
 from rudel.replicas.dealing import worth_of
 from rudel.replicas.diloco.diloco_options import IN_FULL, Diloco
-from rudel.replicas.lengths import SPARSER, Speeds, best_steps
+from rudel.replicas.round_lengths import SPARSER, Speeds, best_steps
 
 _FEW = 8
 """Up to so many hosts, every number of them is looked at; above, every power of two, and all."""

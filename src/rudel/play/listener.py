@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from rudel.errors import ServeError
 from rudel.features import LogMel
-from rudel.features.columns import Columns, columns_of
 from rudel.features.layer import Features
+from rudel.features.sensor_columns import Columns, columns_of
 from rudel.micro.packages.recogniser import PASSED_OVER, REST, SMOOTHING, STARTS_AT, THRESHOLD
 from rudel.runs import run_directory
 

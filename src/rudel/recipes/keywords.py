@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import rudel
 from rudel.data.dataset import ToEvaluate
-from rudel.data.sound.folder import find_recordings
+from rudel.data.sound.keyword_classes import chosen
 from rudel.data.sound.noise import BACKGROUND, read_noise
-from rudel.data.sound.words import chosen
+from rudel.data.sound.recording_folders import find_recordings
 from rudel.errors import DataError
 
 training = {"epochs": 40, "least_steps": 400, "batch_size": 32}

@@ -17,8 +17,8 @@ from typing import Any
 from rudel.data.table import is_table
 from rudel.errors import OptionError, RecipeError, RudelError
 from rudel.recipes import BUILT_IN, current_name
-from rudel.recipes.folder import instead_of
-from rudel.recipes.options import Option, options_of
+from rudel.recipes.folder_recipe import instead_of
+from rudel.recipes.recipe_options import Option, options_of
 
 GIVEN = {"data": ("source", "progress", "trained"), "model": ("dataset", "steps")}
 """Arguments that Rudel gives to a recipe's functions, where they take them: the address or folder of `--data`, a

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rudel.replicas.leader import Leader
+from rudel.replicas.coordinator import Coordinator
 from rudel.replicas.replica_spec import ReplicaSpec
 from rudel.replicas.rounds import Arrival, GlobalState, Task
 
@@ -32,8 +32,8 @@ class Merging(Protocol):
 
     def coordinator(
         self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
-    ) -> Leader:
-        """What leads the replicas; see `Leader` for the arguments."""
+    ) -> Coordinator:
+        """What leads the replicas; see `Coordinator` for the arguments."""
         ...
 
     def rounds_in(self, arrivals: Sequence[Arrival]) -> int:

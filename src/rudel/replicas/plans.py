@@ -11,7 +11,7 @@ import numpy as np
 
 from rudel.replicas.members import Member
 from rudel.replicas.replica_messages import Answer, Plan
-from rudel.shipping import wire
+from rudel.shipping import array_bytes
 
 Rates = Callable[[int, int, int], np.ndarray]
 
@@ -95,7 +95,7 @@ class Plans:
         rates = rates[:1] if (rates == rates[0]).all() else rates
         pieces = sorted(piece.span for piece in member.pieces) if member.pieces_changed else None
         member.pieces_changed = False
-        return Plan(steps, wire.pack([rates]), pieces, slots)
+        return Plan(steps, array_bytes.pack([rates]), pieces, slots)
 
 
 def corrected(shares: Sequence[int], members: Sequence[Member]) -> list[int]:

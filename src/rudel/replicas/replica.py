@@ -30,7 +30,7 @@ from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.exchange import Exchange
 from rudel.replicas.replica_messages import Answer, Merge, Plan, Setup, Snapshot
 from rudel.replicas.replica_program import ROWS, CompiledSteps, Steps, fold_seeds
-from rudel.shipping import wire
+from rudel.shipping import array_bytes
 from rudel.shipping.host_examples import Leaf, Shard
 
 _TRY_OUT_SECONDS = 0.1
@@ -97,7 +97,7 @@ class Replica:
         self.shard = Shard(
             setup.examples, leaves, setup.batch_size, setup.seed, setup.number, setup.shuffle, setup.on_disk
         )
-        parts, arrays = [], wire.unpack(setup.state)
+        parts, arrays = [], array_bytes.unpack(setup.state)
         for count in setup.counts:
             parts.append(arrays[:count])
             arrays = arrays[count:]
@@ -115,10 +115,10 @@ class Replica:
         self.close()
         if snapshot.codecs and (codecs := tuple(map(make_codec, snapshot.codecs))) != self._codecs:
             self._use_codecs(*codecs)
-        (self._snapshot,) = wire.unpack(snapshot.weights)
-        self._set_statistics(wire.unpack(snapshot.statistics))
+        (self._snapshot,) = array_bytes.unpack(snapshot.weights)
+        self._set_statistics(array_bytes.unpack(snapshot.statistics))
         if snapshot.slots is not None:
-            slots = wire.unpack(snapshot.slots)
+            slots = array_bytes.unpack(snapshot.slots)
             self._parts[2] = [new.astype(old.dtype) for new, old in zip(slots, self._parts[2], strict=True)]
 
     def _use_codecs(self, deltas: Codec, merges: Codec) -> None:
@@ -139,7 +139,7 @@ class Replica:
         _, codec = self._codecs
         for merge in merges:
             self._snapshot += codec.decode(merge.delta, self._layout)
-            self._set_statistics(wire.unpack(merge.statistics))
+            self._set_statistics(array_bytes.unpack(merge.statistics))
         self._round, self._awaited, self._merged_at = number, None, 0
         self._parts[1] = fold_seeds(self._parts[1], self._setup.seeds, 0, number)
         weights = self._layout.arrays(self._snapshot)
@@ -258,14 +258,14 @@ class Replica:
         """
         begun = [[np.array(v) for v in part] for part in self._parts[1:]]
         noise = np.random.default_rng(0).standard_normal(self._layout.size, np.float32)
-        means = wire.pack([np.asarray(self._parts[1][index], np.float32) for index in self._setup.statistics])
-        self.restore(Snapshot(wire.pack([np.zeros_like(noise)]), means))
+        means = array_bytes.pack([np.asarray(self._parts[1][index], np.float32) for index in self._setup.statistics])
+        self.restore(Snapshot(array_bytes.pack([np.zeros_like(noise)]), means))
         self.shard.blank(_REHEARSED_BYTES)
         self._get_ready(0, [])
         deltas, merges = self._codecs
         message, _ = merges.encode(noise, self._layout)
         inbox, merge = _Inbox(), Merge(message, means)
-        rates, share = wire.pack([np.zeros(1, np.float32)]), [(0, max(1, self._setup.examples // 4))]
+        rates, share = array_bytes.pack([np.zeros(1, np.float32)]), [(0, max(1, self._setup.examples // 4))]
         try:
             while True:
                 answer = self._one_round(Plan(steps, rates, None if self._round else share), inbox)
@@ -292,7 +292,7 @@ class Replica:
             self.shard.own([(int(first), int(last)) for first, last in plan.pieces], self._round)
             self._data = self._run.put(self.shard.arrays)
         self._parts[3] = [np.array(value) for value in self._fresh_metrics]
-        (rates,) = wire.unpack(plan.rates)
+        (rates,) = array_bytes.unpack(plan.rates)
         rates = np.broadcast_to(rates, plan.steps)
         while done < plan.steps:
             first, rows = done, min(ROWS, plan.steps - done)
@@ -326,9 +326,9 @@ class Replica:
         metrics, logs = ([np.asarray(value) for value in part] for part in self._parts[3:])
         return Answer(
             delta=message if bad_step < 0 else b"",
-            statistics=wire.pack(statistics),
-            metrics=wire.pack(metrics),
-            logs=wire.pack(logs),
+            statistics=array_bytes.pack(statistics),
+            metrics=array_bytes.pack(metrics),
+            logs=array_bytes.pack(logs),
             steps=plan.steps,
             seconds=time.perf_counter() - began,
             waited=waited,
@@ -353,7 +353,7 @@ class Replica:
         """Applies what became of the last round's deltas; see the module."""
         moved = self._exchange.merge(self._parts[0], self._shared, self._sent, merge.delta)
         self._parts[0], self._shared = moved
-        means = wire.unpack(merge.statistics)
+        means = array_bytes.unpack(merge.statistics)
         for index, start, mean in zip(self._setup.statistics, self._statistics_at_start, means, strict=True):
             value = self._parts[1][index]
             self._parts[1][index] = agreed(np.asarray(value, np.float32), start, mean).astype(value.dtype)
@@ -370,7 +370,7 @@ class Replica:
 
     def _packed_slots(self) -> bytes:
         slots = [np.asarray(value) for value in self._parts[2]]
-        return wire.pack([slot.astype(ml_dtypes.bfloat16) if slot.dtype.kind == "f" else slot for slot in slots])
+        return array_bytes.pack([slot.astype(ml_dtypes.bfloat16) if slot.dtype.kind == "f" else slot for slot in slots])
 
 
 def _steps_of(setup: Setup) -> Steps:

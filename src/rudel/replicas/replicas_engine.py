@@ -3,7 +3,7 @@
 A coordinator, in a thread of its own, merges the work of the replicas and does not wait for anything here. This engine
 puts the merged weights into the model where the session needs them, and evaluates them. An evaluation that takes long
 compared with the epochs is put off to the end, if nothing waits for it. A checkpoint is written every quarter of a
-minute, and a journal in between; see `books.py`.
+minute, and a journal in between; see `progress.py`.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from rudel.loop import model_state
 from rudel.loop.evaluation import Evaluator, make_evaluator
 from rudel.loop.metric_values import as_floats
 from rudel.loop.vocabulary import why_not_finite
-from rudel.replicas.books import Books
-from rudel.replicas.leader import Leader
-from rudel.replicas.lengths import Agreed, Speeds
+from rudel.replicas.coordinator import Coordinator
 from rudel.replicas.local_rates import Rates
 from rudel.replicas.merging import Merging
+from rudel.replicas.replica_progress import ReplicaProgress
 from rudel.replicas.replica_service import replica_guest
 from rudel.replicas.replica_spec import spec_of
+from rudel.replicas.round_lengths import Agreed, Speeds
 from rudel.replicas.rounds import GlobalState, HostChanged, RoundClosed, Task
 from rudel.runs.checkpoint import Checkpoint
 from rudel.session.job import Job
@@ -42,7 +42,7 @@ from rudel.session.session import Session
 
 if TYPE_CHECKING:
     from rudel.cluster.fleet import Fleet
-    from rudel.cluster.running import RunningCluster
+    from rudel.cluster.running_cluster import RunningCluster
 
 
 _SLOTS_SECONDS = 15.0
@@ -84,7 +84,7 @@ class ReplicasEngine:
 
     Args:
         job: the training.
-        cluster: a running `rudel.Cluster`, or a client taken over by `rudel.cluster.engine.Borrowed`.
+        cluster: a running `rudel.Cluster`, or a client taken over by `rudel.cluster.ssh_cluster.ClientCluster`.
         options: of the strategy.
         merging: how the work of the replicas comes together.
     """
@@ -94,7 +94,7 @@ class ReplicasEngine:
         self._options: Any = options.chosen_for(max(1, cluster.count), job.schedule.total_steps)
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._late: deque[_Late] = deque()
-        self._coordinator: Leader | None = None
+        self._coordinator: Coordinator | None = None
         self._evaluator: Evaluator | None = None
         self._average = np.empty(0, np.float32)
         self._last_shown = 0.0
@@ -122,13 +122,13 @@ class ReplicasEngine:
             clock.compile += spec.packing_seconds
             session.display.note(SLOWER.format(backend))
         global_state = spec.global_state(*self._merging.first_memory(self._options.outer, spec.layout.size))
-        self._books = Books(self._merging, spec, global_state, self._rates, session.position, session.run)
+        self._progress = ReplicaProgress(self._merging, spec, global_state, self._rates, session.position, session.run)
         self._rates.read()
 
     def restore(self, saved: Checkpoint) -> None:
         """See `Engine`; continues from the last round that was kept."""
-        self._books.restore(saved)
-        self._take_over(self._books.state)
+        self._progress.restore(saved)
+        self._take_over(self._progress.state)
 
     def run(self) -> None:
         """See `Engine`."""
@@ -137,7 +137,7 @@ class ReplicasEngine:
         try:
             self._train_on_hosts()
         finally:
-            self._books.end_journal()
+            self._progress.end_journal()
 
     def write(self) -> None:
         """See `Engine`: weights, their average and metrics; the optimizer's slots are with the replicas."""
@@ -149,18 +149,18 @@ class ReplicasEngine:
 
     def describe(self) -> dict[str, Any]:
         """See `Engine`."""
-        steps, books = self._position.step, self._books
+        steps, progress = self._position.step, self._progress
         return {
             "strategy": self._merging.strategy,
             "strategy_options": vars(self._options),
-            "hosts": books.hosts,
-            "steps": steps // max(1, len(books.hosts)),
+            "hosts": progress.hosts,
+            "steps": steps // max(1, len(progress.hosts)),
             "samples": steps * self._job.schedule.batch_size,
-            self._merging.counted: books.state.round,
-            "bytes_sent": books.sent,
-            "bytes_received": books.received,
-            "workers_lost": books.lost,
-            "workers_joined": books.joined,
+            self._merging.counted: progress.state.round,
+            "bytes_sent": progress.sent,
+            "bytes_received": progress.received,
+            "workers_lost": progress.lost,
+            "workers_joined": progress.joined,
         }
 
     def close(self) -> None:
@@ -169,9 +169,9 @@ class ReplicasEngine:
     # -- the training -----------------------------------------------------------------------------------------------
 
     def _train_on_hosts(self) -> None:
-        session, position, books, began = self._session, self._position, self._books, time.perf_counter()
+        session, position, progress, began = self._session, self._position, self._progress, time.perf_counter()
         if session.run:
-            session.run.keep_rounds(books.state.round)
+            session.run.keep_rounds(progress.state.round)
             if position.step:
                 self._log_event({"event": "resumed", "seconds": round(position.clock.train, 4)})
         background = self._cluster.background
@@ -187,7 +187,7 @@ class ReplicasEngine:
             self._save()
             session.callbacks.on_epoch_begin(session.spans.number(position.step))
             self._rates.read()
-            session.display.hosts(books.hosts)
+            session.display.hosts(progress.hosts)
             done = background.start(coordinator.run())
             try:
                 while not (done.done() and self._events.empty()):
@@ -198,7 +198,7 @@ class ReplicasEngine:
                 done.cancel()
                 raise
         self._evaluate_late()
-        self._take_over(books.state)
+        self._take_over(progress.state)
         if not isinstance(done.exception(), NonFiniteError):
             self._save()
         with unforeseen(session.run):
@@ -230,27 +230,27 @@ class ReplicasEngine:
 
     async def _prepare_replicas(self, fleet: "Fleet") -> None:
         job, spec = self._job, self._spec
-        self._books.hosts = sorted(await fleet.members())
+        self._progress.hosts = sorted(await fleet.members())
         task = Task(
             total_steps=job.schedule.total_steps,
             agree=self._agree,
             batch_size=job.schedule.batch_size,
             layout=spec.layout,
-            pieces=await asyncio.to_thread(spec.source.pieces, len(self._books.hosts)),
+            pieces=await asyncio.to_thread(spec.source.pieces, len(self._progress.hosts)),
             setup=self._setup,
             rates=lambda first, last, count: self._rates.of(first, last, count, self._options.rate_factor),
             why_not_finite=lambda: why_not_finite(job.model, job.train),
             patience=self._options.patience,
             ema=spec.ema,
         )
-        books = self._books
-        self._coordinator = self._merging.coordinator(fleet, task, books.state, books.slots, self._events.put)
+        progress = self._progress
+        self._coordinator = self._merging.coordinator(fleet, task, progress.state, progress.slots, self._events.put)
         await self._coordinator.prepare()
 
     def _setup(self, number: int, description: dict[str, Any]) -> tuple[dict[str, Any], float]:
         """What `ReplicaSpec.setup` returns and raises; called in other threads."""
         codecs = self._options.delta_codec, self._options.merge_codec
-        return self._spec.setup(number, description, len(self._books.hosts), *codecs)
+        return self._spec.setup(number, description, len(self._progress.hosts), *codecs)
 
     # -- what the coordinator reports -------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class ReplicasEngine:
         except queue.Empty:
             return
         if isinstance(event, HostChanged):
-            self._books.take_change(event)
+            self._progress.take_change(event)
             self._log_event(
                 {
                     "event": event.event,
@@ -275,14 +275,14 @@ class ReplicasEngine:
             return  # a round that was closed before the others heard of the end
         self._take_round(event)
         if self._save_is_due():
-            self._take_over(self._books.state)
+            self._take_over(self._progress.state)
             self._save()
-        elif self._books.has_journal:
-            self._books.journal_round(event, self._options, self._records_of_late())
+        elif self._progress.has_journal:
+            self._progress.journal_round(event, self._options, self._records_of_late())
 
     def _take_round(self, closed: RoundClosed) -> None:
-        session, position, books = self._session, self._position, self._books
-        books.take_round(closed)
+        session, position, progress = self._session, self._position, self._progress
+        progress.take_round(closed)
         before, position.step = position.step, min(closed.state.steps, self._job.schedule.total_steps)
         position.clock.train = self._train_before + closed.seconds
         self._log_round(closed)
@@ -292,7 +292,7 @@ class ReplicasEngine:
         logs: dict[str, float] = {}
         if ends or (session.display.live and now - self._last_shown > _SHOW_SECONDS):
             self._last_shown = now
-            logs = self._metrics_of(books.sums, closed.logs)
+            logs = self._metrics_of(progress.sums, closed.logs)
             session.display.advance(position.step, logs, position.clock.train)
         session.display.round(closed)
         if session.run and now - self._last_slots > _SLOTS_SECONDS:
@@ -318,11 +318,11 @@ class ReplicasEngine:
             } | ({counted: host.answers} if counted != "rounds" else {})
             for host in closed.replicas
         }  # fmt: skip
-        seconds, books = round(self._position.clock.train, 4), self._books
+        seconds, progress = round(self._position.clock.train, 4), self._progress
         self._log_event(
             {
                 "round": closed.state.round, "step": closed.state.steps, "seconds": seconds,
-                "sent": books.sent, "received": books.received, "hosts": hosts,
+                "sent": progress.sent, "received": progress.received, "hosts": hosts,
             }
         )  # fmt: skip
 
@@ -334,13 +334,13 @@ class ReplicasEngine:
 
     def _end_spans(self, span: int, logs: dict[str, float]) -> None:
         """A round has gone beyond the end of a span, or of several."""
-        position, spans, books = self._position, self._session.spans, self._books
+        position, spans, progress = self._position, self._session.spans, self._progress
         span = max(span, spans.number(max(position.step - 1, 0)))
         span -= position.step < spans.last(span)
-        sums, books.sums = books.sums, []
-        self._late.append(_Late(span, logs, books.state, sums, position.clock.train))
+        sums, progress.sums = progress.sums, []
+        self._late.append(_Late(span, logs, progress.state, sums, position.clock.train))
         if self._job.callbacks:  # what these remember is in checkpoints alone
-            books.end_journal()
+            progress.end_journal()
         if not self._evaluation_can_wait():
             self._evaluate_late()
         if position.step < self._job.schedule.total_steps:
@@ -351,7 +351,7 @@ class ReplicasEngine:
         job = self._job
         if self._evaluator is None or job.callbacks or job.options.watched or len(self._late) > _LATE_EVALUATIONS:
             return False
-        if self._books.state.weights.nbytes * len(self._late) > _LATE_BYTES:
+        if self._progress.state.weights.nbytes * len(self._late) > _LATE_BYTES:
             return False
         since = time.perf_counter() - self._last_evaluation
         return self._evaluation_seconds > _EVALUATION_SHARE * since
@@ -409,9 +409,9 @@ class ReplicasEngine:
         if not self._session.run:
             return False
         since = time.perf_counter() - self._last_save
-        if not self._books.has_journal:
+        if not self._progress.has_journal:
             return self._save_seconds <= _CHECKPOINT_SHARE_WITHOUT_JOURNAL * since
-        if self._books.journal_is_full:
+        if self._progress.journal_is_full:
             return True
         return since > _CHECKPOINT_SECONDS and self._save_seconds <= _CHECKPOINT_SHARE * since
 
@@ -420,7 +420,7 @@ class ReplicasEngine:
             return
         began = time.perf_counter()
         records = self._position.records + self._records_of_late()
-        self._session.save(self._books.arrays(), **self._books.document(), records=records)
-        self._books.begin_journal()
+        self._session.save(self._progress.arrays(), **self._progress.document(), records=records)
+        self._progress.begin_journal()
         self._last_save = time.perf_counter()
         self._save_seconds = self._last_save - began

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from rudel.replicas.codec.weight_vector import Layout
-from rudel.replicas.lengths import Agreed, Speeds
 from rudel.replicas.members import Piece
+from rudel.replicas.round_lengths import Agreed, Speeds
 
 
 @dataclass(frozen=True)

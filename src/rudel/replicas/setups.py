@@ -13,7 +13,7 @@ from rudel.replicas.example_source import Source
 from rudel.replicas.host_checks import belongs_on_disk, check_disk, check_memory, check_versions, room_for_data
 from rudel.replicas.replica_program import RoundProgram, export_rounds
 from rudel.session.job import Job
-from rudel.shipping import wire
+from rudel.shipping import array_bytes
 
 if TYPE_CHECKING:
     import keras
@@ -105,7 +105,7 @@ class Setups:
             "number": number,
             "seeds": self._seeds,
             "statistics": self.statistics,
-            "state": wire.pack([value for part in parts for value in part]),
+            "state": array_bytes.pack([value for part in parts for value in part]),
             "counts": [len(part) for part in parts],
         }
         return fields | names, room

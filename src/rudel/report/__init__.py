@@ -10,8 +10,8 @@ lists them in the order of the page.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rudel.report.page import write_report
     from rudel.report.predictions import Predictions, load, save, select_examples, summarise
+    from rudel.report.report_page import write_report
 
 __all__ = ["Predictions", "load", "save", "select_examples", "summarise", "write_report"]
 
@@ -19,6 +19,6 @@ __all__ = ["Predictions", "load", "save", "select_examples", "summarise", "write
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'rudel.report' has no attribute {name!r}")
-    from rudel.report import page, predictions
+    from rudel.report import predictions, report_page
 
-    return getattr(page if name == "write_report" else predictions, name)
+    return getattr(report_page if name == "write_report" else predictions, name)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from rudel.files import written_atomically
 from rudel.report.curves import find_curves, wants_log_scale
+from rudel.report.formatting import metric_name, metric_value
 from rudel.report.markup import Html, element, join, table
-from rudel.report.page import document
 from rudel.report.read import Run
+from rudel.report.report_page import document
 from rudel.report.svg import INK, MUTED, RULE, as_svg, figure, literal
-from rudel.report.words import metric_name, metric_value
 
 if TYPE_CHECKING:
     from rudel.report.curves import Curve

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rudel.report.confusion import class_count, confusion_matrix
+from rudel.report.formatting import count, percent
 from rudel.report.markup import Html, element, join, table
 from rudel.report.read import Run
-from rudel.report.words import count, percent
 
 _MOST_OPEN = 40
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rudel.report.formatting import count, percent
 from rudel.report.markup import Html, element, join, scrolling, table
 from rudel.report.predictions import Predictions
 from rudel.report.read import Run
 from rudel.report.svg import INK, MUTED, ON_RIGHT, RIGHT, RULE, WRONG, as_svg, figure, literal
-from rudel.report.words import count, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

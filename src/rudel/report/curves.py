@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rudel.report.formatting import better, epoch_number, is_number, is_share, metric_name, metric_value, number
 from rudel.report.markup import Html, element, join, table
 from rudel.report.read import NOT_METRICS, Run
 from rudel.report.svg import INK, MUTED, RULE, TRAIN, VALIDATION, as_svg, figure
-from rudel.report.words import better, epoch_number, is_number, is_share, metric_name, metric_value, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from rudel.report.forecast import Forecast, compared
+from rudel.report.formatting import count, duration, is_number, percent, size
 from rudel.report.markup import Html, element, join, table
+from rudel.report.plan_file import Forecast, compared
 from rudel.report.read import Run
-from rudel.report.words import count, duration, is_number, percent, size
 
 
 def forecast(run: Run) -> Html | None:

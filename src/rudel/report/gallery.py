@@ -5,11 +5,11 @@ import io
 
 import numpy as np
 
+from rudel.report.formatting import percent
 from rudel.report.markup import Html, element, join
 from rudel.report.predictions import Predictions
 from rudel.report.read import Run
 from rudel.report.recordings import curves, player, spectrogram
-from rudel.report.words import percent
 
 _LONGEST_SIDE = 128
 SHARP_BELOW = 65

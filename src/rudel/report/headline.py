@@ -5,9 +5,19 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import Any
 
+from rudel.report.formatting import (
+    count,
+    duration,
+    epoch_number,
+    is_number,
+    metric_name,
+    metric_value,
+    plural,
+    rate,
+    size,
+)
 from rudel.report.markup import Html, element, join
 from rudel.report.read import Run
-from rudel.report.words import count, duration, epoch_number, is_number, metric_name, metric_value, plural, rate, size
 
 
 def headline(run: Run) -> Html:

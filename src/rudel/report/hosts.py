@@ -1,12 +1,12 @@
 """How the work was shared by several hosts: what each did when, how fast, at what cost, and what happened to them."""
 
+from rudel.report.formatting import count, duration, is_number, percent, plural, rate, size
 from rudel.report.hosts_plots import plots
 from rudel.report.hosts_timeline import timeline
 from rudel.report.hosts_words import called, happening, is_negligible, negligible_note
 from rudel.report.markup import Html, element, join, table
 from rudel.report.read import Run
-from rudel.report.rounds import HostRecord, Rounds
-from rudel.report.words import count, duration, is_number, percent, plural, rate, size
+from rudel.report.rounds_file import HostRecord, Rounds
 
 _MOST_ROWS = 24
 _MOST_CHANGES = 20

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rudel.report.curves import spread
+from rudel.report.formatting import duration, rate, size
 from rudel.report.hosts_timeline import shortened, time_unit
 from rudel.report.markup import Html, element, join
-from rudel.report.rounds import SPANS, HostRecord, Rounds
+from rudel.report.rounds_file import SPANS, HostRecord, Rounds
 from rudel.report.svg import MUTED, RULE, TRAIN, VALIDATION, as_svg, figure, literal
-from rudel.report.words import duration, rate, size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from rudel.report.formatting import duration, percent, plural
 from rudel.report.markup import Html, element, join, scrolling
-from rudel.report.rounds import SPANS, HostRecord, Rounds
-from rudel.report.words import duration, percent, plural
+from rudel.report.rounds_file import SPANS, HostRecord, Rounds
 
 STATES = (
     ("training", "computing"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rudel.report.words import duration, percent
+from rudel.report.formatting import duration, percent
 
 _NEGLIGIBLE_SHARE = 0.05
 """A host whose speed is below this share of the mean of all hosts contributes next to nothing."""

@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from rudel.report.formatting import count, is_number, plural, size
 from rudel.report.markup import Html, element, join, scrolling
 from rudel.report.read import Run
-from rudel.report.words import count, is_number, plural, size
 
 _PARTS = {"train": "for training", "validation": "for validation", "test": "for testing"}
 

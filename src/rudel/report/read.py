@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rudel.errors import RunError
-from rudel.report import regression
-from rudel.report.forecast import Forecasts, read_forecast
+from rudel.report import regression_data
 from rudel.report.markup import printable
+from rudel.report.plan_file import Forecasts, read_forecast
 from rudel.report.predictions import Predictions, load
-from rudel.report.regression import Regression
-from rudel.report.rounds import Rounds, read_rounds
+from rudel.report.regression_data import Regression
+from rudel.report.rounds_file import Rounds, read_rounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ def read_run(path: Path) -> Run:
     if not (path / "config.json").is_file():
         raise RunError(f"`{path}` is not a run directory: it has no config.json.")
     predictions = path / "predictions.npz"
-    numbers = regression.load(predictions) if predictions.is_file() else None
+    numbers = regression_data.load(predictions) if predictions.is_file() else None
     return Run(
         path=path,
         config=_object(path / "config.json"),

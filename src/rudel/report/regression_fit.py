@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rudel.report.regression import Answers, Regression
+from rudel.report.regression_data import Answers, Regression
 
 LEAST_EXAMPLES = 30
 """With fewer examples in a part, the intervals would mean nothing."""

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rudel.report.formatting import count, is_number, number
 from rudel.report.markup import Html, element, join, table
 from rudel.report.read import Run
-from rudel.report.regression import Answers, Regression
+from rudel.report.regression_data import Answers, Regression
 from rudel.report.regression_fit import judge
 from rudel.report.regression_words import HOW, signs, verdict
 from rudel.report.svg import INK, MUTED, RULE, TEST, TRAIN, VALIDATION, as_svg, figure
-from rudel.report.words import count, is_number, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

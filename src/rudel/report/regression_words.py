@@ -2,8 +2,8 @@
 
 import math
 
+from rudel.report.formatting import number, percent
 from rudel.report.regression_fit import LEAST_EXAMPLES, SHARE_OF_ERROR, Estimate, Fit
-from rudel.report.words import number, percent
 
 HOW = (
     "The sign of underfitting is a pattern in the errors of training: if the model has missed something, examples with "

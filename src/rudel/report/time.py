@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from rudel.report.formatting import duration, is_number, percent
 from rudel.report.markup import Html, element, join, table
 from rudel.report.read import Run
-from rudel.report.words import duration, is_number, percent
 
 _PARTS = (
     ("setup_seconds", "set-up", "starting up and placing the data"),

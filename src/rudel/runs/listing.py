@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rudel.errors import OptionError, RunError
-from rudel.report.words import better
+from rudel.report.formatting import better
 from rudel.runs.run_directory import RunDirectory
 
 _DEPTH = 3

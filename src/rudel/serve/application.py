@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import orjson
 
-from rudel.serve import pictures
+from rudel.serve import image_inputs
 from rudel.serve.access_log import Access, AccessLog
 from rudel.serve.batcher import Columns
 from rudel.serve.body import Bodies, Headers, Receive, Scope, read_headers
 from rudel.serve.guard import Guard
-from rudel.serve.limits import Limits
 from rudel.serve.metrics import Metrics
 from rudel.serve.models import Models, Version
 from rudel.serve.protocols.protocol import Answer, Query, ServingProtocol, Target, json_answer
 from rudel.serve.refusal import NOTHING_HERE, ClientGoneError, Refusal, busy, missing
+from rudel.serve.server_limits import Limits
 from rudel.serve.values import is_encoded
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -162,7 +162,7 @@ class Application:
         for place, (column, tensor) in enumerate(zip(columns, tensors, strict=True)):
             if is_encoded(column, tensor):
                 kind = version.loaded.files
-                call = partial(pictures.decode_all, column, tensor, decode, self._limits, record.began, kind)
+                call = partial(image_inputs.decode_all, column, tensor, decode, self._limits, record.began, kind)
                 made[place] = await self._in_thread(self._decoding, call, record.received)
         return made
 

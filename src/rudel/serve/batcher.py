@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rudel.serve.limits import Limits
 from rudel.serve.refusal import Refusal, busy
+from rudel.serve.server_limits import Limits
 
 Columns = Sequence[np.ndarray]
 

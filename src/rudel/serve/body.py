@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from rudel.serve.limits import Limits
 from rudel.serve.refusal import CLOSE, ClientGoneError, Refusal, busy
+from rudel.serve.server_limits import Limits
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

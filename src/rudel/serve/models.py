@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rudel.serve.batcher import Batcher
-from rudel.serve.limits import Limits
 from rudel.serve.metrics import Metrics, VersionMetrics
 from rudel.serve.refusal import Refusal, missing
 from rudel.serve.runtimes.runtime import Loaded
+from rudel.serve.server_limits import Limits
 
 
 @dataclass(frozen=True, eq=False)

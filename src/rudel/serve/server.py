@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from rudel.errors import ServeError
 from rudel.own_names import is_loopback
 from rudel.serve.access_log import AccessLog, Style
-from rudel.serve.limits import Limits
 from rudel.serve.listening import listener
-from rudel.serve.sources import Source
+from rudel.serve.model_sources import Source
+from rudel.serve.server_limits import Limits
 
 if TYPE_CHECKING:
     from rudel.serve.models import Models

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from rudel.serve.model_signature import Tensor
 from rudel.serve.refusal import bad
-from rudel.serve.signature import Tensor
 
 _EXACT = 2.0**53
 """Whole numbers below this are exact in float64."""

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from rudel.errors import RudelError, ServeError
-from rudel.serve.limits import Limits
+from rudel.serve.model_sources import Found, Source, find_versions, load
 from rudel.serve.models import Models, seconds_of
 from rudel.serve.runtimes.runtime import Loaded
-from rudel.serve.sources import Found, Source, find_versions, load
+from rudel.serve.server_limits import Limits
 
 _T = TypeVar("_T")
 

@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from rudel.internals import require
-from rudel.serve.limits import Limits
+from rudel.serve.server_limits import Limits
 
 require(
     "uvicorn",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rudel.errors import OptionError
-from rudel.report.words import better
+from rudel.report.formatting import better
 from rudel.runs import checkpoint as checkpoints
 from rudel.runs.checkpoint import Checkpoint
 from rudel.session.training_options import TrainingOptions

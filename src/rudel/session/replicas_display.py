@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rudel.report.formatting import percent, plural, size
 from rudel.report.hosts_words import AWAY, called, happening, is_negligible, negligible_note
-from rudel.report.rounds import by_number
-from rudel.report.words import percent, plural, size
+from rudel.report.rounds_file import by_number
 
 if TYPE_CHECKING:
     from rich.text import Text

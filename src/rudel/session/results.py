@@ -71,7 +71,7 @@ def keep_results(run: RunDirectory, dataset: Dataset, summary: dict[str, Any], s
         RunError: the disk is full.
     """
     from rudel.report import augmentation
-    from rudel.report.page import write_report
+    from rudel.report.report_page import write_report
 
     model = session.job.model
     with run_directory.writing(run.path):
@@ -121,11 +121,11 @@ def _keep_predictions(path: Path, model: "keras.Model", dataset: Dataset) -> Non
     """Keeps what the trained model says of its examples, if their targets are classes or numbers."""
     from rudel.features.layer import rate_of
     from rudel.loop.regression import answers_about
-    from rudel.report import regression
+    from rudel.report import regression_data
 
     answers = answers_about(model, dataset)
     if answers:
-        regression.save(path, answers)
+        regression_data.save(path, answers)
         return
     examples = dataset.validation
     if examples is None:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.loop.schedule import Schedule
+from rudel.report.formatting import duration, number, size
 from rudel.report.read import NOT_METRICS
-from rudel.report.words import duration, number, size
 from rudel.session.replicas_display import HostLines
 
 if TYPE_CHECKING:

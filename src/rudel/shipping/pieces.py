@@ -16,7 +16,7 @@ import numpy as np
 
 from rudel.cache import cache_folder
 from rudel.files import written_atomically
-from rudel.shipping import wire
+from rudel.shipping import array_bytes
 
 LARGEST_CACHE = 4 * 2**30
 """Bytes of pieces that a host keeps; those that were not used for longest go first."""
@@ -28,7 +28,7 @@ _ABANDONED_SECONDS = 3600
 
 def encode(rows: Sequence[np.ndarray]) -> tuple[str, bytes]:
     """A piece's name, the SHA-256 of its content, and its compressed content with its checksum."""
-    content = zlib.compress(wire.pack(rows), 1)
+    content = zlib.compress(array_bytes.pack(rows), 1)
     checksum = hashlib.sha256(content)
     return checksum.hexdigest(), content + checksum.digest()
 
@@ -67,7 +67,7 @@ def read(name: str) -> list[np.ndarray]:
         path.unlink(missing_ok=True)
         raise ValueError(f"the piece {path} was damaged")
     os.utime(path)
-    return wire.unpack(zlib.decompress(content[:-_CHECKSUM]))
+    return array_bytes.unpack(zlib.decompress(content[:-_CHECKSUM]))
 
 
 def _is_there(path: Path) -> bool:

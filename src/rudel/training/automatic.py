@@ -14,10 +14,10 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from rudel.backend import backend_name, keras_here
-from rudel.cluster.part import Part
+from rudel.cluster.subset import ClusterSubset
 from rudel.errors import ClusterError
 from rudel.replicas.diloco.diloco_options import Diloco
-from rudel.report.words import duration
+from rudel.report.formatting import duration
 from rudel.runs.run_directory import check_free
 from rudel.session.training_display import RichDisplay, choose_display
 from rudel.training.strategies import Auto, as_auto, named
@@ -53,7 +53,7 @@ def decided(request: Request, strategy: "Strategy | Auto | str | None") -> Reque
     if (before := _before(request)) is not None:
         return _resumed(request, before, auto)
     from rudel.planning.forecast import sole_steps
-    from rudel.planning.measure import rehearsal_of
+    from rudel.planning.measure_hosts import rehearsal_of
 
     rehearsal, began = rehearsal_of(job_of(request, {}), request.cluster), time.perf_counter()
     try:
@@ -106,7 +106,7 @@ def _as_planned(request: Request, plan: dict[str, Any], auto: Auto, there: Itera
     options = Diloco(**plan.get("options", {})) if strategy == "single" else named(strategy, hosts=True)
     cluster = request.cluster
     if cluster is not None and set(hosts) != set(there):
-        cluster = Part(cluster, hosts)
+        cluster = ClusterSubset(cluster, hosts)
     return replace(request, strategy=auto.given_to(options), cluster=cluster, forecast=plan)
 
 

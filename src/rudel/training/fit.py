@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from distributed import Client
     from keras.callbacks import Callback
 
-    from rudel.cluster.running import Hosts, RunningCluster
+    from rudel.cluster.running_cluster import Hosts, RunningCluster
     from rudel.training.strategies import Auto, Strategy
 
 
@@ -140,8 +140,8 @@ def fit(
     from rudel.session.training_options import TrainingOptions
     from rudel.training import keras_arguments
     from rudel.training.automatic import decided
+    from rudel.training.fit_sources import training_source, validation_stream
     from rudel.training.places import place
-    from rudel.training.sources import training_source, validation_stream
     from rudel.training.text_labels import encode_text_labels
     from rudel.training.whole_run import Request, execute
 

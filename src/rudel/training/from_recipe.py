@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.backend import keras_here
 from rudel.errors import OptionError
-from rudel.mesh.hosts.together import all_or_none, is_first, join_for
+from rudel.mesh.hosts.lifecycle import all_or_none, is_first, join_for
 from rudel.runs import checkpoint as checkpoints
 from rudel.runs.run_directory import check_free, path_of
 from rudel.session.training_options import TrainingOptions
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import keras
     from distributed import Client
 
-    from rudel.cluster.running import Hosts, RunningCluster
+    from rudel.cluster.running_cluster import Hosts, RunningCluster
     from rudel.training.strategies import Auto, Strategy
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rudel.backend import backend_name
-from rudel.cluster.options import check_used
+from rudel.cluster.host_options import check_used
 from rudel.errors import ModelError, OptionError
-from rudel.mesh.hosts.together import join_for
+from rudel.mesh.hosts.lifecycle import join_for
 from rudel.training.strategies import Strategy, as_auto, named
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from rudel.cluster.running import Hosts, RunningCluster
+    from rudel.cluster.running_cluster import Hosts, RunningCluster
     from rudel.training.strategies import Auto, Strategy
 
 
@@ -89,12 +89,12 @@ def place(
         join_for(options)
         yield None, options
         return
-    from rudel.cluster.engine import Borrowed, Cluster
+    from rudel.cluster.ssh_cluster import ClientCluster, Cluster
 
     if cluster is not None:
         yield cluster, options
     elif client is not None:
-        with Borrowed(client, min_hosts) as borrowed:
+        with ClientCluster(client, min_hosts) as borrowed:
             yield borrowed, options
     elif on is not None:
         with Cluster(on, ssh_config=ssh_config, min_hosts=min_hosts, dashboard=dashboard) as started:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rudel.backend import keras_here
-from rudel.cluster.options import check_used
+from rudel.cluster.host_options import check_used
 from rudel.planning.forecast import Work
-from rudel.planning.measure import Measured, Nowhere, Rehearsal, rehearsal_of
+from rudel.planning.measure_hosts import Measured, Nowhere, Rehearsal, rehearsal_of
 from rudel.planning.planning import Planned, plan
 from rudel.planning.scenario import Scenario, parse
 from rudel.session.training_options import TrainingOptions
@@ -19,7 +19,7 @@ from rudel.training.whole_run import Request, check, job_of
 if TYPE_CHECKING:
     from distributed import Client
 
-    from rudel.cluster.running import Hosts, RunningCluster
+    from rudel.cluster.running_cluster import Hosts, RunningCluster
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from rudel.errors import OptionError
 from rudel.mesh.hosts.join import joined
 
 if TYPE_CHECKING:
-    from rudel.cluster.running import RunningCluster
+    from rudel.cluster.running_cluster import RunningCluster
     from rudel.session.engine import Engine
     from rudel.session.job import Job
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rudel.data.dataset import Dataset, Examples, Part
+from rudel.data.dataset import Dataset, Examples, Split
 from rudel.errors import DataError
 
 
@@ -35,11 +35,11 @@ def encode_text_labels(dataset: Dataset) -> Dataset:
     )
 
 
-def _has_text(part: Part | None) -> bool:
+def _has_text(part: Split | None) -> bool:
     return isinstance(part, Examples) and isinstance(part.y, np.ndarray) and part.y.dtype.kind == "U"
 
 
-def _encoded(part: Part | None, names: list[str], what: str) -> Part | None:
+def _encoded(part: Split | None, names: list[str], what: str) -> Split | None:
     if part is None or not _has_text(part):
         return part
     numbers = {name: number for number, name in enumerate(names)}

@@ -14,7 +14,7 @@ from rudel.errors import OptionError, RunError
 from rudel.loop.data_checks import check_examples
 from rudel.loop.model_state import check_compiled
 from rudel.loop.schedule import Schedule
-from rudel.mesh.hosts.together import together
+from rudel.mesh.hosts.lifecycle import together
 from rudel.runs import checkpoint as checkpoints
 from rudel.runs import run_directory
 from rudel.runs.checkpoint import Checkpoint
@@ -33,7 +33,7 @@ from rudel.training.strategies import Strategy
 if TYPE_CHECKING:
     import keras
 
-    from rudel.cluster.running import RunningCluster
+    from rudel.cluster.running_cluster import RunningCluster
 
 
 @dataclass(frozen=True)

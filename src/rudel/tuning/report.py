@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rudel.files import written_atomically
+from rudel.report.formatting import duration, metric_name, metric_value, plural
 from rudel.report.markup import Html, element, join, table
-from rudel.report.page import document
+from rudel.report.report_page import document
 from rudel.report.svg import as_svg
-from rudel.report.words import duration, metric_name, metric_value, plural
 from rudel.runs.run_directory import writing
 from rudel.tuning.ledger import Ended
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rudel.cluster.options import check_used
+from rudel.cluster.host_options import check_used
 from rudel.errors import OptionError
 from rudel.loop.schedule import check_whole_number
 from rudel.runs.run_directory import path_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import optuna
     from distributed import Client
 
-    from rudel.cluster.running import Hosts, RunningCluster
+    from rudel.cluster.running_cluster import Hosts, RunningCluster
 
 
 HERE = "this computer"
@@ -280,7 +280,7 @@ def _of_recipe(
 
 
 def _direction_of(monitor: str) -> Literal["minimize", "maximize"]:
-    from rudel.report.words import better
+    from rudel.report.formatting import better
 
     sign = better(monitor)
     if not sign:

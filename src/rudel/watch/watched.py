@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from rudel.errors import RunError
+from rudel.report.formatting import is_number, metric_name
 from rudel.report.headline import key_metric, title
 from rudel.report.read import Run
-from rudel.report.rounds import Rounds
-from rudel.report.words import is_number, metric_name
-from rudel.watch.curves import curves
+from rudel.report.rounds_file import Rounds
 from rudel.watch.following import Following
-from rudel.watch.hosts import Hosts, speed
+from rudel.watch.live_curves import curves
+from rudel.watch.live_hosts import Hosts, speed
 from rudel.watch.lock import is_locked
 from rudel.watch.pace import Mark, Pace, Saved, newest_checkpoint, spans, steps_per_epoch, total_steps
 from rudel.watch.state import Signs, judge

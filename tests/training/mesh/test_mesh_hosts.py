@@ -35,10 +35,10 @@ from rudel.mesh.hosts.endings import EndError, end_of, reason_of
 from rudel.mesh.hosts.hosts_engine import HostsEngine
 from rudel.mesh.hosts.job_parcel import pack, unpack
 from rudel.mesh.hosts.join import connect
+from rudel.mesh.hosts.lifecycle import is_of_a_connection
 from rudel.mesh.hosts.member_messages import Acted, Interrupted, Joined, Moment, Order, Refused
 from rudel.mesh.hosts.member_service import Member
 from rudel.mesh.hosts.processes import Processes
-from rudel.mesh.hosts.together import is_of_a_connection
 from rudel.runs.checkpoint import Checkpoint
 from rudel.session.job import Job
 from rudel.session.session import Session

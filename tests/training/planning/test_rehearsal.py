@@ -9,7 +9,7 @@ import pytest
 
 from rudel.data.dataset import Dataset, Examples
 from rudel.errors import ClusterError
-from rudel.planning.measure import Nowhere, Rehearsal, rehearsal_of
+from rudel.planning.measure_hosts import Nowhere, Rehearsal, rehearsal_of
 from rudel.replicas import host_checks as checks
 from rudel.session.training_options import TrainingOptions
 from rudel.training.whole_run import Request, job_of
@@ -44,7 +44,7 @@ def test_a_computer_that_cannot_hold_it_is_told_in_a_sentence(
     def full(*arguments: Any) -> None:
         raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory\nallocating 123 bytes.")
 
-    monkeypatch.setattr("rudel.planning.measure.Replica", full)
+    monkeypatch.setattr("rudel.planning.measure_hosts.Replica", full)
     with pytest.raises(
         ClusterError, match=r"^This computer cannot be measured: RESOURCE_EXHAUSTED: Out of memory alloc"
     ):

@@ -24,7 +24,7 @@ from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.replica import Replica
 from rudel.replicas.replica_messages import Answer, Merge, Plan, Setup, Snapshot
 from rudel.replicas.replica_program import export_rounds
-from rudel.shipping import wire
+from rudel.shipping import array_bytes
 
 
 class Hosted:
@@ -54,7 +54,7 @@ class Hosted:
             merge_codec="float32",
             seeds=[i for i, kind in enumerate(kinds) if kind == np.uint32],
             statistics=[i for i, kind in enumerate(kinds) if kind.kind == "f"],
-            state=wire.pack([np.asarray(value) for part in parts for value in part]),
+            state=array_bytes.pack([np.asarray(value) for part in parts for value in part]),
             counts=[len(part) for part in parts],
         )
         self.setup = replace(setup, **changed)
@@ -73,14 +73,14 @@ class Hosted:
         weights = self.state.trainable if weights is None else weights
         statistics = [np.asarray(self.state.non_trainable[i], np.float32) for i in self.setup.statistics]
         vector = Layout.of(weights).vector(weights)
-        fields = {"weights": wire.pack([vector]), "statistics": wire.pack(statistics)}
+        fields = {"weights": array_bytes.pack([vector]), "statistics": array_bytes.pack(statistics)}
         self.replica.restore(Snapshot(**{**fields, **snapshot}))
         self.replica.join(number, merges)
 
     def plan(self, number: int, steps: int, rates: Any = 0.05, **fields: Any) -> None:
-        self.replica.give({number: Plan(steps, wire.pack([np.atleast_1d(np.float32(rates))]), **fields)}, {})
+        self.replica.give({number: Plan(steps, array_bytes.pack([np.atleast_1d(np.float32(rates))]), **fields)}, {})
 
-    def merge(self, number: int, delta: bytes, statistics: bytes = wire.pack([])) -> None:
+    def merge(self, number: int, delta: bytes, statistics: bytes = array_bytes.pack([])) -> None:
         self.replica.give({}, {number: Merge(delta, statistics)})
 
     def answer(self, number: int, seconds: float = LONG) -> Answer:

@@ -16,7 +16,7 @@ from processes import LONG, started
 import rudel
 from rudel.errors import NonFiniteError, OptionError, RunError
 from rudel.replicas.asynchronous import arrival_coordinator as coordinator
-from rudel.report.rounds import read_rounds
+from rudel.report.rounds_file import read_rounds
 
 ENDLESS = 10**7
 SHORT = rudel.Async(steps_between=16)

@@ -8,9 +8,9 @@ from rudel.replicas.asynchronous.async_options import Async
 from rudel.replicas.asynchronous.delayed import freshness, make_delayed
 from rudel.replicas.asynchronous.visits import Visits, fair_share
 from rudel.replicas.diloco.diloco_options import Diloco
-from rudel.replicas.lengths import Speeds
 from rudel.replicas.members import Member, Piece
-from rudel.shipping import wire
+from rudel.replicas.round_lengths import Speeds
+from rudel.shipping import array_bytes
 from rudel.training.strategies import Auto, as_auto, named, with_options
 
 SIZE = 19
@@ -203,7 +203,7 @@ def test_a_plan_says_what_is_new() -> None:
     first, second = member.plans[0], member.plans[1]
     assert (first.pieces, first.slots) == ([(0, 1)], True)
     assert (second.pieces, second.slots) == (None, False)
-    assert wire.unpack(first.rates)[0].tolist() == [0.0]
+    assert array_bytes.unpack(first.rates)[0].tolist() == [0.0]
 
 
 # -- options --------------------------------------------------------------------------------------------------------

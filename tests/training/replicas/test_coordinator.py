@@ -13,9 +13,9 @@ import pytest
 
 import rudel
 from rudel.errors import ClusterError
-from rudel.replicas import leader, members
+from rudel.replicas import coordinator, members
 from rudel.replicas.asynchronous.async_options import Async
-from rudel.replicas.diloco import round_coordinator as coordinator
+from rudel.replicas.diloco import round_coordinator
 from rudel.replicas.diloco.diloco_options import Diloco
 
 ENDLESS = 10**7
@@ -112,7 +112,7 @@ def test_a_worker_that_falls_silent_is_not_waited_for_and_found_again(
 def test_all_workers_silent_for_a_while(
     crew: Any, classifier: Any, many: Any, directed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator, "LONGEST_GRACE", 0.5)
+    monkeypatch.setattr(round_coordinator, "LONGEST_GRACE", 0.5)
     training = directed(lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, **more))
     training.more_rounds(5, {"a", "b"})
     for name in ("a", "b"):
@@ -237,7 +237,7 @@ def test_a_worker_that_others_would_wait_for_takes_part_when_they_are_lost(
 def test_a_worker_that_joins_more_slowly_than_others_close_rounds_joins_again(
     crew: Any, classifier: Any, many: Any, directed: Any, monkeypatch: pytest.MonkeyPatch, slow: str
 ) -> None:
-    part, slowly = getattr(leader.Leader, slow), iter([True])
+    part, slowly = getattr(coordinator.Coordinator, slow), iter([True])
 
     async def while_others_go_on(self: Any, *arguments: Any, **more: Any) -> None:
         number = self.state.round
@@ -245,8 +245,8 @@ def test_a_worker_that_joins_more_slowly_than_others_close_rounds_joins_again(
         if number and next(slowly, False):
             await self._until(lambda: self.state.round > number + 20)
 
-    monkeypatch.setattr(coordinator, "_HISTORY", 8)
-    monkeypatch.setattr(leader.Leader, slow, while_others_go_on)
+    monkeypatch.setattr(round_coordinator, "_HISTORY", 8)
+    monkeypatch.setattr(coordinator.Coordinator, slow, while_others_go_on)
     training = directed(lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, **more))
     training.more_rounds(3, {"a", "b"})
     crew.start("c", wait=False)
@@ -269,7 +269,7 @@ def test_nobody_stands_by_where_nobody_waits(crew: Any, classifier: Any, many: A
 def test_a_worker_that_has_become_slow_stands_by_and_takes_part_when_it_has_become_faster(
     crew: Any, classifier: Any, many: Any, directed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leader, "_TRY_AGAIN_SECONDS", 1.0)
+    monkeypatch.setattr(coordinator, "_TRY_AGAIN_SECONDS", 1.0)
     monkeypatch.setattr(members, "_KNOWN_SECONDS", 0.5)
     monkeypatch.setattr(members, "_STEADY_SECONDS", 1.0)
     crew.only("a", "b", "c")

@@ -14,7 +14,7 @@ from processes import interrupted
 import rudel
 from rudel.cluster.guest import Gone, Guest
 from rudel.errors import ClusterError, DataError, OptionError, RecipeError, RunError
-from rudel.planning import measure
+from rudel.planning import measure_hosts
 from rudel.replicas.replica_service import replica_guest
 from rudel.training.from_recipe import train_recipe
 from rudel.training.plan_recipe import look
@@ -25,7 +25,7 @@ from rudel.training.strategies import Auto
 @pytest.fixture(autouse=True)
 def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("REHEARSAL_SECONDS", "ROUNDS_SECONDS", "HERE_SECONDS"):
-        monkeypatch.setattr(f"rudel.planning.measure.{name}", 0.2)
+        monkeypatch.setattr(f"rudel.planning.measure_hosts.{name}", 0.2)
 
 
 @pytest.fixture(autouse=True)
@@ -154,9 +154,9 @@ def small(operations: dict[str, Any]) -> None:
 def test_a_worker_that_cannot_be_measured_is_named(
     crew: Any, monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], None], reason: str
 ) -> None:
-    monkeypatch.setattr(measure, "replica_guest", changed_on("b", change))
+    monkeypatch.setattr(measure_hosts, "replica_guest", changed_on("b", change))
     if change is silent:
-        monkeypatch.setattr(measure, "_ANSWER_SECONDS", 1.0)
+        monkeypatch.setattr(measure_hosts, "_ANSWER_SECONDS", 1.0)
     with pytest.raises(ClusterError, match=f"^b cannot be measured: {reason}"):
         look(RecipeRequest("digits", steps=200), client=crew.client)
     assert handlers_of_rudel(crew.client) == []
@@ -165,7 +165,7 @@ def test_a_worker_that_cannot_be_measured_is_named(
 def test_auto_trains_by_diloco_where_measuring_fails(
     crew: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(measure, "replica_guest", changed_on("b", without_memory))
+    monkeypatch.setattr(measure_hosts, "replica_guest", changed_on("b", without_memory))
     run, asked = tmp_path / "run", Auto(patience=77.0)
     trained = train_recipe("digits", steps=64, client=crew.client, run=run, strategy=asked)  # without a terminal
     assert (trained.summary["strategy"], trained.summary["hosts"]) == ("diloco", ["a", "b"])
@@ -181,7 +181,7 @@ def test_auto_trains_by_diloco_where_measuring_fails(
 def test_what_cannot_be_trained_is_refused_before_anything_is_measured(
     crew_of_the_session: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, blobs: Any, classifier: Any
 ) -> None:
-    monkeypatch.setattr(measure.Rehearsal, "look", lambda self: pytest.fail("measured"))
+    monkeypatch.setattr(measure_hosts.Rehearsal, "look", lambda self: pytest.fail("measured"))
     client, (x, y) = crew_of_the_session.client, blobs
     with pytest.raises(DataError, match="NaN or an infinity"):
         rudel.fit(classifier(), np.where(x == x[0, 0], np.nan, x), y, client=client, strategy="auto")
@@ -191,7 +191,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_measured(
 
 
 def test_a_worker_without_room_is_left_out(crew: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "replica_guest", changed_on("b", small))
+    monkeypatch.setattr(measure_hosts, "replica_guest", changed_on("b", small))
     outlook = look(RecipeRequest("digits", steps=200), client=crew.client)
     assert outlook.measured
     assert [host.speed.name for host in outlook.measured.hosts] == ["a"]
@@ -201,21 +201,21 @@ def test_a_worker_without_room_is_left_out(crew: Any, monkeypatch: pytest.Monkey
 
 
 def test_an_interrupt_ends_measuring_and_gives_workers_back(crew: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    rehearsing, rehearsed = threading.Event(), measure._rehearsed
-    monkeypatch.setattr(measure, "REHEARSAL_SECONDS", 4.0)
+    rehearsing, rehearsed = threading.Event(), measure_hosts._rehearsed
+    monkeypatch.setattr(measure_hosts, "REHEARSAL_SECONDS", 4.0)
 
     async def noticed(*arguments: Any) -> Any:
         rehearsing.set()
         return await rehearsed(*arguments)
 
-    monkeypatch.setattr(measure, "_rehearsed", noticed)
+    monkeypatch.setattr(measure_hosts, "_rehearsed", noticed)
     with interrupted(rehearsing):
         look(RecipeRequest("digits", steps=200), client=crew.client)
     assert handlers_of_rudel(crew.client) == []
 
 
 def test_what_cannot_be_planned_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rudel.cluster.engine._ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("rudel.cluster.ssh_cluster._ANSWER_SECONDS", 0.5)
     with pytest.raises(ClusterError, match="No Dask scheduler answers"):
         look(RecipeRequest("digits", steps=10), client="tcp://127.0.0.1:1")
     with pytest.raises(OptionError, match="does not understand 'ghosts=3'"):

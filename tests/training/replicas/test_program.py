@@ -16,7 +16,7 @@ from rudel.errors import ModelError
 from rudel.loop import model_state
 from rudel.loop.compiled_loop import Progress, compile_training
 from rudel.replicas.replica_program import ROWS, export_rounds, fold_seeds, load_rounds
-from rudel.shipping import wire
+from rudel.shipping import array_bytes
 
 pytestmark = pytest.mark.optimized
 
@@ -32,7 +32,7 @@ WORKER = """
 import json, sys
 from pathlib import Path
 import numpy as np
-from rudel.shipping import wire
+from rudel.shipping import array_bytes
 from rudel.replicas.replica_program import load_rounds
 
 for folder in map(Path, sys.argv[1:]):
@@ -179,7 +179,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[np
         parts = [*state, logs, fixed]
         (folder / "code").write_bytes(program.code)
         (folder / "counts").write_text(json.dumps([len(part) for part in parts]))
-        (folder / "arrays").write_bytes(wire.pack([np.asarray(value) for part in parts for value in part]))
+        (folder / "arrays").write_bytes(array_bytes.pack([np.asarray(value) for part in parts for value in part]))
         local, begin = compile_training(model, state, data, order, augment)
         progress = Progress(jax.device_put(state), begin, np.asarray(-1, np.int32))
         progress, bad_step = local.run(progress, data, order, key, np.int32(0), np.int32(STEPS), np.int32(0))
@@ -187,7 +187,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[np
         expected[name] = [np.asarray(value) for value in jax.tree.leaves((progress.state, progress.logs))]
     subprocess.run([sys.executable, "-c", WORKER, *map(str, folders.values())], check=True)
     assert all(json.loads((folder / "bad").read_text()) == [-1, -1, -1] for folder in folders.values())
-    return {name: (expected[name], wire.unpack((folders[name] / "result").read_bytes())) for name in CASES}
+    return {name: (expected[name], array_bytes.unpack((folders[name] / "result").read_bytes())) for name in CASES}
 
 
 @pytest.mark.parametrize("name", list(CASES))

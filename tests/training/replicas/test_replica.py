@@ -15,7 +15,7 @@ from rudel.loop.compiled_loop import Progress, compile_training
 from rudel.replicas.codec.delta_codec import make_codec
 from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.replica_messages import Answer
-from rudel.shipping import wire
+from rudel.shipping import array_bytes
 
 layers, ops = keras.layers, keras.ops
 random = np.random.default_rng(3)
@@ -200,7 +200,7 @@ def test_who_joins_late_with_the_merges_since_a_standing_has_the_weights_of_the_
         one.merge(number, merges[-1])
     one.plan(3, 1, rates=0.0)
     one.answer(3)
-    late.begin(one.state.trainable, 3, [Merge(delta, wire.pack([])) for delta in merges])
+    late.begin(one.state.trainable, 3, [Merge(delta, array_bytes.pack([])) for delta in merges])
     late.plan(3, 1, rates=0.0, pieces=late.everything)
     (delta,) = decoded(late.answer(3).delta, one.state.trainable)
     assert not delta.any()
@@ -226,7 +226,7 @@ def test_metrics_are_those_of_the_round_alone(hosted: Any) -> None:
         one.plan(number, steps, rates=0.0, pieces=one.everything if number == 0 else None)
         answer = one.answer(number)
         one.merge(number, answer.delta)
-        counts.append([float(value) for value in wire.unpack(answer.metrics)][1])
+        counts.append([float(value) for value in array_bytes.unpack(answer.metrics)][1])
     assert counts == [3 * 8, 5 * 8]
 
 
@@ -237,11 +237,11 @@ def test_moving_statistics_move_as_the_weights_do(hosted: Any) -> None:
     one.begin()
     one.plan(0, 50, rates=0.0, pieces=one.everything)
     answer = one.answer(0)
-    mean, variance = wire.unpack(answer.statistics)
+    mean, variance = array_bytes.unpack(answer.statistics)
     np.testing.assert_allclose(mean, TABLE.mean(0) + 3, atol=0.6)
-    one.merge(0, answer.delta, wire.pack([mean + 100, variance]))  # others have seen other examples
+    one.merge(0, answer.delta, array_bytes.pack([mean + 100, variance]))  # others have seen other examples
     one.plan(1, 1, rates=0.0)
-    after, _ = wire.unpack(one.answer(1).statistics)
+    after, _ = array_bytes.unpack(one.answer(1).statistics)
     assert np.all(after > 40)
 
 
@@ -276,7 +276,7 @@ def test_slots_go_from_one_replica_to_another(hosted: Any) -> None:
     other.plan(0, 1, pieces=other.everything, slots=True)
     found = other.answer(0).slots
     assert found
-    before, after = wire.unpack(slots), wire.unpack(found)
+    before, after = array_bytes.unpack(slots), array_bytes.unpack(found)
     assert (int(before[0]), int(after[0])) == (30, 31)
     assert all(np.shape(a) == np.shape(b) for a, b in zip(before, after, strict=True))
 

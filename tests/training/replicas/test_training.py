@@ -25,12 +25,12 @@ from processes import LONG, interrupted, started
 import rudel
 from rudel.errors import ClusterError, ModelError, NonFiniteError, OptionError, RunError
 from rudel.loop.model_state import ModelState
-from rudel.replicas import leader
+from rudel.replicas import coordinator
 from rudel.replicas.asynchronous import arrival_coordinator as arrivals
 from rudel.replicas.asynchronous.async_options import Async
 from rudel.replicas.diloco import round_coordinator as rounds
 from rudel.replicas.diloco.diloco_options import Diloco
-from rudel.replicas.diloco.round_coordinator import Coordinator
+from rudel.replicas.diloco.round_coordinator import RoundCoordinator
 from rudel.replicas.host_checks import check_memory, check_versions
 from rudel.replicas.supply import Supply
 from rudel.shipping.host_packages import VERSIONED
@@ -422,7 +422,7 @@ def test_what_does_not_go_together_is_refused(place: dict[str, Any], message: st
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "http://127.0.0.1:1"])
 def test_a_wrong_address_of_a_scheduler_is_told(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rudel.cluster.engine._ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("rudel.cluster.ssh_cluster._ANSWER_SECONDS", 0.5)
     with pytest.raises(ClusterError, match="No Dask scheduler answers at"):
         rudel.fit(*with_schedule(), client=address)
 
@@ -620,7 +620,7 @@ def test_a_defect_ends_the_training_with_its_traceback_in_the_log(
     training = directed(lambda **more: rudel.fit(classifier(), *many, steps=10**7, client=crew.client, **more))
     training.more_rounds(3, {"a", "b"})
     if where == "driver":
-        monkeypatch.setattr(Coordinator, "_measure_skew", defective)
+        monkeypatch.setattr(RoundCoordinator, "_measure_skew", defective)
     else:
         crew.client.run(break_service)
     with pytest.raises(ClusterError, match=r"by an error that Rudel did not foresee .*the defect.*log\.txt") as caught:
@@ -656,7 +656,7 @@ def test_arithmetic_holds_up_no_heartbeat(
 ) -> None:
     """The event loop of the driver beats on time, though each encoding, decoding and outer step takes 0.4 s."""
     slow = Slow(0.4)
-    make_codec, make_outer, make_delayed = leader.make_codec, rounds.make_outer, arrivals.make_delayed
+    make_codec, make_outer, make_delayed = coordinator.make_codec, rounds.make_outer, arrivals.make_delayed
 
     def slow_codec(name: str) -> Any:
         codec = make_codec(name)
@@ -664,7 +664,7 @@ def test_arithmetic_holds_up_no_heartbeat(
             object.__setattr__(codec, method, slow(getattr(codec, method)))
         return codec
 
-    monkeypatch.setattr(leader, "make_codec", slow_codec)
+    monkeypatch.setattr(coordinator, "make_codec", slow_codec)
     for module, made in ((rounds, make_outer), (arrivals, make_delayed)):
         monkeypatch.setattr(
             module, made.__name__, lambda n, made=made: dataclasses.replace(made(n), step=slow(made(n).step))

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from rudel.shipping import wire
+from rudel.shipping import array_bytes
 
 RANDOM = np.random.default_rng(0)
 
@@ -30,7 +30,7 @@ RANDOM = np.random.default_rng(0)
     ids=lambda array: f"{array.dtype}-{array.shape}",
 )
 def test_comes_out_as_it_went_in(array: np.ndarray) -> None:
-    before, found, after = wire.unpack(wire.pack([np.array(7), array, np.array([8.0])]))
+    before, found, after = array_bytes.unpack(array_bytes.pack([np.array(7), array, np.array([8.0])]))
     assert (found.dtype, found.shape) == (array.dtype, array.shape)
     assert found.tobytes() == array.tobytes()
     assert (before, after) == (7, 8.0)
@@ -38,20 +38,20 @@ def test_comes_out_as_it_went_in(array: np.ndarray) -> None:
 
 
 def test_no_arrays_are_a_message_too() -> None:
-    assert wire.unpack(wire.pack([])) == []
+    assert array_bytes.unpack(array_bytes.pack([])) == []
 
 
 def test_zeros_take_no_room() -> None:
-    assert len(wire.pack([np.zeros((1000, 1000), np.float32)])) < 100
+    assert len(array_bytes.pack([np.zeros((1000, 1000), np.float32)])) < 100
 
 
 def test_what_is_cut_anywhere_is_refused() -> None:
-    message = wire.pack([np.arange(5, dtype=np.float32), np.ones((2, 2), np.int16)])
+    message = array_bytes.pack([np.arange(5, dtype=np.float32), np.ones((2, 2), np.int16)])
     for length in range(len(message)):
         with pytest.raises(ValueError, match="message of arrays"):
-            wire.unpack(message[:length])
+            array_bytes.unpack(message[:length])
     with pytest.raises(ValueError, match="message of arrays"):
-        wire.unpack(message + b"\0")
+        array_bytes.unpack(message + b"\0")
 
 
 @pytest.mark.parametrize(
@@ -68,18 +68,18 @@ def test_what_is_cut_anywhere_is_refused() -> None:
 def test_a_header_that_makes_no_sense_is_refused(header: object) -> None:
     text = json.dumps(header).encode()
     with pytest.raises(ValueError, match="message of arrays"):
-        wire.unpack(len(text).to_bytes(4, "little") + text + bytes(8))
+        array_bytes.unpack(len(text).to_bytes(4, "little") + text + bytes(8))
 
 
 def test_rubbish_is_refused_or_read_but_never_anything_else() -> None:
     chance = random.Random(1)
-    message = wire.pack([np.arange(50, dtype=np.float32), np.ones(3, np.uint8)])
+    message = array_bytes.pack([np.arange(50, dtype=np.float32), np.ones(3, np.uint8)])
     for _ in range(3000):
         damaged = bytearray(message)
         for _ in range(chance.randint(1, 8)):
             damaged[chance.randrange(len(damaged))] = chance.randrange(256)
         try:
-            arrays = wire.unpack(bytes(damaged))
+            arrays = array_bytes.unpack(bytes(damaged))
         except ValueError:
             continue
         assert all(isinstance(array, np.ndarray) for array in arrays)

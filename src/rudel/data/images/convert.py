@@ -17,11 +17,11 @@ from typing import Protocol
 from rudel.cores import usable_cores
 from rudel.data.images import dataset_file
 from rudel.data.images.dataset_file import Converted
+from rudel.data.images.image_sources import Source, find_pictures
 from rudel.data.images.picture import Picture, Refused, examine_all
-from rudel.data.images.plan import TRAIN, VALIDATION, Options, Shard, plan_shards
-from rudel.data.images.shards import LeftOut, finished, make_shard
-from rudel.data.images.sources import Source, find_pictures
-from rudel.data.records.packages import is_remote
+from rudel.data.images.shard_plan import TRAIN, VALIDATION, Options, Shard, plan_shards
+from rudel.data.images.shard_writer import LeftOut, finished, make_shard
+from rudel.data.records.fsspec_packages import is_remote
 from rudel.errors import DataError, OptionError
 
 LOCK = ".lock"

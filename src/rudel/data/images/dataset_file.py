@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from rudel.data.images.picture import QUALITY
-from rudel.data.images.plan import TRAIN, VALIDATION, Options, Shard
-from rudel.data.images.shards import LeftOut, Made, forget_notes, has_note, write_note
+from rudel.data.images.shard_plan import TRAIN, VALIDATION, Options, Shard
+from rudel.data.images.shard_writer import LeftOut, Made, forget_notes, has_note, write_note
 from rudel.errors import DataError
 from rudel.files import write_json, written_atomically
 

@@ -19,11 +19,11 @@ import numpy as np
 from rudel.cache import cache_folder
 from rudel.data.dataset import ToEvaluate, split
 from rudel.data.images.convert import convert
-from rudel.data.images.plan import place
+from rudel.data.images.shard_plan import place
 from rudel.data.photographs import decode
-from rudel.data.records.packages import is_remote
+from rudel.data.records.byte_sources import open_source
+from rudel.data.records.fsspec_packages import is_remote
 from rudel.data.records.records import Records
-from rudel.data.records.sources import open_source
 from rudel.errors import DataError, OptionError
 
 _IMAGE, _LABEL, _NAME = "image/encoded", "image/class/label", "image/filename"

@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 from rudel.data.images.dataset_file import DATASET, LABELS
 from rudel.data.images.stores import Store, open_store, parent_and_name
 from rudel.data.images.tally import Tally
+from rudel.data.records.byte_sources import Source, open_source
+from rudel.data.records.fsspec_packages import is_remote
 from rudel.data.records.index import FileIndex, walk
-from rudel.data.records.packages import is_remote
-from rudel.data.records.sources import Source, open_source
 from rudel.errors import DataError
 
 _SHARD = re.compile(r"(?P<split>.+?)[-.](?P<number>\d{5})-of-(?P<count>\d{5})(?:\..+)?")

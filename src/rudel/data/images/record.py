@@ -8,7 +8,7 @@ import os
 
 from rudel.data.images.picture import Picture
 from rudel.data.records.example import encode_example
-from rudel.data.records.wire import field, spans, varint_of
+from rudel.data.records.protobuf_wire import field, spans, varint_of
 from rudel.data.records.writer import framed
 
 ENCODED, LABEL, TEXT = "image/encoded", "image/class/label", "image/class/text"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
-from rudel.data.records.packages import filesystem, is_remote
+from rudel.data.records.fsspec_packages import filesystem, is_remote
 from rudel.errors import DataError
 
 MOST_BYTES = 1 << 28

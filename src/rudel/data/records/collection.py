@@ -7,11 +7,11 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
+from rudel.data.records.byte_sources import Source, open_source
 from rudel.data.records.checksum import masked_of_each
 from rudel.data.records.index import ADVICE, OVERHEAD, FileIndex
 from rudel.data.records.index_cache import indexed
 from rudel.data.records.reading import Reader
-from rudel.data.records.sources import Source, open_source
 from rudel.data.records.uniform import uniform_rows
 from rudel.errors import DataError
 

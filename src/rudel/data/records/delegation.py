@@ -16,8 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rudel.data.records.features import Features
-from rudel.data.records.pool import MapTask
+from rudel.data.records.example_features import Features
+from rudel.data.records.process_pool import MapTask
 from rudel.data.records.rows import Row
 from rudel.shipping.user_code import modules_by_value
 

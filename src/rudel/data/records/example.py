@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rudel.data.records.wire import field, next_field, spans, varint, varint_of
+from rudel.data.records.protobuf_wire import field, next_field, spans, varint, varint_of
 from rudel.errors import DataError
 
 Feature = list[bytes] | np.ndarray

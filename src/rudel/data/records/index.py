@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rudel.data.records.byte_sources import Source
 from rudel.data.records.checksum import masked, masked_of_each, masked_of_lengths
 from rudel.data.records.reading import Reader
-from rudel.data.records.sources import Source
 from rudel.errors import DataError
 
 ADVICE = "get the file anew, or leave damaged records out by `rudel.Records(..., skip_corrupt=True)`"

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from rudel.cache import cache_folder
+from rudel.data.records.byte_sources import Source
+from rudel.data.records.fsspec_packages import is_remote
 from rudel.data.records.index import FileIndex, walk
-from rudel.data.records.packages import is_remote
-from rudel.data.records.sources import Source
 from rudel.files import written_atomically
 
 _LARGE = 1 << 28

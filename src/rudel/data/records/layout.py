@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rudel.data.dataset import aligned_empty
-from rudel.data.records.wire import next_field
+from rudel.data.records.protobuf_wire import next_field
 
 BYTES, FLOATS, INTEGERS = 0x0A, 0x12, 0x1A
 """Tags of the lists that a feature can be."""

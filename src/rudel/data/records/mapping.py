@@ -21,8 +21,8 @@ import numpy as np
 from rudel.aliases import Tree
 from rudel.data.records.collection import Collection
 from rudel.data.records.delegation import Delegation, Function
-from rudel.data.records.features import Features
-from rudel.data.records.pool import MapTask, NoProcessError, borrowed
+from rudel.data.records.example_features import Features
+from rudel.data.records.process_pool import MapTask, NoProcessError, borrowed
 from rudel.data.records.rows import Row
 from rudel.errors import DataError
 

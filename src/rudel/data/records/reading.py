@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rudel.data.records.sources import Source, read_blocks
+from rudel.data.records.byte_sources import Source, read_blocks
 
 _LARGEST_BLOCK = 1 << 23
 

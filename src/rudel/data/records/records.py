@@ -14,10 +14,10 @@ from rudel.data.records.batches import Batches
 from rudel.data.records.code import code_fingerprint
 from rudel.data.records.collection import Collection
 from rudel.data.records.delegation import Delegation, Function
-from rudel.data.records.features import Columns, Features, Shape, columns_like
+from rudel.data.records.example_features import Columns, Features, Shape, columns_like
 from rudel.data.records.mapping import Mapping
 from rudel.data.records.rows import Row, examples_of, row_of, row_of_batch
-from rudel.data.records.shards import Paths, find_shards
+from rudel.data.records.shard_files import Paths, find_shards
 from rudel.data.stream import Stream
 from rudel.errors import OptionError
 

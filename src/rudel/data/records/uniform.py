@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from rudel.data.records.byte_sources import LocalSource, Source
 from rudel.data.records.index import OVERHEAD, FileIndex
-from rudel.data.records.sources import LocalSource, Source
 
 _LONGEST = 4096
 _MOST_MAPPED = 1 << 27

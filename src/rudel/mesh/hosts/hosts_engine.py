@@ -27,7 +27,7 @@ from rudel.mesh.hosts.job_parcel import pack
 from rudel.mesh.hosts.member_service import members_guest
 from rudel.mesh.mesh_devices import size_of
 from rudel.replicas.members import Piece
-from rudel.report.rounds import by_number
+from rudel.report.rounds_file import by_number
 from rudel.runs.checkpoint import Checkpoint
 from rudel.runs.run_directory import RunDirectory
 from rudel.session.job import Clock
@@ -35,7 +35,7 @@ from rudel.session.on_hosts import purpose_of, unforeseen
 from rudel.session.session import Session
 
 if TYPE_CHECKING:
-    from rudel.cluster.running import RunningCluster
+    from rudel.cluster.running_cluster import RunningCluster
 
 
 PATIENCE_SECONDS = 120.0
@@ -60,7 +60,7 @@ class HostsEngine:
     """An `Engine`; see the module.
 
     Args:
-        cluster: a running `rudel.Cluster`, or a client taken over by `rudel.cluster.engine.Borrowed`.
+        cluster: a running `rudel.Cluster`, or a client taken over by `rudel.cluster.ssh_cluster.ClientCluster`.
         options: of the strategy.
     """
 

@@ -52,7 +52,7 @@ def _trained(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]"
     """Trains, and tells how that ended; returns the code with which to exit."""
     from rudel.loop.model_state import first_line
     from rudel.mesh.hosts.join import part
-    from rudel.mesh.hosts.together import is_of_a_connection
+    from rudel.mesh.hosts.lifecycle import is_of_a_connection
 
     try:
         done = _train(order, channel, answers, folder)

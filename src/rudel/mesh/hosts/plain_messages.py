@@ -13,7 +13,7 @@ import numpy as np
 from rudel.mesh.hosts import member_messages as messages
 from rudel.mesh.hosts.processes import Processes
 from rudel.runs.checkpoint import Checkpoint
-from rudel.shipping import wire
+from rudel.shipping import array_bytes
 
 _KINDS = {
     kind.__name__: kind
@@ -34,7 +34,7 @@ def encoded(message: object) -> bytes:
     """
     arrays: list[np.ndarray] = []
     text = json.dumps(_written(message, arrays)).encode()
-    return wire.pack([np.frombuffer(text, np.uint8), *arrays])
+    return array_bytes.pack([np.frombuffer(text, np.uint8), *arrays])
 
 
 def decoded(content: bytes) -> Any:
@@ -44,7 +44,7 @@ def decoded(content: bytes) -> Any:
         ValueError: it is damaged, or not a message.
     """
     try:
-        text, *arrays = wire.unpack(content)
+        text, *arrays = array_bytes.unpack(content)
         return _read(json.loads(text.tobytes()), arrays)
     except _DAMAGED as error:
         raise ValueError(f"not a message of plain data: {type(error).__name__}: {error}") from error

@@ -24,11 +24,11 @@ import numpy as np
 
 from rudel.replicas.asynchronous.delayed import Delayed, freshness, make_delayed
 from rudel.replicas.asynchronous.visits import Visits
-from rudel.replicas.leader import HOST_ERRORS, Leader, not_finite
+from rudel.replicas.coordinator import HOST_ERRORS, Coordinator, not_finite
 from rudel.replicas.members import Member
 from rudel.replicas.replica_messages import Answer, Merge, Plan, Snapshot
 from rudel.replicas.rounds import Arrival, GlobalState, RoundClosed, Task
-from rudel.shipping import wire
+from rudel.shipping import array_bytes
 
 if TYPE_CHECKING:
     from rudel.cluster.fleet import Fleet
@@ -68,8 +68,8 @@ class _Held:
     steps: int
 
 
-class AsyncCoordinator(Leader):
-    """Takes deltas as they come; see the module, and `Leader` for the arguments."""
+class ArrivalCoordinator(Coordinator):
+    """Takes deltas as they come; see the module, and `Coordinator` for the arguments."""
 
     def __init__(
         self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
@@ -86,7 +86,7 @@ class AsyncCoordinator(Leader):
         member.exchange_seconds += _MEMORY * (answer.exchange_seconds - member.exchange_seconds)
 
     def want_slots(self) -> None:
-        """See `Leader`."""
+        """See `Coordinator`."""
         self._visits.slots_wanted = True
 
     def _holds_up(self, member: Member, members: Sequence[Member]) -> bool:
@@ -206,7 +206,7 @@ class AsyncCoordinator(Leader):
     def _applied(self, state: GlobalState, answer: Answer, weight: float, fresh: float) -> GlobalState:
         """The state after a replica's delta."""
         delta = self._delta_codec.decode(answer.delta, self._task.layout)
-        own = wire.unpack(answer.statistics)
+        own = array_bytes.unpack(answer.statistics)
         statistics = [s + np.float32(weight) * (o - s) for s, o in zip(state.statistics, own, strict=True)]
         after = arrived(state, delta, Arrival(answer.delta, answer.steps, weight, fresh), self._outer, self._task.ema)
         return replace(after, statistics=statistics)
@@ -220,7 +220,7 @@ class AsyncCoordinator(Leader):
     def _difference(self, state: GlobalState, held: _Held) -> tuple[Merge, _Held]:
         """The message for a replica with these weights, and the weights that it has afterwards."""
         message, sent = self._merge_codec.encode(state.weights - held.weights, self._task.layout)
-        return Merge(message, wire.pack(state.statistics)), _Held(held.weights + sent, state.steps)
+        return Merge(message, array_bytes.pack(state.statistics)), _Held(held.weights + sent, state.steps)
 
     def _report_arrivals(self, seconds: float) -> None:
         """Reports the arrivals since the last report, if that was so many seconds ago."""
@@ -230,9 +230,9 @@ class AsyncCoordinator(Leader):
         answers = [(name, answer) for name, answer, _ in came]
         metrics: list[np.ndarray] = []
         for _, answer in answers:
-            values = wire.unpack(answer.metrics)
+            values = array_bytes.unpack(answer.metrics)
             metrics = [a + b for a, b in zip(metrics, values, strict=True)] if metrics else values
-        logs = wire.unpack(answers[-1][1].logs)
+        logs = array_bytes.unpack(answers[-1][1].logs)
         slots = next((answer.slots for _, answer in answers if answer.slots), None)
         reports, arrivals = (
             self._reports(sorted(answers, key=lambda one: one[0])),

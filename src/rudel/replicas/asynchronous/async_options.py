@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rudel.loop.schedule import check_whole_number
 from rudel.replicas.diloco.diloco_options import CODEC, agreed, check_merging
-from rudel.replicas.lengths import Agreed, Speeds
+from rudel.replicas.round_lengths import Agreed, Speeds
 
 if TYPE_CHECKING:
-    from rudel.cluster.running import RunningCluster
+    from rudel.cluster.running_cluster import RunningCluster
     from rudel.session.engine import Engine
     from rudel.session.job import Job
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rudel.replicas.asynchronous.arrival_coordinator import AsyncCoordinator, arrived
+from rudel.replicas.asynchronous.arrival_coordinator import ArrivalCoordinator, arrived
 from rudel.replicas.asynchronous.delayed import make_delayed
 from rudel.replicas.codec.delta_codec import make_codec
-from rudel.replicas.leader import Leader
+from rudel.replicas.coordinator import Coordinator
 from rudel.replicas.replica_spec import ReplicaSpec
 from rudel.replicas.rounds import Arrival, GlobalState, Task
 
@@ -32,9 +32,9 @@ class OnArrival:
 
     def coordinator(
         self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
-    ) -> Leader:
+    ) -> Coordinator:
         """See `Merging`."""
-        return AsyncCoordinator(fleet, task, state, slots, tell)
+        return ArrivalCoordinator(fleet, task, state, slots, tell)
 
     def rounds_in(self, arrivals: Sequence[Arrival]) -> int:
         """See `Merging`."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from rudel.replicas.members import Member
 from rudel.replicas.replica_messages import Plan
-from rudel.shipping import wire
+from rudel.shipping import array_bytes
 
 Rates = Callable[[int, int, int], np.ndarray]
 
@@ -109,7 +109,7 @@ class Visits:
         member.pieces_changed = False
         if not member.plans:
             self._since[member.name] = self._clock()
-        member.plans[number] = Plan(steps, wire.pack([rates]), pieces, self.slots_wanted)
+        member.plans[number] = Plan(steps, array_bytes.pack([rates]), pieces, self.slots_wanted)
         self.slots_wanted = False
         cycle = sum(lengths.values())
         self._planned[member.name, number] = Visit(steps, length / cycle, cycle)

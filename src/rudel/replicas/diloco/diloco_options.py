@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rudel.errors import OptionError
 from rudel.loop.schedule import check_whole_number
-from rudel.replicas.lengths import Agreed, Speeds, best_codec, best_length, goes_in_full
+from rudel.replicas.round_lengths import Agreed, Speeds, best_codec, best_length, goes_in_full
 
 if TYPE_CHECKING:
-    from rudel.cluster.running import RunningCluster
+    from rudel.cluster.running_cluster import RunningCluster
     from rudel.session.engine import Engine
     from rudel.session.job import Job
 
@@ -20,7 +20,7 @@ learned; the more replicas, the more rounds it takes.
 """
 
 CODEC = "top8"
-"""How changes travel, there and back; on slow links, fewer elements do (`rudel.replicas.lengths.best_codec`)."""
+"""How changes travel, there and back; on slow links, fewer elements do (`rudel.replicas.round_lengths.best_codec`)."""
 
 IN_FULL = "int8"
 """How those of small models do, where that takes hardly longer."""
@@ -47,7 +47,7 @@ class Diloco:
 
     Args:
         round_steps: local steps of a replica between two merges; None for what lets the hosts learn most in a second,
-            by the speed of steps, exchanges and links (see `rudel.replicas.lengths`).
+            by the speed of steps, exchanges and links (see `rudel.replicas.round_lengths`).
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
             root of the number of replicas, at least 1 and at most 3.
         outer: what becomes of the mean delta: `average` or `nesterov:LR:MU`; None for `nesterov:1:MU`

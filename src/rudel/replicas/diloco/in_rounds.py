@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rudel.replicas.codec.delta_codec import make_codec
-from rudel.replicas.diloco.round_coordinator import Coordinator, outer_step
-from rudel.replicas.leader import Leader
+from rudel.replicas.coordinator import Coordinator
+from rudel.replicas.diloco.round_coordinator import RoundCoordinator, outer_step
 from rudel.replicas.outer_optimizer import make_outer
 from rudel.replicas.replica_spec import ReplicaSpec
 from rudel.replicas.rounds import Arrival, GlobalState, Task
@@ -27,9 +27,9 @@ class InRounds:
 
     def coordinator(
         self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
-    ) -> Leader:
+    ) -> Coordinator:
         """See `Merging`."""
-        return Coordinator(fleet, task, state, slots, tell)
+        return RoundCoordinator(fleet, task, state, slots, tell)
 
     def rounds_in(self, arrivals: Sequence[Arrival]) -> int:
         """See `Merging`."""

@@ -29,14 +29,14 @@ import numpy as np
 
 from rudel.replicas.codec.delta_codec import Codec
 from rudel.replicas.codec.weight_vector import Layout
-from rudel.replicas.leader import HOST_ERRORS, Leader, not_finite
+from rudel.replicas.coordinator import HOST_ERRORS, Coordinator, not_finite
 from rudel.replicas.members import Member
 from rudel.replicas.outer_optimizer import Outer, make_outer
 from rudel.replicas.plans import Plans
 from rudel.replicas.replica_messages import Answer, Merge
 from rudel.replicas.rounds import Arrival, GlobalState, RoundClosed, Task
 from rudel.report.hosts_words import is_negligible
-from rudel.shipping import wire
+from rudel.shipping import array_bytes
 
 if TYPE_CHECKING:
     from rudel.cluster.fleet import Fleet
@@ -71,7 +71,7 @@ class _Round:
     def add(self, answer: Answer, codec: Codec, layout: Layout) -> None:
         """Adds the arrays of an answer."""
         self.deltas += np.float32(answer.steps) * codec.decode(answer.delta, layout)
-        self.statistics = _weighted_sum(self.statistics, wire.unpack(answer.statistics), answer.steps)
+        self.statistics = _weighted_sum(self.statistics, array_bytes.unpack(answer.statistics), answer.steps)
 
     @property
     def steps(self) -> int:
@@ -79,8 +79,8 @@ class _Round:
         return sum(answer.steps for answer in self.answers.values())
 
 
-class Coordinator(Leader):
-    """Closes rounds; see the module, and `Leader` for the arguments."""
+class RoundCoordinator(Coordinator):
+    """Closes rounds; see the module, and `Coordinator` for the arguments."""
 
     def __init__(
         self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
@@ -91,7 +91,7 @@ class Coordinator(Leader):
         self._plans = Plans(self._members, 1, task.total_steps, task.rates)
 
     def want_slots(self) -> None:
-        """See `Leader`."""
+        """See `Coordinator`."""
         self._plans.slots_wanted = True
 
     def _holds_up(self, member: Member, members: Sequence[Member]) -> bool:
@@ -140,7 +140,7 @@ class Coordinator(Leader):
         moving = self._outer, self._merge_codec, self._task.layout
         message, after = outer_step(state, closing.deltas, closing.steps, statistics, *moving)
         after = after.averaged(state, self._task.ema, closing.steps / len(closing.answers))
-        return Merge(message, wire.pack(statistics)), after
+        return Merge(message, array_bytes.pack(statistics)), after
 
     @property
     def _longest_grace(self) -> float:
@@ -259,9 +259,9 @@ class Coordinator(Leader):
     def _report(self, answers: dict[tuple[str, int], Answer], slots: bytes | None) -> RoundClosed:
         metrics: list[np.ndarray] = []
         for answer in answers.values():
-            values = wire.unpack(answer.metrics)
+            values = array_bytes.unpack(answer.metrics)
             metrics = [a + b for a, b in zip(metrics, values, strict=True)] if metrics else values
-        logs = wire.unpack(next(iter(answers.values())).logs)
+        logs = array_bytes.unpack(next(iter(answers.values())).logs)
         by_host = [(name, answer) for (name, _), answer in sorted(answers.items())]
         reports, arrivals = self._reports(by_host), tuple(Arrival(a.delta, a.steps) for a in answers.values())
         return RoundClosed(self.state, self.seconds, reports, metrics, logs, self.sent, self.received, slots, arrivals)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import orjson
 
+from rudel.serve.model_signature import OPEN, V2_DTYPES, Signature, Tensor
 from rudel.serve.refusal import Refusal, bad
-from rudel.serve.signature import OPEN, V2_DTYPES, Signature, Tensor
 from rudel.serve.values import checked, column_of_bytes, filled, numbers
 
 JSON_LENGTH = b"inference-header-content-length"

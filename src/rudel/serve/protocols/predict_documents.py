@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import orjson
 
+from rudel.serve.model_signature import OPEN, Signature, Tensor
 from rudel.serve.refusal import bad
-from rudel.serve.signature import OPEN, Signature, Tensor
 from rudel.serve.values import column_of_rows
 
 SIGNATURE = "serving_default"

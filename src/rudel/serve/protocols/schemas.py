@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from rudel.serve.model_signature import OPEN, V2_DTYPES, Tensor
 from rudel.serve.protocols.predict_documents import SIGNATURE
-from rudel.serve.signature import OPEN, V2_DTYPES, Tensor
 
 Schema = dict[str, Any]
 

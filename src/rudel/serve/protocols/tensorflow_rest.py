@@ -8,14 +8,14 @@ from typing import Any
 
 from rudel.serve.batcher import Columns
 from rudel.serve.body import Headers
+from rudel.serve.image_inputs import PICTURES
 from rudel.serve.models import Models, Version
-from rudel.serve.pictures import PICTURES
 from rudel.serve.protocols import predict_documents as documents
 from rudel.serve.protocols import schemas
 from rudel.serve.protocols.operations import getting, posting
 from rudel.serve.protocols.protocol import Answer, Query, Target, json_document
 from rudel.serve.protocols.schemas import ANY, list_of, required
-from rudel.serve.recordings import RECORDINGS
+from rudel.serve.recording_inputs import RECORDINGS
 from rudel.serve.refusal import Refusal, bad
 from rudel.serve.values import column_of_bytes
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rudel.serve.pictures import PICTURES, Decode, Files
-from rudel.serve.signature import Signature
+from rudel.serve.image_inputs import PICTURES, Decode, Files
+from rudel.serve.model_signature import Signature
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from rudel.errors import ClusterError
 
 if TYPE_CHECKING:
     from rudel.cluster.fleet import Fleet
-    from rudel.cluster.running import RunningCluster
+    from rudel.cluster.running_cluster import RunningCluster
 
 
-class Part:
+class ClusterSubset:
     """A running cluster as a strategy sees it, with some of its workers only.
 
     Args:
-        cluster: a running `rudel.Cluster`, or a client taken over by `rudel.cluster.engine.Borrowed`.
+        cluster: a running `rudel.Cluster`, or a client taken over by `rudel.cluster.ssh_cluster.ClientCluster`.
         names: of the workers that take part.
     """
 

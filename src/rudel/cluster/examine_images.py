@@ -15,7 +15,7 @@ from rudel.data.images.picture import Picture, Refused, examine_all
 if TYPE_CHECKING:
     import distributed
 
-    from rudel.cluster.engine import Cluster
+    from rudel.cluster.ssh_cluster import Cluster
 
 _TIMEOUT_SECONDS = 120.0
 

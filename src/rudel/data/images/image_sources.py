@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from rudel.data.images.label_table import Row, read_names, read_table
 from rudel.data.images.stores import File, Store, open_store, parent_and_name
-from rudel.data.images.table import Row, read_names, read_table
-from rudel.data.records.packages import is_remote
+from rudel.data.records.fsspec_packages import is_remote
 from rudel.errors import DataError
 
 TABLES = (".csv", ".tsv")

@@ -118,14 +118,14 @@ def load(found: Found, most: int) -> Loaded:
         RudelError: it cannot be loaded.
     """
     if found.kind == "run":
-        from rudel.serve.runtimes.keras_jax import load_run
+        from rudel.serve.runtimes.keras_runtime import load_run
 
         return load_run(found.path, most)
     if found.kind == "litert":
-        from rudel.serve.runtimes.litert import load_litert
+        from rudel.serve.runtimes.litert_runtime import load_litert
 
         return load_litert(found.path)
-    from rudel.serve.runtimes.savedmodel import load_savedmodel
+    from rudel.serve.runtimes.savedmodel_runtime import load_savedmodel
 
     return load_savedmodel(found.path)
 

@@ -20,11 +20,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from rudel.data.records.map_worker import ALIGNMENT, FAILED, KNOWN_TASKS, spans
 from rudel.data.records.rows import Row
-from rudel.data.records.worker import ALIGNMENT, FAILED, KNOWN_TASKS, spans
 from rudel.errors import DataError
 
-_MAIN = "import sys; sys.path[:] = {path!r}; from rudel.data.records.worker import serve; serve({socket}, {slab})"
+_MAIN = "import sys; sys.path[:] = {path!r}; from rudel.data.records.map_worker import serve; serve({socket}, {slab})"
 _GRACE = 1.0
 _numbers = itertools.count()
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rudel.errors import ServeError
-from rudel.serve.pictures import reader
+from rudel.serve.image_inputs import reader
+from rudel.serve.model_signature import OPEN, Signature, Tensor
 from rudel.serve.refusal import bad
 from rudel.serve.runtimes.runtime import Loaded
-from rudel.serve.signature import OPEN, Signature, Tensor
 
 if TYPE_CHECKING:
     import keras

@@ -9,8 +9,8 @@ import numpy as np
 from rudel.data.sound.recording import decode
 from rudel.data.windows import cut_or_padded
 from rudel.errors import DataError
-from rudel.serve.pictures import Admit, Decode, Files
-from rudel.serve.signature import Signature
+from rudel.serve.image_inputs import Admit, Decode, Files
+from rudel.serve.model_signature import Signature
 
 RECORDINGS = Files(
     ("audio/wav", "audio/x-wav", "audio/wave", "audio/vnd.wave", "audio/flac", "audio/x-flac"), "recordings", "samples"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from rudel.features.table_columns import Column
-from rudel.serve.signature import Signature
+from rudel.serve.model_signature import Signature
 
 Compute = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
 

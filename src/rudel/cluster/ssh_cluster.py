@@ -24,7 +24,6 @@ from rudel.errors import ClusterError, OptionError, RudelError
 
 if TYPE_CHECKING:
     import distributed
-    from distributed.core import rpc
     from distributed.security import Security
 
     from rudel.cluster.background import Background
@@ -238,11 +237,11 @@ class _Caller:
         security: of the driver.
     """
 
-    scheduler: "rpc"
+    scheduler: "distributed.rpc"
     security: "Security"
 
 
-class Borrowed:
+class ClientCluster:
     """Somebody else's Dask cluster, as a strategy wants it: SLURM, Kubernetes, a `LocalCluster`.
 
     Args:
@@ -260,7 +259,7 @@ class Borrowed:
         self._given, self.min_hosts = client, min_hosts
         self._own: distributed.Client | None = None
 
-    def __enter__(self) -> "Borrowed":
+    def __enter__(self) -> "ClientCluster":
         from distributed import Client
 
         if isinstance(self._given, str):
@@ -291,7 +290,7 @@ class Borrowed:
         return len(self._client.scheduler_info(n_workers=-1)["workers"])
 
     @property
-    def background(self) -> "Borrowed":
+    def background(self) -> "ClientCluster":
         """Something that starts coroutines in the loop of the client."""
         return self
 

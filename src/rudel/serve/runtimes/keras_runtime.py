@@ -14,13 +14,13 @@ import numpy as np
 
 from rudel.aliases import Tree
 from rudel.errors import DataError, ServeError
-from rudel.serve import recordings
-from rudel.serve.pictures import PICTURES, Decode, Files, reader
-from rudel.serve.recordings import RECORDINGS
+from rudel.serve import recording_inputs
+from rudel.serve.image_inputs import PICTURES, Decode, Files, reader
+from rudel.serve.model_signature import Signature, Tensor
+from rudel.serve.recording_inputs import RECORDINGS
 from rudel.serve.refusal import bad
 from rudel.serve.runtimes.runtime import Loaded, buckets, padded
-from rudel.serve.signature import Signature, Tensor
-from rudel.serve.tables import of_table
+from rudel.serve.table_inputs import of_table
 
 if TYPE_CHECKING:
     import keras
@@ -87,7 +87,7 @@ def load_run(path: Path, most: int) -> Loaded:
 def _files(signature: Signature, recipe: Any, rate: int | None) -> tuple[Decode | None, Files]:
     """How files become inputs, and what these are."""
     if rate is not None:
-        return recordings.reader(signature, rate), RECORDINGS
+        return recording_inputs.reader(signature, rate), RECORDINGS
     return reader(signature, recipe.read_image if recipe else None), PICTURES
 
 

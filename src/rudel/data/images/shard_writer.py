@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rudel.data.images.image_sources import Labelled
 from rudel.data.images.picture import (
     NO_PICTURE,
     TOO_MANY_BYTES,
@@ -22,9 +23,8 @@ from rudel.data.images.picture import (
     Refused,
     check_beginning,
 )
-from rudel.data.images.plan import Shard
 from rudel.data.images.record import record_of
-from rudel.data.images.sources import Labelled
+from rudel.data.images.shard_plan import Shard
 from rudel.data.images.stores import MOST_BYTES, File, Store
 from rudel.files import write_json, written_atomically
 

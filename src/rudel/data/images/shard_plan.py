@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rudel.data.images.sources import Labelled
+from rudel.data.images.image_sources import Labelled
 from rudel.data.records.writer import shard_name
 
 TRAIN, VALIDATION = "train", "validation"

@@ -34,12 +34,12 @@ from rudel.errors import ClusterError, NonFiniteError, RudelError
 from rudel.replicas.codec.delta_codec import Codec, make_codec
 from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.dealing import worth_of
-from rudel.replicas.lengths import Speeds
 from rudel.replicas.members import Member
 from rudel.replicas.replica_messages import Answer, Merge, Plan, Snapshot, packed_request, unpacked_answer
+from rudel.replicas.round_lengths import Speeds
 from rudel.replicas.rounds import GlobalState, HostChanged, HostReport, Task
 from rudel.replicas.supply import Supply
-from rudel.shipping import wire
+from rudel.shipping import array_bytes
 
 if TYPE_CHECKING:
     from rudel.cluster.fleet import Fleet
@@ -67,7 +67,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Leader(ABC):
+class Coordinator(ABC):
     """Runs a task on a fleet; see the module. All methods but `stop` and `want_slots` run in the fleet's event loop.
 
     Args:
@@ -507,8 +507,8 @@ class Leader(ABC):
     def _snapshot_for(self, member: Member, state: GlobalState, with_slots: bool) -> Snapshot:
         """From where a replica begins; strategies whose replicas differ go by the member. Computed in the thread."""
         return Snapshot(
-            weights=wire.pack([state.weights]),
-            statistics=wire.pack(state.statistics),
+            weights=array_bytes.pack([state.weights]),
+            statistics=array_bytes.pack(state.statistics),
             slots=self._slots if with_slots else None,
             codecs=(self.agreed.delta_codec, self.agreed.merge_codec),
         )

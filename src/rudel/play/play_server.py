@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from rudel.errors import RudelError, ServeError
 from rudel.own_names import is_loopback, is_own
 from rudel.play.listener import Listener
-from rudel.play.page import DESCRIPTION, POLICY, TYPES, page_files
+from rudel.play.page_files import DESCRIPTION, POLICY, TYPES, page_files
 from rudel.play.player import Player
 
 _HEADERS = {

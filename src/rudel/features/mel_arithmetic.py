@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rudel.aliases import Tensor
-from rudel.features.tables import LOG_BITS, LOG_STEPS, Tables, weights
+from rudel.features.mel_tables import LOG_BITS, LOG_STEPS, Tables, weights
 
 FLOOR = 33
 """log2 of the power that becomes -128."""

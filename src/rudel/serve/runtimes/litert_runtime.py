@@ -13,9 +13,9 @@ import numpy as np
 from rudel.aliases import Json
 from rudel.errors import ServeError
 from rudel.export.runner import quantised
-from rudel.serve.pictures import reader
+from rudel.serve.image_inputs import reader
+from rudel.serve.model_signature import Signature, Tensor
 from rudel.serve.runtimes.runtime import Loaded, padded
-from rudel.serve.signature import Signature, Tensor
 
 
 def load_litert(path: Path) -> Loaded:

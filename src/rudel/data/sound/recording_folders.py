@@ -10,8 +10,8 @@ import numpy as np
 
 from rudel.cores import usable_cores
 from rudel.data.dataset import aligned_empty
-from rudel.data.images.shards import LeftOut
-from rudel.data.images.sources import Source, find_pictures
+from rudel.data.images.image_sources import Source, find_pictures
+from rudel.data.images.shard_writer import LeftOut
 from rudel.data.sound.noise import BACKGROUND
 from rudel.data.sound.recording import decode, packages
 from rudel.data.window_records import read_windows
@@ -60,7 +60,7 @@ def read_folder(
     """Reads all recordings of a folder; those that cannot be read are left out, and so is background noise.
 
     Args:
-        source: a folder or an address, as for `rudel.data.images.sources.find_pictures`.
+        source: a folder or an address, as for `rudel.data.images.image_sources.find_pictures`.
         rate: samples a second.
         seconds: length of a window.
         progress: called as files are read.

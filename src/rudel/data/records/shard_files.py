@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from rudel.data.records.packages import filesystem, is_remote
-from rudel.data.records.sources import open_source
+from rudel.data.records.byte_sources import open_source
+from rudel.data.records.fsspec_packages import filesystem, is_remote
 from rudel.errors import DataError
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

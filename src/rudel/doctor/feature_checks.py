@@ -80,7 +80,7 @@ def _of_exports() -> list[tuple[str, str, list[Check]]]:
 
 
 def _check_versions(extra: str, only: set[str] | None = None) -> None:
-    from rudel.doctor.packages import unfit
+    from rudel.doctor.installed_packages import unfit
 
     found = [package for package in unfit(extra) if only is None or package.name in only]
     if found:

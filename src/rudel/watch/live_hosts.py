@@ -7,7 +7,7 @@ from typing import Any
 
 from rudel.report.hosts_plots import speeds
 from rudel.report.hosts_words import AWAY, EVENTS, happening
-from rudel.report.rounds import SPANS, Change, HostRecord, Rounds, RoundsLog
+from rudel.report.rounds_file import SPANS, Change, HostRecord, Rounds, RoundsLog
 
 LEVELS = 9
 """Heights of the timeline: how much of a span a host computed, in ninths."""

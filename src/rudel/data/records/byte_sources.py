@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from rudel.data.records.packages import filesystem, is_remote
+from rudel.data.records.fsspec_packages import filesystem, is_remote
 from rudel.errors import DataError
 
 Result = TypeVar("Result")

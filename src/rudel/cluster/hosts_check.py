@@ -13,7 +13,7 @@ from rudel.cluster.link import Link, measure_link
 from rudel.cluster.pins import Target, faults, worker_pins
 from rudel.cluster.probe import Facts, probe
 from rudel.cluster.suitability import SPACE_FOR_MINIMAL, best_python, lacks_space, problem
-from rudel.cluster.together import for_each
+from rudel.cluster.task_groups import for_each
 from rudel.errors import HostError
 
 _CLOCK_OFF = 60.0

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rudel.report.curves import Curve, find_curves, wants_log_scale
-from rudel.report.words import better, is_share, metric_name
+from rudel.report.formatting import better, is_share, metric_name
 
 MOST_POINTS = 400
 

@@ -1,4 +1,4 @@
-"""`Books`: what a training on replicas remembers beside what every training does, in its checkpoints and its journal.
+"""`ReplicaProgress`: the state, counts and journal of a training on replicas, which its checkpoints hold.
 
 A checkpoint holds the weights, the outer optimizer's state, the residual of the merges, and the inner optimizer's slots
 of a replica. What a round changes is in a journal beside it as soon as the round is closed, so a training that is
@@ -20,7 +20,7 @@ from rudel.runs import checkpoint as checkpoints
 from rudel.runs.checkpoint import Checkpoint
 from rudel.runs.run_directory import RunDirectory
 from rudel.session.job import Position
-from rudel.shipping import wire
+from rudel.shipping import array_bytes
 
 _JOURNAL_FACTOR, _LARGE_JOURNAL = 16.0, 2**24
 """A journal is full when it is larger than the weights by this factor, and than so many bytes."""
@@ -28,7 +28,7 @@ _JOURNAL_FACTOR, _LARGE_JOURNAL = 16.0, 2**24
 _VECTORS = ("weights", "momentum", "residual", "average")
 
 
-class Books:
+class ReplicaProgress:
     """See the module.
 
     Args:
@@ -183,7 +183,7 @@ class Books:
             self._merging.strategy: self._counts(),
             "records": [*new, *late],
         }
-        parts = [wire.pack(closed.state.statistics), wire.pack(self.sums)]
+        parts = [array_bytes.pack(closed.state.statistics), array_bytes.pack(self.sums)]
         self._journal.append(journal.Record(document, [*parts, *(arrival.delta for arrival in closed.arrivals)]))
 
     def _replay(self) -> None:
@@ -194,9 +194,9 @@ class Books:
             arrivals = [Arrival(delta, *of) for delta, of in zip(deltas, document["arrivals"], strict=True)]
             if document["round"] != self.state.round + self._merging.rounds_in(arrivals):
                 continue
-            statistics = wire.unpack(statistics)
+            statistics = array_bytes.unpack(statistics)
             self.state = self._merging.moved(self.state, arrivals, statistics, document, self._spec)
-            self.sums = wire.unpack(sums)
+            self.sums = array_bytes.unpack(sums)
             self._take_counts(document[self._merging.strategy])
             position = self._position
             position.step = min(document["step"], self._spec.job.schedule.total_steps)

@@ -36,7 +36,7 @@ from rudel.session.session import built
 
 if TYPE_CHECKING:
     from rudel.cluster.fleet import Fleet
-    from rudel.cluster.running import Background, RunningCluster
+    from rudel.cluster.running_cluster import Background, RunningCluster
 
 REHEARSAL_SECONDS, ROUNDS_SECONDS, HERE_SECONDS = 1.5, 1.5, 0.75
 """For which all hosts take steps at the same time, and one by itself; for which they take rounds; and for which this

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from rudel.errors import RunError
+from rudel.report.formatting import duration, is_number, plural
 from rudel.report.markup import printable
-from rudel.report.words import duration, is_number, plural
 
 _MORE_STEPS = 0.02
 """Share of the steps by which hosts may miss the requested number, as their last rounds do not end in one step."""

@@ -16,9 +16,9 @@ from rudel.data.images.jpeg import frame
 from rudel.data.photographs import MOST_PIXELS, check_scans, decode
 from rudel.data.pictures import sides_of
 from rudel.errors import DataError, RudelError
-from rudel.serve.limits import Limits
+from rudel.serve.model_signature import OPEN, Signature, Tensor
 from rudel.serve.refusal import Refusal, bad
-from rudel.serve.signature import OPEN, Signature, Tensor
+from rudel.serve.server_limits import Limits
 from rudel.serve.values import checked
 
 Admit = Callable[[int], None]
