@@ -94,6 +94,7 @@ def test_a_model_is_measured(target: str) -> None:
     assert measured.differing == 0
     assert measured.inputs == 3
     assert len(measured.layers) == 1
+    assert measured.estimated_cycles is None
     assert abs(measured.layers[0].instructions - measured.instructions) < 100
     assert 9 * 9 * 3 <= measured.ram <= 9 * 9 * 3 + 5 * 5 * 8 + 500
     assert 300 < measured.code < 3000

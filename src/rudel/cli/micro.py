@@ -205,7 +205,7 @@ def bench(
     count: Annotated[int, typer.Option("-n", min=1, help="How many inputs to run.")] = 3,
     json: JsonOption = False,
 ) -> None:
-    """Build a model for a core, run it in an emulator, and print flash, RAM, stack and instructions by layer."""
+    """Build a model for a core, run it in an emulator, and print flash, RAM, stack, and instructions by layer."""
     from dataclasses import asdict
 
     from rudel.micro.bench import bench as measure
@@ -214,8 +214,9 @@ def bench(
     if json:
         print_json(asdict(measured))
     else:
+        estimated = measured.estimated_cycles
         print_table(
-            ["", "operator", "MACs", "instructions", "per MAC"],
+            ["", "operator", "MACs", "instructions", "per MAC", *(["estimated cycles"] if estimated else [])],
             [
                 [
                     str(layer.index),
@@ -223,13 +224,15 @@ def bench(
                     f"{layer.macs:,}",
                     f"{layer.instructions:,}",
                     f"{layer.instructions / layer.macs:.2f}" if layer.macs else "",
+                    *([f"{layer.estimated_cycles:,}"] if estimated else []),
                 ]
                 for layer in measured.layers
             ],
-            right=(0, 2, 3, 4),
+            right=(0, 2, 3, 4, 5),
         )
         typer.echo(
-            f"\n{measured.instructions:,} instructions an inference (instructions, not clock cycles), "
+            f"\n{measured.instructions:,} instructions an inference"
+            f"{f', an estimated {estimated:,} clock cycles' if estimated else ' (instructions, not clock cycles)'}, "
             f"{measured.flash:,} bytes of flash, {measured.code:,} of them code, "
             f"{measured.ram:,} bytes of RAM and {measured.stack:,} of stack"
         )

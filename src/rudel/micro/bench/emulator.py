@@ -42,7 +42,13 @@ def instructions(ticks: int, hertz: int) -> int:
 
 
 def run(
-    image: Path, board: Board, inputs: Sequence[bytes], *, layers: int = 0, timeout: float = 300
+    image: Path,
+    board: Board,
+    inputs: Sequence[bytes],
+    *,
+    layers: int = 0,
+    plugin: str | None = None,
+    timeout: float = 300,
 ) -> tuple[list[bytes], list[Record]]:
     """Runs an image on inputs.
 
@@ -51,6 +57,7 @@ def run(
         board: what it was built for.
         inputs: each all bytes of all input tensors.
         layers: how many layers the image tells apart.
+        plugin: one that QEMU loads, as its option names it.
         timeout: seconds of real time.
 
     Returns:
@@ -66,6 +73,8 @@ def run(
         (folder / name).unlink(missing_ok=True)
     command = [emulator, "-M", board.machine, "-nographic", "-monitor", "none", "-serial", "null"]
     command += ["-semihosting-config", "enable=on,target=native", "-icount", f"shift={_SHIFT}", "-kernel", image.name]
+    if plugin is not None:
+        command += ["-plugin", plugin]
     try:
         done = subprocess.run(
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False

@@ -18,6 +18,7 @@ from rudel.micro.bench.build import build, size
 from rudel.micro.bench.emulator import run
 from rudel.micro.bench.host import host_outputs
 from rudel.micro.bench.tools import BenchError
+from rudel.micro.bench.trace import can_trace, estimates, plugin
 from rudel.micro.compiler import Compiled, compile_model
 
 
@@ -30,12 +31,14 @@ class Layer:
         kind: the operator's name.
         macs: multiplications and additions.
         instructions: that it takes.
+        estimated_cycles: clock cycles, by the core's published timings; None where there is no estimate.
     """
 
     index: int
     kind: str
     macs: int
     instructions: int
+    estimated_cycles: int | None
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,13 @@ class Measurement:
         target: what it was compiled for.
         machine: what QEMU pretended to be.
         instructions: of one inference, the most of all inputs. These are instructions, not clock cycles.
+        estimated_cycles: clock cycles of one inference, the most of all inputs, by the core's published timings
+            (`rudel.micro.bench.timings`) and without wait states; None where there is no estimate.
         flash: bytes of code, constants and initial values.
         parameters: those of them that are weights, biases, multipliers and tables.
         ram: bytes of the arena, inputs and outputs in it, and of other variables; without stack.
         stack: bytes of the deepest stack.
-        layers: in order; instructions are those of the first input.
+        layers: in order; instructions and cycles are those of the first input.
         inputs: how many inputs were tried.
         differing: how many of their outputs are not those that were expected.
     """
@@ -58,6 +63,7 @@ class Measurement:
     target: str
     machine: str
     instructions: int
+    estimated_cycles: int | None
     flash: int
     parameters: int
     ram: int
@@ -106,18 +112,24 @@ def measure(
         macros = (f"BENCH_LAYERS={len(steps)}", f"{compiled.name.upper()}_PROFILE")
         layered = _image(Path(temporary) / "layered", place, {**sources, "model.c": glue(compiled)}, macros, options)
         taken = size(whole) - size(empty)
-        outputs, records = run(whole, place.board, inputs, timeout=timeout)
-        _, by_layer = run(layered, place.board, inputs[:1], layers=len(steps), timeout=timeout)
-    layers = zip(steps, by_layer[0].layer_instructions, strict=True)
+        traced = can_trace(place)
+        counting = plugin(whole, "bench_invoke") if traced else None
+        outputs, records = run(whole, place.board, inputs, plugin=counting, timeout=timeout)
+        counting = plugin(layered, "bench_invoke", f"{compiled.name}_profile") if traced else None
+        _, by_layer = run(layered, place.board, inputs[:1], layers=len(steps), plugin=counting, timeout=timeout)
+        estimated = max(map(sum, estimates(whole))) if traced else None
+        by_mark = estimates(layered)[0][: len(steps)] if traced else [None] * len(steps)
+    layers = zip(steps, by_layer[0].layer_instructions, by_mark, strict=True)
     return Measurement(
         target=compiled.target.name,
         machine=place.board.machine,
         instructions=max(record.instructions for record in records),
+        estimated_cycles=estimated,
         flash=taken.flash,
         parameters=compiled.weights_bytes,
         ram=taken.ram,
         stack=max(record.stack_bytes for record in records),
-        layers=tuple(Layer(s.operator.index, s.operator.kind, s.macs, count) for s, count in layers),
+        layers=tuple(Layer(s.operator.index, s.operator.kind, s.macs, n, cycles) for s, n, cycles in layers),
         inputs=len(inputs),
         differing=sum(a != b for a, b in zip(outputs, expected, strict=True)),
     )

@@ -11,6 +11,8 @@ class BenchError(RudelError):
 
 PACKAGES = {
     "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
+    "arm-none-eabi-nm": "binutils-arm-none-eabi",
+    "arm-none-eabi-objdump": "binutils-arm-none-eabi",
     "arm-none-eabi-size": "gcc-arm-none-eabi",
     "qemu-system-arm": "qemu-system-arm",
 }

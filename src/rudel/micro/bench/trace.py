@@ -1,0 +1,136 @@
+"""An estimate of the cycles that a function takes on a Cortex-M4, from the blocks of code that QEMU executes.
+
+QEMU counts how often each block runs, and how often its last branch is taken (`trace.c`); `timings.py` says what that
+takes.
+"""
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from rudel.micro.bench.boards import Core
+from rudel.micro.bench.timings import block_cycles, disassembled, refill
+from rudel.micro.bench.tools import BenchError, program
+from rudel.micro.host import OPTIONS, c_compiler
+
+_OUT = "trace.txt"
+_PLUGIN = "trace.so"
+_CALL, _CALL_CYCLES = 2, 3
+"""What calling a mark takes, whose own code is not counted: an instruction for its argument, and a branch."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """How often a block of code ran.
+
+    Args:
+        start: its address.
+        instructions: how many it has.
+        runs: how often it ran.
+        taken: how often another block than the next in memory ran after it.
+        unaligned: how many of these led to a 32-bit instruction at an address that is not a multiple of four.
+    """
+
+    start: int
+    instructions: int
+    runs: int
+    taken: int
+    unaligned: int
+
+
+@dataclass(frozen=True)
+class Section:
+    """What ran until a mark, or until the function returned.
+
+    Args:
+        blocks: that ran.
+        unaligned_cycles: that loads from unaligned addresses take more.
+        marked: whether it ended at a mark.
+    """
+
+    blocks: tuple[Block, ...]
+    unaligned_cycles: int
+    marked: bool
+
+    @property
+    def instructions(self) -> int:
+        """How many ran, without those of calling the mark."""
+        return sum(block.instructions * block.runs for block in self.blocks) - _CALL * self.marked
+
+
+def can_trace(core: Core) -> bool:
+    """Whether there can be an estimate: the timings of the core are published, and QEMU takes plugins here."""
+    if "-mcpu=cortex-m4" not in core.options or sys.platform != "linux":
+        return False
+    options = subprocess.run([program("qemu-system-arm"), "-help"], capture_output=True, text=True, check=True).stdout
+    return "-plugin" in options
+
+
+def plugin(image: Path, function: str, mark: str | None = None) -> str:
+    """Builds the plugin beside an image, and returns QEMU's option to load it when it runs there.
+
+    Args:
+        image: what will run.
+        function: the name of the function whose code is counted.
+        mark: that of a function that ends a section; calls of it count for nothing.
+
+    Raises:
+        BenchError: the C compiler of this computer refuses the source.
+        CompileError: there is no C compiler.
+    """
+    version = subprocess.run([program("qemu-system-arm"), "--version"], capture_output=True, text=True, check=True)
+    major = re.search(r"version (\d+)", version.stdout)
+    interface = 1 if major and int(major[1]) < 9 else 2
+    source = image.parent / "trace.c"
+    source.write_text((resources.files("rudel.micro.bench") / source.name).read_text())
+    command = [*c_compiler(), *OPTIONS, f"-DTRACE_INTERFACE={interface}", source.name, "-o", _PLUGIN]
+    done = subprocess.run(command, cwd=image.parent, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BenchError(f"The plugin that counts blocks of code could not be built ({done.stderr.strip()}).")
+    symbols = _symbols(image)
+    marks = f",mark={symbols[mark]:#x}" if mark else ""
+    return f"./{_PLUGIN},begin={symbols[function]:#x}{marks},out={_OUT}"
+
+
+def _symbols(image: Path) -> dict[str, int]:
+    done = subprocess.run([program("arm-none-eabi-nm"), str(image)], capture_output=True, text=True, check=True)
+    lines = (line.split() for line in done.stdout.splitlines())
+    return {line[2]: int(line[0], 16) & ~1 for line in lines if len(line) == 3}
+
+
+def sections(image: Path) -> list[list[Section]]:
+    """What ran in each call of the function, after QEMU has run an image."""
+    calls: list[list[Section]] = [[]]
+    blocks: list[Block] = []
+    for line in (image.parent / _OUT).read_text().splitlines():
+        what, *numbers = line.split()
+        if what not in ("mark", "end"):
+            blocks.append(Block(*map(int, (what, *numbers))))
+            continue
+        calls[-1].append(Section(tuple(blocks), int(numbers[0]), what == "mark"))
+        blocks = []
+        if what == "end":
+            calls.append([])
+    return calls[:-1]
+
+
+def estimates(image: Path) -> list[list[int]]:
+    """Cycles by call and section, after QEMU has run an image, without those of calling the mark."""
+    code = disassembled(image)
+    places = list(code)
+    numbers = {place: number for number, place in enumerate(places)}
+
+    def cycles(block: Block) -> int:
+        first = numbers[block.start]
+        instructions = [code[place] for place in places[first : first + block.instructions]]
+        taken = block.runs if instructions[-1].always_branches else block.taken
+        refills = taken * refill(instructions[-1]) if taken else 0
+        return block.runs * block_cycles(instructions) + refills + block.unaligned
+
+    def section_cycles(section: Section) -> int:
+        return sum(map(cycles, section.blocks)) + section.unaligned_cycles - _CALL_CYCLES * section.marked
+
+    return [list(map(section_cycles, call)) for call in sections(image)]
