@@ -160,13 +160,16 @@ def scaling_to_even(factors: np.ndarray) -> Scaling:
     return Scaling(factors.astype(np.float64), apply, single=True)
 
 
-def activation_range(activation: str, scale: float, zero_point: int) -> tuple[int, int]:
-    """Returns the least and the greatest int8 that a fused activation lets through.
+def activation_range(
+    activation: str, scale: float, zero_point: int, bounds: tuple[int, int] = (-128, 127)
+) -> tuple[int, int]:
+    """Returns the least and the greatest integer that a fused activation lets through.
 
     Args:
         activation: NONE, RELU, RELU_N1_TO_1 or RELU6.
         scale: of the output, a float32.
         zero_point: of the output.
+        bounds: the least and the greatest integer of the output's type.
     """
 
     def quantised(value: float) -> int:
@@ -174,7 +177,7 @@ def activation_range(activation: str, scale: float, zero_point: int) -> tuple[in
             ratio = float(np.float32(value) / np.float32(scale))
         return zero_point + half_away(min(max(ratio, -1e6), 1e6))
 
-    low, high = -128, 127
+    low, high = bounds
     if activation in ("RELU", "RELU6"):
         low = max(low, quantised(0.0))
     if activation == "RELU6":

@@ -38,12 +38,9 @@ def refuse_quantisation(graph: Graph) -> None:
         inputs = [graph[index] for index in operator.inputs if index >= 0]
         outputs = [graph[index] for index in operator.outputs]
         weights = [tensor for tensor in inputs if tensor.data is not None]
-        computed = [tensor for tensor in (*inputs, *outputs) if tensor.data is None and not tensor.variable]
         small = _quantised(weights, "int8", "uint8", "int4")
         if small and operator.kind != "DEQUANTIZE" and any(tensor.dtype == "float32" for tensor in outputs):
             raise _refused("weights in int8 and computes in float32 (dynamic-range quantisation)", small, operator)
-        if wide := _quantised(computed, "int16"):
-            raise _refused("activations in int16 (as with weights in int8, 16x8)", wide, operator)
         if _quantised(weights, "uint8") and (old := _quantised(outputs, "uint8")):
             raise _refused("weights and activations in uint8, as TensorFlow 1 quantised them", old, operator)
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from rudel.errors import CompileError
-from rudel.micro.emit import Constant, Context, Step
+from rudel.micro.emit import Constant, Context, Lowering, Step
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.operators.patches import KIND, lower_patches
 from rudel.micro.registry import OPERATORS, Entry
@@ -18,8 +18,7 @@ def lower(operator: Operator, graph: Graph, context: Context) -> Step:
     if operator.kind == KIND:
         return _with_constant_inputs(lower_patches(operator, graph, context, lower), graph)
     if entry := OPERATORS.get(operator.kind):
-        own = entry.floats if _is_float(entry, operator, graph) else entry.dsp if context.target.dsp else None
-        for lowering in filter(None, (own, entry.lower)):
+        for lowering in _ways(entry, operator, graph, context):
             if step := lowering(operator, graph, context):
                 return _with_constant_inputs(step, graph)
     raise CompileError(
@@ -44,9 +43,26 @@ def _layer(operator: Operator, graph: Graph) -> str:
     return next((f" of the layer `{name}`" for name in names if name), "")
 
 
-def _is_float(entry: Entry, operator: Operator, graph: Graph) -> bool:
-    inputs = operator.inputs[entry.main : entry.main + 1]
-    return bool(inputs) and inputs[0] >= 0 and graph[inputs[0]].dtype == "float32"
+def _ways(entry: Entry, operator: Operator, graph: Graph, context: Context) -> list[Lowering]:
+    """Returns what can make the step of an operator, the best first.
+
+    Raises:
+        CompileError: it computes in int16, for which there is no kernel.
+    """
+    given = [graph[index].dtype for index in operator.inputs[entry.main : entry.main + 1] if index >= 0]
+    made = [graph[index].dtype for index in operator.outputs[:1]]
+    if given == ["float32"]:
+        ways = [entry.floats, entry.lower]
+    elif "int16" in (*given, *made):
+        if entry.int16 is None:
+            raise CompileError(
+                f"{operator.title} cannot be compiled: LiteRT has no kernel of it for int16 activations. Use another "
+                "layer in its place, or export the model by `rudel export RUN --to litert-int8`."
+            )
+        ways = [entry.int16]
+    else:
+        ways = [entry.dsp if context.target.dsp else None, entry.lower]
+    return [way for way in ways if way is not None]
 
 
 def _with_constant_inputs(step: Step, graph: Graph) -> Step:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from rudel.micro.dsp import dsp_convolution, dsp_dense, dsp_depthwise
 from rudel.micro.emit import Lowering
-from rudel.micro.operators import floats
+from rudel.micro.operators import floats, int16_elements
 from rudel.micro.operators.binary import lower_binary, lower_prelu
 from rudel.micro.operators.convolution import lower_convolution, lower_dense
 from rudel.micro.operators.depthwise import lower_depthwise
@@ -42,6 +42,7 @@ class Entry:
         lower: makes the step of one in int8, in plain C; None where a pass removes all of them.
         options: the slots of its options table.
         floats: the same for one whose input is float32; None where `lower` takes these, too, or nothing does.
+        int16: the same for one whose input or output is int16; None where interpreters have no kernel for that.
         dsp: the same for cores with the DSP instructions of Armv7E-M; it returns None where `lower` has to do.
         main: place of the input whose type counts.
         is_made_up: whether passes make it, and files do not have it.
@@ -51,6 +52,7 @@ class Entry:
     lower: Lowering | None
     options: Mapping[str, Field] = field(default_factory=dict)
     floats: Lowering | None = None
+    int16: Lowering | None = None
     dsp: Lowering | None = None
     main: int = 0
     is_made_up: bool = False
@@ -61,9 +63,14 @@ _POOL = _WINDOW | {"filter_w": Field(3, "i"), "filter_h": Field(4, "i"), "activa
 _ACTIVATION = {"activation": Field(0, "activation")}
 
 _ENTRIES = (
-    Entry("ADD", lower_binary, options=_ACTIVATION, floats=floats.lower_binary),
+    Entry("ADD", lower_binary, options=_ACTIVATION, floats=floats.lower_binary, int16=int16_elements.lower_binary),
     Entry("AVERAGE_POOL_2D", lower_pool, options=_POOL, floats=floats.lower_pool),
-    Entry("CONCATENATION", lower_concatenation, options={"axis": Field(0, "i"), "activation": Field(1, "activation")}),
+    Entry(
+        "CONCATENATION",
+        lower_concatenation,
+        options={"axis": Field(0, "i"), "activation": Field(1, "activation")},
+        int16=lower_concatenation,
+    ),
     Entry(
         "CONV_2D",
         lower_convolution,
@@ -72,8 +79,10 @@ _ENTRIES = (
             "activation": Field(3, "activation"),
             "dilation_w": Field(4, "i", 1),
             "dilation_h": Field(5, "i", 1),
+            "bias_type": Field(6, "b"),
         },
         floats=floats.lower_convolution,
+        int16=lower_convolution,
         dsp=dsp_convolution,
     ),
     Entry(
@@ -87,11 +96,12 @@ _ENTRIES = (
             "dilation_h": Field(6, "i", 1),
         },
         floats=floats.lower_convolution,
+        int16=lower_depthwise,
         dsp=dsp_depthwise,
     ),
-    Entry("DEQUANTIZE", lower_dequantise),
+    Entry("DEQUANTIZE", lower_dequantise, int16=lower_dequantise),
     Entry("ELU", floats.lower_unary),
-    Entry("EXPAND_DIMS", lower_reshape),
+    Entry("EXPAND_DIMS", lower_reshape, int16=lower_reshape),
     Entry(
         "FULLY_CONNECTED",
         lower_dense,
@@ -99,38 +109,47 @@ _ENTRIES = (
             "activation": Field(0, "activation"),
             "weights_format": Field(1, "b"),
             "keep_num_dims": Field(2, "?"),
+            "bias_type": Field(4, "b"),
         },
         floats=floats.lower_convolution,
+        int16=lower_dense,
         dsp=dsp_dense,
     ),
     Entry("GELU", lower_unary, options={"approximate": Field(0, "?")}),
     Entry("HARD_SWISH", lower_unary, floats=floats.lower_unary),
-    Entry("LEAKY_RELU", lower_unary, options={"alpha": Field(0, "f")}, floats=floats.lower_unary),
-    Entry("LOGISTIC", lower_unary, floats=floats.lower_unary),
+    Entry(
+        "LEAKY_RELU",
+        lower_unary,
+        options={"alpha": Field(0, "f")},
+        floats=floats.lower_unary,
+        int16=int16_elements.lower_rescale,
+    ),
+    Entry("LOGISTIC", lower_unary, floats=floats.lower_unary, int16=int16_elements.lower_curve),
     Entry("LOOKUP", lower_lookup, is_made_up=True),
     Entry("MAX_POOL_2D", lower_pool, options=_POOL, floats=floats.lower_pool),
     Entry("MEAN", lower_mean, options={"keep_dims": Field(0, "?")}, floats=floats.lower_mean),
-    Entry("MUL", lower_binary, options=_ACTIVATION, floats=floats.lower_binary),
+    Entry("MUL", lower_binary, options=_ACTIVATION, floats=floats.lower_binary, int16=int16_elements.lower_binary),
     Entry("NEG", floats.lower_unary),
     Entry("PACK", None, options={"values_count": Field(0, "i"), "axis": Field(1, "i")}),
-    Entry("PAD", lower_pad),
+    Entry("PAD", lower_pad, int16=lower_pad),
     Entry("PRELU", lower_prelu),
-    Entry("QUANTIZE", lower_unary, floats=floats.lower_quantise),
-    Entry("RELU", lower_unary, floats=floats.lower_unary),
-    Entry("RELU6", lower_unary, floats=floats.lower_unary),
+    Entry("QUANTIZE", lower_unary, floats=floats.lower_quantise, int16=int16_elements.lower_rescale),
+    Entry("RELU", lower_unary, floats=floats.lower_unary, int16=int16_elements.lower_rescale),
+    Entry("RELU6", lower_unary, floats=floats.lower_unary, int16=int16_elements.lower_rescale),
     Entry("RELU_N1_TO_1", lower_unary, floats=floats.lower_unary),
-    Entry("RESHAPE", lower_reshape, options={"new_shape": Field(0, "integers")}),
+    Entry("RESHAPE", lower_reshape, options={"new_shape": Field(0, "integers")}, int16=lower_reshape),
     Entry(
         "RESIZE_NEAREST_NEIGHBOR",
         lower_resize_nearest,
         options={"align_corners": Field(0, "?"), "half_pixel_centers": Field(1, "?")},
+        int16=lower_resize_nearest,
     ),
     Entry("RSQRT", lower_unary),
     Entry("SOFTMAX", lower_softmax, options={"beta": Field(0, "f")}, floats=floats.lower_softmax),
     Entry("SPLIT", None, options={"num_splits": Field(0, "i")}),
     Entry("SPLIT_V", None, options={"num_splits": Field(0, "i")}),
     Entry("SQUARED_DIFFERENCE", lower_binary),
-    Entry("SQUEEZE", lower_reshape, options={"squeeze_dims": Field(0, "integers")}),
+    Entry("SQUEEZE", lower_reshape, options={"squeeze_dims": Field(0, "integers")}, int16=lower_reshape),
     Entry(
         "STRIDED_SLICE",
         lower_strided_slice,
@@ -142,20 +161,22 @@ _ENTRIES = (
             "shrink_axis_mask": Field(4, "i"),
             "offset": Field(5, "?"),
         },
+        int16=lower_strided_slice,
     ),
-    Entry("SUB", lower_binary, options=_ACTIVATION, floats=floats.lower_binary),
+    Entry("SUB", lower_binary, options=_ACTIVATION, floats=floats.lower_binary, int16=int16_elements.lower_binary),
     Entry(
         "SVDF",
         lower_svdf,
         options={"rank": Field(0, "i"), "activation": Field(1, "activation"), "asymmetric": Field(2, "?")},
     ),
-    Entry("TANH", lower_unary, floats=floats.lower_unary),
-    Entry("TRANSPOSE", lower_transpose),
+    Entry("TANH", lower_unary, floats=floats.lower_unary, int16=int16_elements.lower_curve),
+    Entry("TRANSPOSE", lower_transpose, int16=lower_transpose),
     Entry(
         "TRANSPOSE_CONV",
         lower_transposed,
-        options={**_WINDOW, "activation": Field(3, "activation")},
+        options={**_WINDOW, "activation": Field(3, "activation"), "bias_type": Field(4, "b")},
         floats=floats.lower_transposed,
+        int16=lower_transposed,
         main=2,
     ),
     Entry("UNPACK", None, options={"num": Field(0, "i"), "axis": Field(1, "i")}),
@@ -169,6 +190,7 @@ _ENTRIES = (
             "time_major": Field(3, "?"),
         },
         floats=lower_lstm_float,
+        int16=lower_lstm,
     ),
 )
 

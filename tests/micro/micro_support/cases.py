@@ -12,11 +12,11 @@ from micro_support.models import Op, T, build
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 _ZERO_POINTS = st.integers(-128, 127) | st.sampled_from([-128, 0, 127])
-_ACTIVATIONS = st.sampled_from(["NONE", "NONE", "RELU", "RELU6", "RELU_N1_TO_1"])
-_PADDINGS = st.sampled_from(["SAME", "VALID"])
+ACTIVATIONS = st.sampled_from(["NONE", "NONE", "RELU", "RELU6", "RELU_N1_TO_1"])
+PADDINGS = st.sampled_from(["SAME", "VALID"])
 
 
-def _scale(draw: Draw, low: float, high: float) -> float:
+def drawn_scale(draw: Draw, low: float, high: float) -> float:
     """Draws a float32 between bounds, on a logarithmic scale; now and then a power of two, which makes ties."""
     exponent = draw(st.floats(math.log2(low), math.log2(high)))
     if draw(st.integers(0, 7)) == 0:
@@ -24,11 +24,11 @@ def _scale(draw: Draw, low: float, high: float) -> float:
     return float(np.float32(2.0**exponent))
 
 
-def _data(draw: Draw) -> np.random.Generator:
+def random_data(draw: Draw) -> np.random.Generator:
     return np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
 
 
-def _outputs(length: int, size: int, stride: int, dilation: int, padding: str) -> int:
+def windows_along(length: int, size: int, stride: int, dilation: int, padding: str) -> int:
     span = (size - 1) * dilation + 1
     return -(-length // stride) if padding == "SAME" else (length - span) // stride + 1
 
@@ -37,10 +37,10 @@ def _weights(
     draw: Draw, shape: tuple[int, ...], channels: int, source: float, axis: int, bias: bool
 ) -> tuple[list[T], float]:
     """Draws weights and biases, and a scale of the output that they spread over its range."""
-    data = _data(draw)
+    data = random_data(draw)
     per_channel = draw(st.booleans())
     count = channels if per_channel else 1
-    base = _scale(draw, 0.002, 0.02)
+    base = drawn_scale(draw, 0.002, 0.02)
     scales = np.array([base * data.uniform(0.3, 2.0) for _ in range(count)], np.float32)
     weights = data.integers(-127, 128, shape).astype(np.int8)
     if draw(st.integers(0, 3)) == 0:
@@ -57,7 +57,7 @@ def _weights(
 
 def convolution(draw: Draw, kind: str) -> bytes:
     """CONV_2D, with or without groups, or DEPTHWISE_CONV_2D, with or without a multiplier."""
-    padding = draw(_PADDINGS)
+    padding = draw(PADDINGS)
     height, width = draw(st.integers(1, 9)), draw(st.integers(1, 9))
     high, wide = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     down, across = draw(st.integers(1, 3)), draw(st.integers(1, 3))
@@ -74,7 +74,7 @@ def convolution(draw: Draw, kind: str) -> bytes:
         "stride_w": across,
         "dilation_h": dilation_h,
         "dilation_w": dilation_w,
-        "activation": draw(_ACTIVATIONS),
+        "activation": draw(ACTIVATIONS),
     }
     axis = 0
     if kind == "DEPTHWISE_CONV_2D":
@@ -86,12 +86,12 @@ def convolution(draw: Draw, kind: str) -> bytes:
         groups = draw(st.sampled_from([1, 1, 2, 3]))
         shape = (depth * groups, high, wide, channels)
         channels, depth = channels * groups, depth * groups
-    source = _scale(draw, 0.01, 0.05)
+    source = drawn_scale(draw, 0.01, 0.05)
     parameters, scale = _weights(draw, shape, depth, source, axis, bias=True)
     result = (
         batch,
-        _outputs(height, high, down, dilation_h, padding),
-        _outputs(width, wide, across, dilation_w, padding),
+        windows_along(height, high, down, dilation_h, padding),
+        windows_along(width, wide, across, dilation_w, padding),
         depth,
     )
     tensors = [
@@ -107,10 +107,10 @@ def _at_thresholds(draw: Draw, shape: tuple[int, int], source: float) -> tuple[l
 
     A sum is as large as it can be beside its factor, so that the last bits of multipliers count.
     """
-    data = _data(draw)
+    data = random_data(draw)
     weights = np.zeros(shape, np.int8)
     weights[np.arange(shape[0]), data.integers(0, shape[1], shape[0])] = data.choice([-1, 1], shape[0])
-    scale = _scale(draw, 0.002, 0.02)
+    scale = drawn_scale(draw, 0.002, 0.02)
     output = float(np.float32(source * scale * 2.0 ** draw(st.floats(17, 22))))
     bias = np.rint((data.integers(-110, 110, shape[0]) + 0.5) * output / source / scale)
     scales = np.full(draw(st.sampled_from([1, 1, shape[0]])), scale, np.float32)
@@ -122,7 +122,7 @@ def _at_thresholds(draw: Draw, shape: tuple[int, int], source: float) -> tuple[l
 def dense(draw: Draw, kind: str) -> bytes:
     """FULLY_CONNECTED."""
     batch, length, depth = draw(st.integers(1, 3)), draw(st.integers(1, 70)), draw(st.integers(1, 30))
-    source = _scale(draw, 0.01, 0.05)
+    source = drawn_scale(draw, 0.01, 0.05)
     bias = True
     if draw(st.booleans()):
         parameters, scale = _at_thresholds(draw, (depth, length), source)
@@ -136,13 +136,13 @@ def dense(draw: Draw, kind: str) -> bytes:
         T((batch, depth), scale=scale, zero_point=draw(_ZERO_POINTS)),
     ]
     last = len(tensors) - 1
-    options = {"activation": draw(_ACTIVATIONS)}
+    options = {"activation": draw(ACTIVATIONS)}
     return build(tensors, [Op(kind, (0, 1, 2 if bias else -1), (last,), options)], [0], [last])
 
 
 def transposed(draw: Draw, kind: str) -> bytes:
     """TRANSPOSE_CONV, where XNNPACK takes it: windows without gaps between them, or fewer than nine channels."""
-    padding = draw(_PADDINGS)
+    padding = draw(PADDINGS)
     height, width = draw(st.integers(1, 6)), draw(st.integers(1, 6))
     high, wide = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     down, across = draw(st.integers(1, 3)), draw(st.integers(1, 3))
@@ -152,7 +152,7 @@ def transposed(draw: Draw, kind: str) -> bytes:
     else:
         rows, columns = (height - 1) * down + high, (width - 1) * across + wide
     channels, depth = draw(st.integers(1, 6)), draw(st.integers(1, 6))
-    source = _scale(draw, 0.01, 0.05)
+    source = drawn_scale(draw, 0.01, 0.05)
     parameters, scale = _weights(draw, (depth, high, wide, channels), depth, source, 0, bias=True)
     tensors = [
         T((4,), "int32", data=np.array([1, rows, columns, depth], np.int32)),
@@ -166,13 +166,18 @@ def transposed(draw: Draw, kind: str) -> bytes:
 
 def pool(draw: Draw, kind: str) -> bytes:
     """AVERAGE_POOL_2D and MAX_POOL_2D."""
-    padding = draw(_PADDINGS)
+    padding = draw(PADDINGS)
     high, wide = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     height, width = draw(st.integers(high, 9)), draw(st.integers(wide, 9))
     down, across = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     batch, channels = draw(st.integers(1, 2)), draw(st.integers(1, 9))
-    scale, zero_point = _scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
-    result = (batch, _outputs(height, high, down, 1, padding), _outputs(width, wide, across, 1, padding), channels)
+    scale, zero_point = drawn_scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
+    result = (
+        batch,
+        windows_along(height, high, down, 1, padding),
+        windows_along(width, wide, across, 1, padding),
+        channels,
+    )
     tensors = [
         T((batch, height, width, channels), scale=scale, zero_point=zero_point),
         T(result, scale=scale, zero_point=zero_point),
@@ -183,7 +188,7 @@ def pool(draw: Draw, kind: str) -> bytes:
         "stride_w": across,
         "filter_h": high,
         "filter_w": wide,
-        "activation": draw(_ACTIVATIONS),
+        "activation": draw(ACTIVATIONS),
     }
     return build(tensors, [Op(kind, (0,), (1,), options)], [0], [1])
 
@@ -192,10 +197,10 @@ def binary(draw: Draw, kind: str) -> bytes:
     """ADD, SUB and MUL, also broadcast, also with a constant."""
     first = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
     second = tuple(size if draw(st.integers(0, 3)) else 1 for size in first)[draw(st.integers(0, len(first) - 1)) :]
-    scales = [_scale(draw, 2.0**-12, 2.0**4) for _ in range(2)]
+    scales = [drawn_scale(draw, 2.0**-12, 2.0**4) for _ in range(2)]
     largest = scales[0] * scales[1] * 120 if kind == "MUL" else max(scales)
     output = float(np.float32(largest * 2.0 ** draw(st.floats(-1, 2) | st.floats(-6, 10))))
-    fixed = _data(draw).integers(-128, 128, second).astype(np.int8) if draw(st.integers(0, 3)) == 0 else None
+    fixed = random_data(draw).integers(-128, 128, second).astype(np.int8) if draw(st.integers(0, 3)) == 0 else None
     swapped = draw(st.booleans())
     inputs = [
         T(first, scale=scales[0], zero_point=draw(_ZERO_POINTS)),
@@ -204,20 +209,20 @@ def binary(draw: Draw, kind: str) -> bytes:
     given = [0] if fixed is not None else [0, 1]
     tensors = [*inputs, T(first, scale=output, zero_point=draw(_ZERO_POINTS))]
     order = (1, 0) if swapped else (0, 1)
-    return build(tensors, [Op(kind, order, (2,), {"activation": draw(_ACTIVATIONS)})], given, [2])
+    return build(tensors, [Op(kind, order, (2,), {"activation": draw(ACTIVATIONS)})], given, [2])
 
 
 def unary(draw: Draw, kind: str) -> bytes:
     """Operators of one number, over all of int8."""
-    scale, zero_point = _scale(draw, 2.0**-14, 4.0), draw(_ZERO_POINTS)
-    output, output_zero = _scale(draw, 2.0**-14, 4.0), draw(_ZERO_POINTS)
+    scale, zero_point = drawn_scale(draw, 2.0**-14, 4.0), draw(_ZERO_POINTS)
+    output, output_zero = drawn_scale(draw, 2.0**-14, 4.0), draw(_ZERO_POINTS)
     options: dict[str, Any] = {}
     if kind == "LOGISTIC":
         output, output_zero = 1 / 256, -128
     if kind == "TANH":
         output, output_zero = 1 / 128, 0
     if kind == "HARD_SWISH":
-        scale, output = _scale(draw, 0.01, 0.1), _scale(draw, 0.01, 0.1)
+        scale, output = drawn_scale(draw, 0.01, 0.1), drawn_scale(draw, 0.01, 0.1)
     if kind == "QUANTIZE":
         output = float(np.float32(scale * 2.0 ** draw(st.floats(-6.9, 7.9))))
     if kind == "RSQRT":
@@ -233,9 +238,9 @@ def unary(draw: Draw, kind: str) -> bytes:
 
 def of_reals(draw: Draw, kind: str) -> bytes:
     """Operators of one real between a DEQUANTIZE and a QUANTIZE, over all of int8."""
-    output = _scale(draw, 2.0**-14, 4.0)
+    output = drawn_scale(draw, 2.0**-14, 4.0)
     tensors = [
-        T((1, 256), scale=_scale(draw, 2.0**-14, 0.5), zero_point=draw(_ZERO_POINTS)),
+        T((1, 256), scale=drawn_scale(draw, 2.0**-14, 0.5), zero_point=draw(_ZERO_POINTS)),
         T((1, 256), "float32"),
         T((1, 256), "float32"),
         T((1, 256), scale=output, zero_point=draw(_ZERO_POINTS)),
@@ -248,7 +253,7 @@ def squared_difference(draw: Draw, kind: str) -> bytes:
     """SQUARED_DIFFERENCE, also broadcast."""
     first = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
     second = tuple(size if draw(st.booleans()) else 1 for size in first)
-    scales = [_scale(draw, 2.0**-8, 1.0) for _ in range(2)]
+    scales = [drawn_scale(draw, 2.0**-8, 1.0) for _ in range(2)]
     output = float(np.float32(max(scales) ** 2 * 2.0 ** draw(st.floats(3, 9))))
     tensors = [
         T(first, scale=scales[0], zero_point=draw(_ZERO_POINTS)),
@@ -261,11 +266,11 @@ def squared_difference(draw: Draw, kind: str) -> bytes:
 def prelu(draw: Draw, kind: str) -> bytes:
     """PRELU with a slope for each channel."""
     shape = (1, draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 9)))
-    scale = _scale(draw, 0.01, 0.1)
-    slopes = _data(draw).integers(-127, 128, (1, 1, shape[3])).astype(np.int8)
+    scale = drawn_scale(draw, 0.01, 0.1)
+    slopes = random_data(draw).integers(-127, 128, (1, 1, shape[3])).astype(np.int8)
     tensors = [
         T(shape, scale=scale, zero_point=draw(_ZERO_POINTS)),
-        T(slopes.shape, scale=_scale(draw, 0.001, 0.02), zero_point=0, data=slopes),
+        T(slopes.shape, scale=drawn_scale(draw, 0.001, 0.02), zero_point=0, data=slopes),
         T(shape, scale=float(np.float32(scale * 2.0 ** draw(st.floats(-2, 2)))), zero_point=draw(_ZERO_POINTS)),
     ]
     return build(tensors, [Op(kind, (0, 1), (2,))], [0], [2])
@@ -280,7 +285,7 @@ def apart(draw: Draw, kind: str) -> bytes:
     if kind != "SPLIT_V":
         sizes = [1 if kind == "UNPACK" else sizes[0]] * parts
     shape[axis] = sum(sizes)
-    scale, zero_point = _scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
+    scale, zero_point = drawn_scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
     written = axis - draw(st.sampled_from([0, len(shape)]))
     dimension = T((), "int32", data=np.array(written, np.int32))
     inputs = {
@@ -307,7 +312,7 @@ def softmax(draw: Draw, kind: str) -> bytes:
     shape = (draw(st.integers(1, 4)), draw(st.integers(1, 40)))
     options = {"beta": draw(st.sampled_from([1.0, 0.5, 2.0]))}
     tensors = [
-        T(shape, scale=_scale(draw, 0.003, 1.0), zero_point=draw(_ZERO_POINTS)),
+        T(shape, scale=drawn_scale(draw, 0.003, 1.0), zero_point=draw(_ZERO_POINTS)),
         T(shape, scale=1 / 256, zero_point=-128),
     ]
     return build(tensors, [Op(kind, (0,), (1,), options)], [0], [1])
@@ -320,9 +325,9 @@ def mean(draw: Draw, kind: str) -> bytes:
     keep = draw(st.booleans())
     result = tuple(1 if axis in axes else size for axis, size in enumerate(shape) if keep or axis not in axes)
     tensors = [
-        T(shape, scale=_scale(draw, 0.01, 0.1), zero_point=draw(_ZERO_POINTS)),
+        T(shape, scale=drawn_scale(draw, 0.01, 0.1), zero_point=draw(_ZERO_POINTS)),
         T((len(axes),), "int32", data=np.array(axes, np.int32)),
-        T(result, scale=_scale(draw, 0.01, 0.1), zero_point=draw(_ZERO_POINTS)),
+        T(result, scale=drawn_scale(draw, 0.01, 0.1), zero_point=draw(_ZERO_POINTS)),
     ]
     return build(tensors, [Op(kind, (0, 1), (2,), {"keep_dims": keep})], [0], [2])
 
@@ -332,7 +337,7 @@ def concatenation(draw: Draw, kind: str) -> bytes:
     shape = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
     axis = draw(st.integers(-len(shape), len(shape) - 1))
     lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
-    scale, zero_point = _scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
+    scale, zero_point = drawn_scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
     tensors = []
     for length in (*lengths, sum(lengths)):
         shape[axis] = length
@@ -347,7 +352,7 @@ def pad(draw: Draw, kind: str) -> bytes:
     shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
     around = np.array([[draw(st.integers(0, 3)), draw(st.integers(0, 3))] for _ in shape], np.int32)
     result = tuple(int(size + pair.sum()) for size, pair in zip(shape, around, strict=True))
-    scale, zero_point = _scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
+    scale, zero_point = drawn_scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
     tensors = [
         T(shape, scale=scale, zero_point=zero_point),
         T(around.shape, "int32", data=around),
@@ -360,7 +365,7 @@ def transpose(draw: Draw, kind: str) -> bytes:
     """TRANSPOSE of up to four dimensions."""
     shape = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
     order = draw(st.permutations(range(len(shape))))
-    scale, zero_point = _scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
+    scale, zero_point = drawn_scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
     tensors = [
         T(tuple(shape), scale=scale, zero_point=zero_point),
         T((len(order),), "int32", data=np.array(order, np.int32)),
@@ -388,7 +393,7 @@ def strided_slice(draw: Draw, kind: str) -> bytes:
         ends.append(end)
         steps.append(step)
         counts.append(len(taken))
-    scale, zero_point = _scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
+    scale, zero_point = drawn_scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
     tensors = [
         T(tuple(shape), scale=scale, zero_point=zero_point),
         *(T((len(shape),), "int32", data=np.array(values, np.int32)) for values in (begins, ends, steps)),
@@ -403,7 +408,7 @@ def resize(draw: Draw, kind: str) -> bytes:
     height, width, channels = (draw(st.integers(1, 6)) for _ in range(3))
     sizes = (draw(st.integers(1, 12)), draw(st.integers(1, 12)))
     align, half = draw(st.sampled_from([(False, False), (True, False), (False, True)]))
-    scale, zero_point = _scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
+    scale, zero_point = drawn_scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
     tensors = [
         T((1, height, width, channels), scale=scale, zero_point=zero_point),
         T((2,), "int32", data=np.array(sizes, np.int32)),
@@ -415,7 +420,7 @@ def resize(draw: Draw, kind: str) -> bytes:
 
 def shaped(draw: Draw, kind: str) -> bytes:
     """RESHAPE, SQUEEZE and EXPAND_DIMS, each between two operators that move no element but change all."""
-    scale, zero_point = _scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
+    scale, zero_point = drawn_scale(draw, 0.01, 0.1), draw(_ZERO_POINTS)
     size = draw(st.integers(1, 8))
     first, second = {
         "RESHAPE": ((size, 6), (3, size * 2)),
@@ -439,9 +444,9 @@ def shaped(draw: Draw, kind: str) -> bytes:
 def svdf(draw: Draw, kind: str) -> bytes:
     """SVDF with a memory of its own."""
     rank, units, memory, length = (draw(st.integers(1, most)) for most in (2, 5, 7, 20))
-    filters, data = rank * units, _data(draw)
-    source, features = _scale(draw, 0.01, 0.05), _scale(draw, 0.005, 0.02)
-    state, times = _scale(draw, 0.0005, 0.002), _scale(draw, 0.00001, 0.0001)
+    filters, data = rank * units, random_data(draw)
+    source, features = drawn_scale(draw, 0.01, 0.05), drawn_scale(draw, 0.005, 0.02)
+    state, times = drawn_scale(draw, 0.0005, 0.002), drawn_scale(draw, 0.00001, 0.0001)
     output = float(np.float32(state * times * 6e6 * math.sqrt(memory * rank) / 40))
     bias = data.integers(-100_000, 100_000, units).astype(np.int32)
     tensors = [
@@ -458,11 +463,11 @@ def svdf(draw: Draw, kind: str) -> bytes:
 def lstm(draw: Draw, kind: str) -> bytes:
     """UNIDIRECTIONAL_SEQUENCE_LSTM as Keras' layer becomes."""
     steps, length, cells = (draw(st.integers(1, 6)) for _ in range(3))
-    data = _data(draw)
-    source, hidden = _scale(draw, 0.002, 0.1), _scale(draw, 0.001, 1 / 64)
+    data = random_data(draw)
+    source, hidden = drawn_scale(draw, 0.002, 0.1), drawn_scale(draw, 0.001, 1 / 64)
     hidden_zero = draw(_ZERO_POINTS)
     tensors = [T((1, steps, length), scale=source, zero_point=draw(_ZERO_POINTS))]
-    scales = [_scale(draw, 0.0005, 0.1) for _ in range(8)]
+    scales = [drawn_scale(draw, 0.0005, 0.1) for _ in range(8)]
     for gate, scale in enumerate(scales):
         shape = (cells, length if gate < 4 else cells)
         tensors.append(T(shape, scale=scale, data=data.integers(-127, 128, shape).astype(np.int8)))

@@ -39,6 +39,33 @@ def quantised_int8(tensor: Tensor, operator: Operator) -> None:
     require(-128 <= tensor.zero_point <= 127, operator, f"`{tensor.name[:60]}` has zero point {tensor.zero_point}")
 
 
+def quantised_int16(tensor: Tensor, operator: Operator, *, symmetric: bool = True) -> None:
+    """Checks that a tensor is int16 with one scale, and with the zero point 0 where that is `symmetric`."""
+    require(tensor.dtype == "int16", operator, f"`{tensor.name[:60]}` has type {tensor.dtype}, not int16")
+    require(tensor.quantised, operator, f"`{tensor.name[:60]}` has no quantisation")
+    assert tensor.quantisation is not None
+    require(len(tensor.quantisation.scale) == 1, operator, f"`{tensor.name[:60]}` is quantised per channel")
+    require(
+        tensor.zero_point == 0 if symmetric else -32768 <= tensor.zero_point <= 32767,
+        operator,
+        f"`{tensor.name[:60]}` is int16 with zero point {tensor.zero_point}"
+        + (", not 0, as 16x8 quantisation has it" if symmetric else ""),
+    )
+
+
+def quantised_activations(operator: Operator, *tensors: Tensor) -> None:
+    """Checks that tensors are all int8 with one scale, or all int16 with one scale and zero point 0."""
+    check = quantised_int16 if tensors[0].dtype == "int16" else quantised_int8
+    for tensor in tensors:
+        check(tensor, operator)
+
+
+def bounds_of(tensor: Tensor) -> tuple[int, int]:
+    """Returns the least and the greatest integer of a tensor's type."""
+    info = np.iinfo(tensor.dtype)
+    return int(info.min), int(info.max)
+
+
 def constant(operator: Operator, graph: Graph, position: int, name: str) -> np.ndarray:
     """Returns a constant input.
 

@@ -1,7 +1,9 @@
-"""CONV_2D, FULLY_CONNECTED and TRANSPOSE_CONV of int8: dot products over windows.
+"""CONV_2D, FULLY_CONNECTED and TRANSPOSE_CONV of int8 and int16: dot products over windows.
 
 A window that lies within the input is a few rows of contiguous bytes, which are multiplied where they are; others are
 gathered into scratch memory first, padded with the input's zero point. So one function computes all dot products.
+
+Sums have 32 bits, or 64 (`wide`) where int16 inputs and 8-bit weights can lead to more.
 """
 
 from dataclasses import dataclass
@@ -10,8 +12,9 @@ import numpy as np
 
 from rudel.micro.emit import Bands, Constant, Context, Kernel, Overlap, Step, lead_of_rows
 from rudel.micro.graph import Graph, Operator, Tensor
-from rudel.micro.operators.checks import arity, constant, quantised_int8, require
-from rudel.micro.operators.outputs import FORMS, output_fields
+from rudel.micro.operators.checks import arity, constant, quantised_activations, require
+from rudel.micro.operators.int16_sums import exceeds_32_bits, int16_reach, plan_int16
+from rudel.micro.operators.outputs import FORMS, element, output_fields, row_length
 from rudel.micro.operators.scalings import convolution_scaling, dense_scaling, output_limits
 from rudel.micro.requantisation import Requantisation, plan
 
@@ -69,9 +72,19 @@ class Convolution:
         return batch * height * width * channels * int(np.prod(self.weights.shape[1:]))
 
     @property
+    def item(self) -> int:
+        """How many bytes an element of input and output has."""
+        return 2 if element(self.requantisation.form) == "int16_t" else 1
+
+    @property
+    def wide(self) -> bool:
+        """Whether the kernel's sums, without bias, can need more than 32 bits."""
+        return exceeds_32_bits(self.products)
+
+    @property
     def lead(self) -> int:
         """The least lead of a kernel that makes output pixels one after the other (see `Overlap`)."""
-        return window_lead(self.source, self.output, self.window)
+        return window_lead(self.source, self.output, self.window, self.item)
 
 
 def reaches_out(source: tuple[int, ...], output: tuple[int, ...], window: Window) -> bool:
@@ -98,7 +111,7 @@ def window_lead(source: tuple[int, ...], output: tuple[int, ...], window: Window
 
 
 def prepare_convolution(operator: Operator, graph: Graph, context: Context) -> Convolution:
-    """Checks a CONV_2D, a FULLY_CONNECTED or a TRANSPOSE_CONV of int8 and computes what its C needs.
+    """Checks a CONV_2D or a FULLY_CONNECTED of int8 or int16 and computes what its C needs.
 
     Raises:
         CompileError: shapes, types or options that do not fit.
@@ -107,8 +120,8 @@ def prepare_convolution(operator: Operator, graph: Graph, context: Context) -> C
         return _dense(operator, graph, context)
     arity(operator, 2, 3)
     source, kernel, output = (graph[i] for i in (*operator.inputs[:2], operator.outputs[0]))
+    quantised_activations(operator, source, output)
     for tensor in (source, output):
-        quantised_int8(tensor, operator)
         require(
             len(tensor.shape) == 4, operator, f"the shape {list(tensor.shape)} is not batch, height, width, channels"
         )
@@ -124,16 +137,13 @@ def prepare_convolution(operator: Operator, graph: Graph, context: Context) -> C
         operator,
         f"weights {list(weights.shape)} do not fit input {list(source.shape)} and output {list(output.shape)}",
     )
-    scales = weight_scales(operator, kernel, depth, axis=0)
-    scaling = convolution_scaling(context.rounding, source.scale, scales, output.scale)
-    return _finished(operator, graph, source.shape, output.shape, window, weights, groups, scaling)
+    return _finished(operator, graph, source.shape, output.shape, window, weights, groups, context)
 
 
 def _dense(operator: Operator, graph: Graph, context: Context) -> Convolution:
     arity(operator, 2, 3)
     source, kernel, output = (graph[i] for i in (*operator.inputs[:2], operator.outputs[0]))
-    quantised_int8(source, operator)
-    quantised_int8(output, operator)
+    quantised_activations(operator, source, output)
     weights = constant(operator, graph, 1, "weights")
     require(weights.dtype == np.int8 and weights.ndim == 2, operator, f"its weights are {kernel.dtype}, not int8")
     require(operator.options.get("weights_format", 0) == 0, operator, "its weights are shuffled")
@@ -149,24 +159,28 @@ def _dense(operator: Operator, graph: Graph, context: Context) -> Convolution:
         operator,
         f"output {list(output.shape)} does not fit weights {list(weights.shape)}",
     )
-    scales = weight_scales(operator, kernel, depth, axis=0)
-    scaling = dense_scaling(context.rounding, source.scale, scales, output.scale)
     window = Window(1, 1, 1, 1, 1, 1, 0, 0)
     shape = weights.reshape(depth, 1, 1, length)
-    return _finished(operator, graph, (1, 1, batch, length), (1, 1, batch, depth), window, shape, 1, scaling)
+    return _finished(operator, graph, (1, 1, batch, length), (1, 1, batch, depth), window, shape, 1, context)
 
 
-def _finished(operator, graph, source, output, window, weights, groups, scaling) -> Convolution:
-    tensor, result = graph[operator.inputs[0]], graph[operator.outputs[0]]
+def _finished(operator, graph, source, output, window, weights, groups, context: Context) -> Convolution:
+    tensor, kernel, result = (graph[i] for i in (*operator.inputs[:2], operator.outputs[0]))
     zero_point = tensor.zero_point
     depth = weights.shape[0]
-    bias = bias_of(operator, graph, 2, depth)
+    scales = weight_scales(operator, kernel, depth, axis=0)
     flat = weights.reshape(depth, -1).astype(np.int64)
-    reach = sums_reach(flat, zero_point, bias, operator)
-    folded = bias - zero_point * flat.sum(axis=1)
-    limits = output_limits(operator, result)
-    requantisation = plan(scaling, folded, reach, result.zero_point, limits)
-    return Convolution(tuple(source), tuple(output), window, weights, groups, requantisation, zero_point, reach, folded)
+    if tensor.dtype == "int16":
+        bias, requantisation = plan_int16(operator, graph, context.rounding, tensor, scales, 2)
+        reach = int16_reach(flat, bias)
+    else:
+        bias = bias_of(operator, graph, 2, depth)
+        reach = sums_reach(flat, zero_point, bias, operator)
+        bias = bias - zero_point * flat.sum(axis=1)
+        make = dense_scaling if operator.kind == "FULLY_CONNECTED" else convolution_scaling
+        scaling = make(context.rounding, tensor.scale, scales, result.scale)
+        requantisation = plan(scaling, bias, reach, result.zero_point, output_limits(operator, result))
+    return Convolution(tuple(source), tuple(output), window, weights, groups, requantisation, zero_point, reach, bias)
 
 
 def sums_reach(
@@ -267,23 +281,25 @@ typedef struct {
 )
 
 
-def dots(form: str) -> Kernel:
+def dots(form: str, wide: bool = False) -> Kernel:
     """Returns the kernel of dot products: windows of some rows against all channels, four at a time."""
-    row = 3
-    skip = f"{row}" if form != "table" else "(1 + d->output.high - d->output.low)"
+    skip = row_length(form, "d->output")
+    if form == "table":
+        skip = f"({skip})"
+    name, kind, sums = named("dots", form, wide), element(form), "int64_t" if wide else "int32_t"
     return Kernel(
-        f"dots_{form}",
+        name,
         f"""\
-static void rudel_dots_{form}(const rudel_dense *d, const int8_t *window, int32_t rows, int32_t length, int32_t step,
-                              int8_t *out)
+static void rudel_{name}(const rudel_dense *d, const {kind} *window, int32_t rows, int32_t length, int32_t step,
+                              {kind} *out)
 {{
     const int8_t *w = d->weights;
     const int32_t *q = d->rows;
     const int32_t size = rows * length, skip = {skip};
     int32_t left = d->depth;
     for (; left >= 4; left -= 4) {{
-        int32_t a = 0, b = 0, c = 0, e = 0;
-        const int8_t *x = window;
+        {sums} a = 0, b = 0, c = 0, e = 0;
+        const {kind} *x = window;
         for (int32_t row = 0; row < rows; row++, x += step - length) {{
             for (int32_t i = 0; i < length; i++, w++) {{
                 const int32_t v = *x++;
@@ -300,8 +316,8 @@ static void rudel_dots_{form}(const rudel_dense *d, const int8_t *window, int32_
         *out++ = rudel_{form}(e, q, &d->output), q += skip;
     }}
     for (; left > 0; left--) {{
-        int32_t a = 0;
-        const int8_t *x = window;
+        {sums} a = 0;
+        const {kind} *x = window;
         for (int32_t row = 0; row < rows; row++, x += step - length) {{
             for (int32_t i = 0; i < length; i++) a += *x++ * *w++;
         }}
@@ -313,6 +329,11 @@ static void rudel_dots_{form}(const rudel_dense *d, const int8_t *window, int32_
     )
 
 
+def named(base: str, form: str, wide: bool) -> str:
+    """Returns the name of a kernel for a form of requantisation, and sums of 64 bits where it is `wide`."""
+    return f"{base}_{form}_wide" if wide else f"{base}_{form}"
+
+
 CONVOLUTION = Kernel(
     "convolution_type",
     """\
@@ -321,37 +342,49 @@ typedef struct {
     int32_t batch, height, width, channels, rows, columns;
     int32_t window_height, window_width, stride_h, stride_w, dilation_h, dilation_w, top, left, groups, zero_point;
 } rudel_convolution;
-
-static void rudel_gather(const rudel_convolution *p, const int8_t *in, int32_t y, int32_t x, int32_t channels,
-                         int8_t *out)
-{
-    for (int32_t i = 0; i < p->window_height; i++) {
-        const int32_t row = y + i * p->dilation_h;
-        for (int32_t j = 0; j < p->window_width; j++) {
-            const int32_t column = x + j * p->dilation_w;
-            const int within = row >= 0 && row < p->height && column >= 0 && column < p->width;
-            const int8_t *from = within ? in + (row * p->width + column) * p->channels : in;
-            for (int32_t k = 0; k < channels; k++) *out++ = within ? from[k] : (int8_t)p->zero_point;
-        }
-    }
-}
 """,
     (DENSE,),
 )
 
 
-def convolution_kernel(form: str) -> Kernel:
-    """Returns the kernel of CONV_2D for one form of requantisation."""
+def _gather(kind: str) -> Kernel:
+    """Returns the kernel that copies a window, padded, for elements of a C type."""
+    name = "gather" if kind == "int8_t" else f"gather_{kind}"
     return Kernel(
-        f"convolution_{form}",
+        name,
         f"""\
-static void rudel_convolution_{form}(const rudel_convolution *p, const int8_t *in, int8_t *out, int8_t *scratch)
+static void rudel_{name}(const rudel_convolution *p, const {kind} *in, int32_t y, int32_t x, int32_t channels,
+                         {kind} *out)
+{{
+    for (int32_t i = 0; i < p->window_height; i++) {{
+        const int32_t row = y + i * p->dilation_h;
+        for (int32_t j = 0; j < p->window_width; j++) {{
+            const int32_t column = x + j * p->dilation_w;
+            const int within = row >= 0 && row < p->height && column >= 0 && column < p->width;
+            const {kind} *from = within ? in + (row * p->width + column) * p->channels : in;
+            for (int32_t k = 0; k < channels; k++) *out++ = within ? from[k] : ({kind})p->zero_point;
+        }}
+    }}
+}}
+""",
+        (CONVOLUTION,),
+    )
+
+
+def convolution_kernel(form: str, wide: bool = False) -> Kernel:
+    """Returns the kernel of CONV_2D for one form of requantisation."""
+    kind = element(form)
+    name, dot, gather = named("convolution", form, wide), named("dots", form, wide), _gather(kind)
+    return Kernel(
+        name,
+        f"""\
+static void rudel_{name}(const rudel_convolution *p, const {kind} *in, {kind} *out, {kind} *scratch)
 {{
     const int32_t high = (p->window_height - 1) * p->dilation_h + 1, wide = (p->window_width - 1) * p->dilation_w + 1;
     const int32_t channels = p->channels / p->groups, length = p->window_width * channels;
     const int32_t direct = p->groups == 1 && (p->dilation_w == 1 || p->window_width == 1);
     rudel_dense dense = p->dense;
-    const int32_t row_length = {"3" if form != "table" else "1 + dense.output.high - dense.output.low"};
+    const int32_t row_length = {row_length(form, "dense.output")};
     for (int32_t n = 0; n < p->batch; n++, in += p->height * p->width * p->channels) {{
         for (int32_t row = 0; row < p->rows; row++) {{
             const int32_t y = row * p->stride_h - p->top;
@@ -359,13 +392,13 @@ static void rudel_convolution_{form}(const rudel_convolution *p, const int8_t *i
                 const int32_t x = column * p->stride_w - p->left;
                 if (direct && y >= 0 && x >= 0 && y + high <= p->height && x + wide <= p->width) {{
                     const int32_t step = p->dilation_h * p->width * channels;
-                    rudel_dots_{form}(&dense, in + (y * p->width + x) * channels, p->window_height, length, step, out);
+                    rudel_{dot}(&dense, in + (y * p->width + x) * channels, p->window_height, length, step, out);
                     out += dense.depth;
                     continue;
                 }}
                 for (int32_t group = 0; group < p->groups; group++) {{
-                    rudel_gather(p, in + group * channels, y, x, channels, scratch);
-                    rudel_dots_{form}(&dense, scratch, 1, p->window_height * length, 0, out);
+                    rudel_{gather.name}(p, in + group * channels, y, x, channels, scratch);
+                    rudel_{dot}(&dense, scratch, 1, p->window_height * length, 0, out);
                     out += dense.depth;
                     dense.weights += dense.depth * p->window_height * length;
                     dense.rows += dense.depth * row_length;
@@ -376,12 +409,12 @@ static void rudel_convolution_{form}(const rudel_convolution *p, const int8_t *i
     }}
 }}
 """,
-        (dots(form), CONVOLUTION),
+        (dots(form, wide), gather),
     )
 
 
 def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Step:
-    """Makes a step of a CONV_2D of int8."""
+    """Makes a step of a CONV_2D of int8 or int16."""
     c = prepare_convolution(operator, graph, context)
     form = c.requantisation.form
     w = c.window
@@ -393,35 +426,38 @@ def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Ste
         f"{channels}, {c.output[1]}, {c.output[2]}, {w.height}, {w.width}, {w.stride_h}, {w.stride_w}, {w.dilation_h}, "
         f"{w.dilation_w}, {w.top}, {w.left}, {c.groups}, {c.zero_point}}}"
     )
+    kernel = convolution_kernel(form, c.wide)
+    scratch = "$scratch" if c.item == 1 else f"({element(form)} *)(void *)($scratch)"
     return Step(
         operator,
-        f"rudel_convolution_{form}(&$layer, $in0, $out0, $scratch);",
-        (convolution_kernel(form),),
+        f"rudel_{kernel.name}(&$layer, $in0, $out0, {scratch});",
+        (kernel,),
         {"weights": Constant(c.weights), "rows": Constant(c.requantisation.data)},
         {"layer": f"static const rudel_convolution $name = {fields};"},
-        scratch=int(np.prod(c.weights.shape[1:])) if gathers else 0,
+        scratch=c.item * int(np.prod(c.weights.shape[1:])) if gathers else 0,
         overlap={(0, 0): Overlap(lead=c.lead)},
         macs=c.macs,
-        bands=Bands("rudel_convolution"),
+        bands=Bands("rudel_convolution") if c.item == 1 else None,
     )
 
 
 def lower_dense(operator: Operator, graph: Graph, context: Context) -> Step:
-    """Makes a step of a FULLY_CONNECTED of int8."""
+    """Makes a step of a FULLY_CONNECTED of int8 or int16."""
     c = prepare_convolution(operator, graph, context)
     form = c.requantisation.form
     batch, length, depth = c.source[2], c.source[3], c.output[3]
     fields = f"{{$weights, $rows, {depth}, {output_fields(c.requantisation)}}}"
-    call = f"rudel_dots_{form}(&$layer, $in0, 1, {length}, 0, $out0);"
+    kernel = dots(form, c.wide)
+    call = f"rudel_{kernel.name}(&$layer, $in0, 1, {length}, 0, $out0);"
     if batch > 1:
         call = (
             f"for (int32_t i = 0; i < {batch}; i++) "
-            f"rudel_dots_{form}(&$layer, $in0 + i * {length}, 1, {length}, 0, $out0 + i * {depth});"
+            f"rudel_{kernel.name}(&$layer, $in0 + i * {length}, 1, {length}, 0, $out0 + i * {depth});"
         )
     return Step(
         operator,
         call,
-        (dots(form),),
+        (kernel,),
         {"weights": Constant(c.weights), "rows": Constant(c.requantisation.data)},
         {"layer": f"static const rudel_dense $name = {fields};"},
         overlap={(0, 0): Overlap(lead=c.lead)},

@@ -1,4 +1,4 @@
-"""DEPTHWISE_CONV_2D of int8 with one output channel for each input channel."""
+"""DEPTHWISE_CONV_2D of int8 and int16 with one output channel for each input channel."""
 
 from dataclasses import dataclass
 
@@ -6,16 +6,18 @@ import numpy as np
 
 from rudel.micro.emit import Bands, Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
-from rudel.micro.operators.checks import arity, constant, quantised_int8, require
+from rudel.micro.operators.checks import arity, constant, quantised_activations, require
 from rudel.micro.operators.convolution import (
     Window,
     bias_of,
+    named,
     sums_reach,
     weight_scales,
     window_lead,
     window_of,
 )
-from rudel.micro.operators.outputs import FORMS, OUTPUT, output_fields
+from rudel.micro.operators.int16_sums import exceeds_32_bits, int16_reach, plan_int16
+from rudel.micro.operators.outputs import FORMS, OUTPUT, element, output_fields, row_length
 from rudel.micro.operators.scalings import convolution_scaling, output_limits
 from rudel.micro.requantisation import Requantisation, plan
 
@@ -58,19 +60,29 @@ class Depthwise:
     @property
     def lead(self) -> int:
         """The least lead of a kernel that makes output pixels one after the other (see `Overlap`)."""
-        return window_lead(self.source, self.output, self.window)
+        return window_lead(self.source, self.output, self.window, 2 if self.int16 else 1)
+
+    @property
+    def int16(self) -> bool:
+        """Whether input and output are int16."""
+        return element(self.requantisation.form) == "int16_t"
+
+    @property
+    def wide(self) -> bool:
+        """Whether the kernel's sums, without bias, can need more than 32 bits."""
+        return exceeds_32_bits(self.products)
 
 
 def prepare_depthwise(operator: Operator, graph: Graph, context: Context) -> Depthwise:
-    """Checks a DEPTHWISE_CONV_2D of int8 and computes what its C needs.
+    """Checks a DEPTHWISE_CONV_2D of int8 or int16 and computes what its C needs.
 
     Raises:
         CompileError: shapes, types or options that do not fit.
     """
     arity(operator, 2, 3)
     source, kernel, output = (graph[i] for i in (*operator.inputs[:2], operator.outputs[0]))
+    quantised_activations(operator, source, output)
     for tensor in (source, output):
-        quantised_int8(tensor, operator)
         require(
             len(tensor.shape) == 4, operator, f"the shape {list(tensor.shape)} is not batch, height, width, channels"
         )
@@ -88,13 +100,16 @@ def prepare_depthwise(operator: Operator, graph: Graph, context: Context) -> Dep
     )
     window = window_of(operator, source.shape, output.shape, weights.shape[1:3])
     scales = weight_scales(operator, kernel, channels, axis=3)
-    scaling = convolution_scaling(context.rounding, source.scale, scales, output.scale)
     flat = weights.reshape(-1, channels).T.astype(np.int64)
-    bias = bias_of(operator, graph, 2, channels)
-    reach = sums_reach(flat, source.zero_point, bias, operator)
-    folded = bias - source.zero_point * flat.sum(axis=1)
-    limits = output_limits(operator, output)
-    requantisation = plan(scaling, folded, reach, output.zero_point, limits)
+    if source.dtype == "int16":
+        folded, requantisation = plan_int16(operator, graph, context.rounding, source, scales, 2)
+        reach = int16_reach(flat, folded)
+    else:
+        scaling = convolution_scaling(context.rounding, source.scale, scales, output.scale)
+        bias = bias_of(operator, graph, 2, channels)
+        reach = sums_reach(flat, source.zero_point, bias, operator)
+        folded = bias - source.zero_point * flat.sum(axis=1)
+        requantisation = plan(scaling, folded, reach, output.zero_point, output_limits(operator, output))
     return Depthwise(
         (source.shape[0], source.shape[1], source.shape[2], channels),
         (output.shape[0], output.shape[1], output.shape[2], channels),
@@ -122,15 +137,15 @@ typedef struct {
 )
 
 
-def depthwise_kernel(form: str) -> Kernel:
+def depthwise_kernel(form: str, wide: bool = False) -> Kernel:
     """Returns the kernel for one form of requantisation."""
-    row_length = "3" if form != "table" else "1 + p->output.high - p->output.low"
+    name, kind, sums = named("depthwise", form, wide), element(form), "int64_t" if wide else "int32_t"
     return Kernel(
-        f"depthwise_{form}",
+        name,
         f"""\
-static void rudel_depthwise_{form}(const rudel_depthwise *p, const int8_t *in, int8_t *out)
+static void rudel_{name}(const rudel_depthwise *p, const {kind} *in, {kind} *out)
 {{
-    const int32_t channels = p->channels, skip = {row_length};
+    const int32_t channels = p->channels, skip = {row_length(form, "p->output")};
     const int32_t across = p->dilation_w * channels, down = p->dilation_h * p->width * channels;
     for (int32_t n = 0; n < p->batch; n++, in += p->height * p->width * channels) {{
         for (int32_t row = 0; row < p->rows_out; row++) {{
@@ -140,7 +155,7 @@ static void rudel_depthwise_{form}(const rudel_depthwise *p, const int8_t *in, i
                 const int32_t *q = p->rows;
                 for (int32_t c = 0; c < channels; c += 4) {{
                     const int32_t count = channels - c < 4 ? channels - c : 4;
-                    int32_t sums[4] = {{0, 0, 0, 0}};
+                    {sums} sums[4] = {{0, 0, 0, 0}};
                     const int8_t *w = p->weights + c;
                     const int32_t start = (y * p->width + x) * channels + c;
                     for (int32_t i = 0, at_row = y; i < p->window_height; i++, at_row += p->dilation_h) {{
@@ -149,7 +164,7 @@ static void rudel_depthwise_{form}(const rudel_depthwise *p, const int8_t *in, i
                             if (out_of_rows || at < 0 || at >= p->width) {{
                                 for (int32_t k = 0; k < count; k++) sums[k] += p->zero_point * w[k];
                             }} else {{
-                                const int8_t *v = in + start + i * down + j * across;
+                                const {kind} *v = in + start + i * down + j * across;
                                 if (count == 4) {{
                                     sums[0] += v[0] * w[0];
                                     sums[1] += v[1] * w[1];
@@ -173,7 +188,7 @@ static void rudel_depthwise_{form}(const rudel_depthwise *p, const int8_t *in, i
 
 
 def lower_depthwise(operator: Operator, graph: Graph, context: Context) -> Step:
-    """Makes a step of a DEPTHWISE_CONV_2D of int8."""
+    """Makes a step of a DEPTHWISE_CONV_2D of int8 or int16."""
     d = prepare_depthwise(operator, graph, context)
     w, form = d.window, d.requantisation.form
     batch, height, width, channels = d.source
@@ -182,13 +197,14 @@ def lower_depthwise(operator: Operator, graph: Graph, context: Context) -> Step:
         f"{d.output[2]}, {w.height}, {w.width}, {w.stride_h}, {w.stride_w}, {w.dilation_h}, {w.dilation_w}, {w.top}, "
         f"{w.left}, {d.zero_point}}}"
     )
+    kernel = depthwise_kernel(form, d.wide)
     return Step(
         operator,
-        f"rudel_depthwise_{form}(&$layer, $in0, $out0);",
-        (depthwise_kernel(form),),
+        f"rudel_{kernel.name}(&$layer, $in0, $out0);",
+        (kernel,),
         {"weights": Constant(d.weights), "rows": Constant(d.requantisation.data)},
         {"layer": f"static const rudel_depthwise $name = {fields};"},
         overlap={(0, 0): Overlap(lead=d.lead)},
         macs=d.macs,
-        bands=Bands("rudel_depthwise", rows="rows_out"),
+        bands=None if d.int16 else Bands("rudel_depthwise", rows="rows_out"),
     )

@@ -12,7 +12,15 @@ from rudel.c_literals import float_literal
 from rudel.micro.emit import FORWARD, Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator, Tensor
 from rudel.micro.operators.broadcast import BROADCAST, broadcast_fields, broadcast_loop
-from rudel.micro.operators.checks import arity, constant, quantised_int8, require, same_shape, unsupported
+from rudel.micro.operators.checks import (
+    arity,
+    constant,
+    quantised_int8,
+    quantised_int16,
+    require,
+    same_shape,
+    unsupported,
+)
 from rudel.micro.operators.convolution import window_lead, window_of
 from rudel.micro.operators.mean import reduction
 from rudel.micro.operators.pool import pool_window
@@ -424,26 +432,30 @@ def lower_mean(operator: Operator, graph: Graph, context: Context) -> Step:
     )
 
 
-def _quantise(name: str, nearest: str) -> Kernel:
+def _quantise(name: str, nearest: str, kind: str = "int8") -> Kernel:
+    info = np.iinfo(kind)
+    beyond = {"int8": "1024.0f", "int16": "131072.0f"}[kind]
     return Kernel(
         name,
         f"""\
-static void rudel_{name}(const float *in, int8_t *out, int32_t count, float scale, int32_t zero_point)
+static void rudel_{name}(const float *in, {kind}_t *out, int32_t count, float scale, int32_t zero_point)
 {{
     for (int32_t i = 0; i < count; i++) {{
         float x = {"in[i] * scale" if name.endswith("even") else "in[i] / scale"};
-        x = x < -1024.0f ? -1024.0f : x > 1024.0f ? 1024.0f : x;
+        x = x < -{beyond} ? -{beyond} : x > {beyond} ? {beyond} : x;
         int32_t value = (int32_t)x;
         const float rest = x - (float)value;
 {nearest}        value += zero_point;
-        out[i] = (int8_t)(value < -128 ? -128 : value > 127 ? 127 : value);
+        out[i] = ({kind}_t)(value < {info.min} ? {info.min} : value > {info.max} ? {info.max} : value);
     }}
 }}
 """,
     )
 
 
-_QUANTISE = _quantise("quantise", "        value += (rest >= 0.5f) - (rest <= -0.5f);\n")
+_AWAY = "        value += (rest >= 0.5f) - (rest <= -0.5f);\n"
+_QUANTISE = _quantise("quantise", _AWAY)
+_QUANTISE_INT16 = _quantise("quantise_int16", _AWAY, "int16")
 _QUANTISE_EVEN = _quantise(
     "quantise_even",
     """\
@@ -452,37 +464,49 @@ _QUANTISE_EVEN = _quantise(
 """,
 )
 
-_DEQUANTISE = Kernel(
-    "dequantise",
-    """\
-static void rudel_dequantise(const int8_t *in, float *out, int32_t count, float scale, int32_t zero_point)
-{
+
+def _dequantise(name: str, kind: str) -> Kernel:
+    return Kernel(
+        name,
+        f"""\
+static void rudel_{name}(const {kind} *in, float *out, int32_t count, float scale, int32_t zero_point)
+{{
     for (int32_t i = 0; i < count; i++) out[i] = scale * (float)(in[i] - zero_point);
-}
+}}
 """,
-)
+    )
+
+
+_DEQUANTISE = {"int8": _dequantise("dequantise", "int8_t"), "int16": _dequantise("dequantise_int16", "int16_t")}
 
 
 def lower_quantise(operator: Operator, graph: Graph, context: Context) -> Step:
-    """Makes a step of a QUANTIZE from float32 to int8."""
+    """Makes a step of a QUANTIZE from float32 to int8 or int16."""
     arity(operator, 1)
     source, output = graph[operator.inputs[0]], graph[operator.outputs[0]]
     _floats(operator, source)
-    quantised_int8(output, operator)
+    if output.dtype == "int16":
+        quantised_int16(output, operator, symmetric=False)
+    else:
+        quantised_int8(output, operator)
     same_shape(source, output, operator)
-    even = context.rounding == "xnnpack"
-    kernel = _QUANTISE_EVEN if even else _QUANTISE
+    even = context.rounding == "xnnpack" and output.dtype == "int8"
+    kernel = _QUANTISE_EVEN if even else _QUANTISE if output.dtype == "int8" else _QUANTISE_INT16
     scale = float_literal(np.float32(1) / np.float32(output.scale) if even else output.scale)
     call = f"rudel_{kernel.name}($in0, $out0, {output.size}, {scale}, {output.zero_point});"
     return Step(operator, call, (kernel,), overlap={(0, 0): FORWARD})
 
 
 def lower_dequantise(operator: Operator, graph: Graph, context: Context) -> Step:
-    """Makes a step of a DEQUANTIZE from int8 to float32."""
+    """Makes a step of a DEQUANTIZE from int8 or int16 to float32."""
     arity(operator, 1)
     source, output = graph[operator.inputs[0]], graph[operator.outputs[0]]
-    quantised_int8(source, operator)
+    if source.dtype == "int16":
+        quantised_int16(source, operator, symmetric=context.rounding != "tflm")
+    else:
+        quantised_int8(source, operator)
     _floats(operator, output)
     same_shape(source, output, operator)
-    call = f"rudel_dequantise($in0, $out0, {output.size}, {float_literal(source.scale)}, {source.zero_point});"
-    return Step(operator, call, (_DEQUANTISE,))
+    kernel = _DEQUANTISE[source.dtype]
+    call = f"rudel_{kernel.name}($in0, $out0, {output.size}, {float_literal(source.scale)}, {source.zero_point});"
+    return Step(operator, call, (kernel,))

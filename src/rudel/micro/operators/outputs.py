@@ -105,8 +105,81 @@ static inline int8_t rudel_table(int32_t sum, const int32_t *q, const rudel_outp
     (OUTPUT,),
 )
 
-FORMS = {"line": _LINE, "twice": _TWICE, "even": _EVEN, "table": _TABLE}
-"""By form: `static inline int8_t rudel_FORM(int32_t sum, const int32_t *row, const rudel_output *o)`."""
+CLAMP_INT16 = Kernel(
+    "clamp_int16",
+    """\
+static inline int16_t rudel_clamp_int16(int32_t value, const rudel_output *o)
+{
+    value = value < o->low ? o->low : value;
+    return (int16_t)(value > o->high ? o->high : value);
+}
+""",
+    (OUTPUT,),
+)
+
+_REDUCED = Kernel(
+    "reduced",
+    """\
+static inline int16_t rudel_reduced(int64_t sum, const int32_t *q, const rudel_output *o)
+{
+    const uint64_t offset = ((uint64_t)(uint32_t)q[2] << 32) | (uint32_t)q[1];
+    return rudel_clamp_int16((int32_t)((int64_t)((uint64_t)(sum * q[0]) + offset) >> q[3]), o);
+}
+""",
+    (CLAMP_INT16,),
+)
+
+_TWICE_INT16 = Kernel(
+    "twice_int16",
+    """\
+static inline int16_t rudel_twice_int16(int64_t sum, const int32_t *q, const rudel_output *o)
+{
+    return rudel_clamp_int16(rudel_scale_twice((int32_t)(sum + q[1]), q[0], q[2]), o);
+}
+""",
+    (CLAMP_INT16, TWICE),
+)
+
+_ONCE_INT16 = Kernel(
+    "once_int16",
+    """\
+static inline int16_t rudel_once_int16(int64_t sum, const int32_t *q, const rudel_output *o)
+{
+    /* Halves are counted, so that rounding takes no difference that a compiler could fuse with the product. */
+    const int64_t mantissa = (int64_t)(((uint64_t)(uint32_t)q[1] << 32) | (uint32_t)q[0]);
+    const int64_t bias = (int64_t)(((uint64_t)(uint32_t)q[4] << 32) | (uint32_t)q[3]);
+    const double halves = ldexp((double)(sum + bias) * (double)mantissa, q[2] + 1);
+    const int32_t magnitude = halves > 1e6 || halves < -1e6 ? 1000000 : (int32_t)(halves < 0 ? -halves : halves);
+    return rudel_clamp_int16(halves < 0 ? -((magnitude + 1) >> 1) : (magnitude + 1) >> 1, o);
+}
+""",
+    (CLAMP_INT16,),
+    ("math.h",),
+)
+
+FORMS = {
+    "line": _LINE,
+    "twice": _TWICE,
+    "even": _EVEN,
+    "table": _TABLE,
+    "reduced": _REDUCED,
+    "twice_int16": _TWICE_INT16,
+    "once_int16": _ONCE_INT16,
+}
+"""By form: `static inline int8_t rudel_FORM(int32_t sum, const int32_t *row, const rudel_output *o)`; those for outputs
+of int16 return `int16_t` and take sums of `int64_t`."""
+
+_INT16 = ("reduced", "twice_int16", "once_int16")
+
+
+def element(form: str) -> str:
+    """Returns the C type of the inputs and outputs that a form is for."""
+    return "int16_t" if form in _INT16 else "int8_t"
+
+
+def row_length(form: str, output: str) -> str:
+    """Returns how many int32 a row of a form has; `output`: the `rudel_output` in C."""
+    return {"table": f"1 + {output}.high - {output}.low", "reduced": "4", "once_int16": "5"}.get(form, "3")
 
 
 def output_fields(requantisation: Requantisation) -> str:

@@ -11,11 +11,11 @@ from rudel.micro.arithmetic import (
     scaling_twice,
 )
 from rudel.micro.graph import Operator, Tensor
-from rudel.micro.operators.checks import require
+from rudel.micro.operators.checks import bounds_of, require
 
 
 def output_limits(operator: Operator, output: Tensor) -> tuple[int, int]:
-    """Returns the least and the greatest int8 that an operator may give.
+    """Returns the least and the greatest integer that an operator may give.
 
     They come from its fused activation, and from the option `limits` that passes set.
 
@@ -24,7 +24,7 @@ def output_limits(operator: Operator, output: Tensor) -> tuple[int, int]:
     """
     activation = operator.options["activation"]
     require(activation in ("NONE", "RELU", "RELU_N1_TO_1", "RELU6"), operator, f"its activation is {activation}")
-    low, high = activation_range(activation, output.scale, output.zero_point)
+    low, high = activation_range(activation, output.scale, output.zero_point, bounds_of(output))
     if "limits" in operator.options:
         low, high = max(low, operator.options["limits"][0]), min(high, operator.options["limits"][1])
     require(low <= high, operator, f"nothing passes its activation {activation}")

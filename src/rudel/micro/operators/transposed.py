@@ -1,13 +1,14 @@
-"""TRANSPOSE_CONV of int8: a convolution over the input with zeros between its rows and columns, gathered as they are
-needed."""
+"""TRANSPOSE_CONV of int8 and int16: a convolution over the input with zeros between its rows and columns, gathered
+as they are needed."""
 
 import numpy as np
 
 from rudel.micro.emit import Constant, Context, Kernel, Step
 from rudel.micro.graph import Graph, Operator
-from rudel.micro.operators.checks import constant, integers, quantised_int8, require
-from rudel.micro.operators.convolution import Window, bias_of, dots, sums_reach, weight_scales
-from rudel.micro.operators.outputs import output_fields
+from rudel.micro.operators.checks import constant, integers, quantised_activations, require
+from rudel.micro.operators.convolution import Window, bias_of, dots, named, sums_reach, weight_scales
+from rudel.micro.operators.int16_sums import exceeds_32_bits, int16_reach, plan_int16
+from rudel.micro.operators.outputs import element, output_fields
 from rudel.micro.operators.scalings import convolution_scaling, output_limits
 from rudel.micro.requantisation import plan
 
@@ -49,62 +50,67 @@ def transposed_window(operator: Operator, graph: Graph) -> Window:
     return Window(weights.shape[1], weights.shape[2], strides[0], strides[1], 1, 1, before[0], before[1])
 
 
-def transposed_kernel(form: str) -> Kernel:
+def transposed_kernel(form: str, wide: bool = False) -> Kernel:
     """Returns the kernel for one form of requantisation."""
+    name, kind, dot = named("transposed", form, wide), element(form), dots(form, wide)
     return Kernel(
-        f"transposed_{form}",
+        name,
         f"""\
 typedef struct {{
     rudel_dense dense;
     int32_t batch, height, width, channels, rows, columns;
     int32_t window_height, window_width, stride_h, stride_w, top, left, zero_point;
-}} rudel_transposed_{form}_layer;
+}} rudel_{name}_layer;
 
-static void rudel_transposed_{form}(const rudel_transposed_{form}_layer *p, const int8_t *in, int8_t *out,
-                                    int8_t *scratch)
+static void rudel_{name}(const rudel_{name}_layer *p, const {kind} *in, {kind} *out,
+                                    {kind} *scratch)
 {{
     const int32_t length = p->window_height * p->window_width * p->channels;
     for (int32_t n = 0; n < p->batch; n++, in += p->height * p->width * p->channels) {{
         for (int32_t at = 0; at < p->rows * p->columns; at++, out += p->dense.depth) {{
-            int8_t *place = scratch;
+            {kind} *place = scratch;
             for (int32_t i = 0; i < p->window_height; i++) {{
                 const int32_t y = at / p->columns + p->top - i, row = y / p->stride_h;
                 for (int32_t j = 0; j < p->window_width; j++) {{
                     const int32_t x = at % p->columns + p->left - j, column = x / p->stride_w;
                     const int within = y >= 0 && x >= 0 && row * p->stride_h == y && column * p->stride_w == x &&
                                        row < p->height && column < p->width;
-                    const int8_t *from = within ? in + (row * p->width + column) * p->channels : in;
-                    for (int32_t k = 0; k < p->channels; k++) *place++ = within ? from[k] : (int8_t)p->zero_point;
+                    const {kind} *from = within ? in + (row * p->width + column) * p->channels : in;
+                    for (int32_t k = 0; k < p->channels; k++) *place++ = within ? from[k] : ({kind})p->zero_point;
                 }}
             }}
-            rudel_dots_{form}(&p->dense, scratch, 1, length, 0, out);
+            rudel_{dot.name}(&p->dense, scratch, 1, length, 0, out);
         }}
     }}
 }}
 """,
-        (dots(form),),
+        (dot,),
     )
 
 
 def lower_transposed(operator: Operator, graph: Graph, context: Context) -> Step:
-    """Makes a step of a TRANSPOSE_CONV of int8."""
+    """Makes a step of a TRANSPOSE_CONV of int8 or int16."""
     window = transposed_window(operator, graph)
     kernel, source, output = (graph[i] for i in (*operator.inputs[1:3], operator.outputs[0]))
-    quantised_int8(source, operator)
-    quantised_int8(output, operator)
+    quantised_activations(operator, source, output)
     weights = constant(operator, graph, 1, "weights")
     require(weights.dtype == np.int8, operator, f"its weights are {kernel.dtype}, not int8")
     depth = weights.shape[0]
     scales = weight_scales(operator, kernel, depth, axis=0)
-    # XNNPACK does not take those whose windows leave gaps; LiteRT's own kernel, which rounds twice, then does them.
-    gaps = window.height < window.stride_h or window.width < window.stride_w
-    rounding = "litert" if gaps and operator.options["padding"] == "SAME" else context.rounding
-    scaling = convolution_scaling(rounding, source.scale, scales, output.scale)
     flat = weights.reshape(depth, -1).astype(np.int64)
-    bias = bias_of(operator, graph, 3, depth)
-    reach = sums_reach(flat, source.zero_point, bias, operator)
-    limits = output_limits(operator, output)
-    r = plan(scaling, bias - source.zero_point * flat.sum(axis=1), reach, output.zero_point, limits)
+    item, wide = 1, False
+    if source.dtype == "int16":
+        bias, r = plan_int16(operator, graph, context.rounding, source, scales, 3)
+        item, wide = 2, exceeds_32_bits(int16_reach(flat, np.zeros_like(bias)))
+    else:
+        # XNNPACK does not take those whose windows leave gaps; LiteRT's own kernel, which rounds twice, then does them.
+        gaps = window.height < window.stride_h or window.width < window.stride_w
+        rounding = "litert" if gaps and operator.options["padding"] == "SAME" else context.rounding
+        scaling = convolution_scaling(rounding, source.scale, scales, output.scale)
+        bias = bias_of(operator, graph, 3, depth)
+        reach = sums_reach(flat, source.zero_point, bias, operator)
+        limits = output_limits(operator, output)
+        r = plan(scaling, bias - source.zero_point * flat.sum(axis=1), reach, output.zero_point, limits)
     fields = ", ".join(
         str(value)
         for value in (
@@ -112,17 +118,18 @@ def lower_transposed(operator: Operator, graph: Graph, context: Context) -> Step
             *(window.stride_h, window.stride_w, window.top, window.left, source.zero_point),
         )
     )
-    made = transposed_kernel(r.form)
+    made = transposed_kernel(r.form, wide)
+    scratch = "$scratch" if item == 1 else f"({element(r.form)} *)(void *)($scratch)"
     return Step(
         operator,
-        f"rudel_{made.name}(&$layer, $in2, $out0, $scratch);",
+        f"rudel_{made.name}(&$layer, $in2, $out0, {scratch});",
         (made,),
         {"weights": Constant(weights), "rows": Constant(r.data)},
         {
             "layer": f"static const rudel_{made.name}_layer $name = "
             f"{{{{$weights, $rows, {depth}, {output_fields(r)}}}, {fields}}};"
         },
-        scratch=flat.shape[1],
+        scratch=item * flat.shape[1],
         macs=output.size * flat.shape[1],
         reads=(2,),
     )

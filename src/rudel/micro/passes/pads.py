@@ -42,7 +42,7 @@ def _fits(pad: Operator, graph: Graph) -> bool:
     same = (
         source.quantised and output.quantised and (source.scale, source.zero_point) == (output.scale, output.zero_point)
     )
-    return source.dtype == "int8" and same
+    return source.dtype in ("int8", "int16") and same
 
 
 def _fused(operator: Operator, pad: Operator, around: list[tuple[int, int]], graph: Graph) -> Operator:
