@@ -4,6 +4,8 @@
 result is kept in Rudel's cache folder, for other tests and later runs, and linked into the homes of hosts before they
 start; so are the programs that hosts have compiled. After a change of the source or of a package, the command brings
 it up to date, as it does on a user's host.
+
+Hosts compile as the tests do, without most of XLA's optimisations: SSH passes no environment on.
 """
 
 import contextlib
@@ -21,6 +23,8 @@ import rudel
 from rudel.cache import cache_folder
 from rudel.lab import Lab
 
+_AS_TESTS_COMPILE = 'import os; os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")'
+
 
 def furnish(homes: Iterable[Path], *options: str) -> None:
     """Makes homes of nodes, which have to be empty or missing, with what `rudel hosts setup OPTIONS` leaves."""
@@ -31,11 +35,12 @@ def furnish(homes: Iterable[Path], *options: str) -> None:
                 _link(folder, home)
 
 
-def keep_programs(home: Path) -> None:
-    """Keeps what a host has compiled."""
+def keep_programs(homes: Iterable[Path]) -> None:
+    """Keeps what hosts have compiled."""
     with _kept() as kept:
-        if (home / ".cache").exists():
-            _link(home / ".cache", kept / "programs" / ".cache")
+        for home in homes:
+            if (home / ".cache").exists():
+                _link(home / ".cache", kept / "programs" / ".cache")
 
 
 def _set_up(kept: Path, options: tuple[str, ...]) -> Path:
@@ -51,6 +56,8 @@ def _set_up(kept: Path, options: tuple[str, ...]) -> Path:
         if old:
             _link(old[0] / "home", home)
         set_up_by_rudel(lab, lab.hosts, *options)
+    (packages,) = (home / ".rudel/env").glob("lib/python3*/site-packages")
+    (packages / "as_tests_compile.pth").write_text(_AS_TESTS_COMPILE)
     shutil.rmtree(home / ".ssh")
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()

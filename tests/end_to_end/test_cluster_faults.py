@@ -38,7 +38,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, lab_machine: None) -> Iterator
         set_up_by_rudel(lab, lab.hosts, "--minimal")
         lab.set_rate(100)
         yield lab
-        keep_programs(state / names[0] / "home")
+        keep_programs(state / name / "home" for name in names)
 
 
 @pytest.fixture

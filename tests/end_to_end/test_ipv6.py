@@ -27,7 +27,7 @@ def lab(
     with Lab(nodes=2, cpu=1.0, rate=1000, latency=0.0, prefix="tsix", subnet="10.95.0", state=state) as lab:
         set_up_by_rudel(lab, [f"pi@[{node.ipv6}]" for node in lab.settings.nodes])
         yield lab
-        keep_programs(state / "tsix1" / "home")
+        keep_programs(state / name / "home" for name in ("tsix1", "tsix2"))
 
 
 Train = Callable[..., subprocess.CompletedProcess[str]]

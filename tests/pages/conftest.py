@@ -88,4 +88,4 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Pat
 
     yield folder
     for state in made:
-        keep_programs(state / "raspi1" / "home")
+        keep_programs(state / name / "home" for name in ("raspi1", "raspi2"))
