@@ -22,7 +22,6 @@ import rudel
 from rudel.backend import keras_on_jax
 from rudel.cli import main
 from rudel.data.pictures import ink_on_a_square
-from rudel.data.strokes import bitmap
 from rudel.errors import ExportError, ServeError
 from rudel.export.page import check_page
 from rudel.play.drawing import Drawing, drawing_for
@@ -52,7 +51,7 @@ def test_the_page_and_a_guess(served_address: str, player: Player) -> None:
     about = json.loads(ask(served_address, "/model.json")[2])
     assert about["classes"] == list(CLASSES)
     assert (about["side"], about["lineWidth"], about["margin"], about["module"]) == (28, 16, None, None)
-    pixels = bitmap([[[0, 255, 128, 0], [0, 0, 255, 0]]])
+    pixels = Drawing(28, 16, 28).samples()[0]
     status, _, content = ask(served_address, "/guess", "POST", pixels.tobytes())
     told = json.loads(content)
     assert status == 200
@@ -110,7 +109,7 @@ def test_how_drawings_become_inputs() -> None:
     assert drawing_for("run", (28, 28, 1), None) == Drawing(28, 16, 28)
     small = drawing_for("run", (8, 8), digits.read_image)
     assert small == Drawing(64, 48, 8, margin=0.0)
-    pixels = small.bitmap([[[0, 200, 90], [0, 0, 255]]])
+    pixels = small.samples()[1]
     expected = ink_on_a_square(Image.fromarray(pixels), 8, 0)
     assert np.array_equal(small.input(pixels, digits.read_image, (8, 8)), expected[None])
     own = drawing_for("run", (16, 16), lambda picture: 1 - np.asarray(picture.resize((16, 16))) / 255)

@@ -1,9 +1,9 @@
 """How a drawing becomes an input of a model.
 
-The page makes a bitmap of the strokes (`rudel.data.strokes`). A model of 28x28 pixels that takes pictures of its size
-as they are, as `quickdraw` does, gets the very bitmap of *Quick, Draw!*. For others, the bitmap is larger and its
-pen thicker, and what the recipe's `read_image` makes of such a picture is the input, as in `rudel predict`. The page
-itself can do that where `read_image` does what `rudel.data.pictures.ink_on_a_square` does, as for `digits`.
+The page rasterises the strokes (`page/strokes.js`). A model of 28x28 pixels that takes images of its size as they are,
+as `quickdraw` does, gets the same bitmap as *Quick, Draw!* has. For others, the bitmap is larger and its pen thicker,
+and what the recipe's `read_image` returns for it is the input, as in `rudel predict`. The page does that itself where
+`read_image` agrees with `rudel.data.pictures.ink_on_a_square` on three sample drawings, as for `digits`.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from rudel.data.pictures import ink_on_a_square
-from rudel.data.strokes import LINE_WIDTH, bitmap
 from rudel.errors import RudelError, ServeError
 
 ReadImage = Callable[[Any], Any]
+
+LINE_WIDTH = 16
+"""Of the bitmaps of *Quick, Draw!*, in units of their box of 256."""
 
 _SIDES = range(4, 65)
 _LARGE = 64
@@ -24,11 +26,15 @@ _THICK = 48
 """Units of 256. With it, digits drawn by hand have as much ink as those of the recipe, 30 % of the square."""
 
 _MARGINS = (0.0, 16 / 304)
-_SAMPLES = (
-    [[[0, 255], [0, 255]], [[0, 255], [255, 0]]],
-    [[[0, 60, 0], [0, 128, 255]]],
-    [[[0, 128, 255, 128, 0], [100, 0, 100, 180, 100]], [[128], [90]]],
+_SAMPLES: tuple[list[list[tuple[int, int]]], ...] = (
+    [[(0, 0), (255, 255)], [(0, 255), (255, 0)]],
+    [[(0, 0), (60, 128), (0, 255)]],
+    [[(0, 100), (128, 0), (255, 100), (128, 180), (0, 100)], [(128, 85), (128, 95)]],
 )
+"""Polylines in a box of 256 units, y downwards."""
+
+_FINER = 4
+"""Samples are drawn larger by this factor and reduced, which gives them grey edges."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +55,9 @@ class Drawing:
     margin: float | None = None
     by_recipe: bool = False
 
-    def bitmap(self, strokes: Any) -> np.ndarray:
-        """The bitmap of strokes, uint8 (side, side)."""
-        return bitmap(strokes, self.side, self.line_width)
+    def samples(self) -> list[np.ndarray]:
+        """Bitmaps as the page makes them, but for their edges: uint8 (side, side) each, white on black."""
+        return [_drawn(polylines, self.side, self.line_width) for polylines in _SAMPLES]
 
     def input(self, pixels: np.ndarray, read_image: ReadImage | None, shape: tuple[int, ...]) -> np.ndarray:
         """The input (1, *shape) of a model, of a bitmap."""
@@ -104,16 +110,27 @@ def _read(pixels: np.ndarray, read_image: ReadImage | None) -> np.ndarray:
 
 
 def _keeps(read_image: ReadImage, side: int) -> bool:
-    samples = [bitmap(strokes, side) for strokes in _SAMPLES]
-    return all(_equal(_try(pixels, read_image), pixels) for pixels in samples)
+    return all(_equal(_try(pixels, read_image), pixels) for pixels in Drawing(side, LINE_WIDTH, side).samples())
 
 
 def _same(drawing: Drawing, read_image: ReadImage) -> bool:
     from PIL import Image
 
-    samples = [drawing.bitmap(strokes) for strokes in _SAMPLES]
+    samples = drawing.samples()
     made = [ink_on_a_square(Image.fromarray(pixels), drawing.input_side, drawing.margin or 0) for pixels in samples]
     return all(_equal(_try(pixels, read_image), expected) for pixels, expected in zip(samples, made, strict=True))
+
+
+def _drawn(polylines: list[list[tuple[int, int]]], side: int, line_width: float) -> np.ndarray:
+    from PIL import Image, ImageDraw
+
+    scale = _FINER * side / (256 + 3 * line_width)
+    image = Image.new("L", (_FINER * side,) * 2)
+    draw = ImageDraw.Draw(image)
+    for points in polylines:
+        placed = [tuple(scale * (value + 1.5 * line_width) for value in point) for point in points]
+        draw.line(placed, fill=255, width=round(scale * line_width), joint="curve")
+    return np.asarray(image.reduce(_FINER))
 
 
 def _try(pixels: np.ndarray, read_image: ReadImage) -> np.ndarray | None:

@@ -7,7 +7,7 @@ import pytest
 
 from rudel.errors import OptionError
 from rudel.mesh.hosts.choose_hosts import chosen_hosts
-from rudel.mesh.hosts.job_environment import expanded, processes_of
+from rudel.mesh.hosts.job_environment import first_host, processes_of
 from rudel.mesh.hosts.join import check_alike
 from rudel.mesh.hosts.processes import Processes
 
@@ -17,6 +17,7 @@ SLURM = {
     "SLURM_NTASKS": "4",
     "SLURM_LOCALID": "0",
     "SLURM_STEP_NODELIST": "node[08-10],gpu7",
+    "SLURM_STEP_NUM_NODES": "4",
 }
 OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "3",
@@ -109,8 +110,9 @@ def test_environment_says_who_trains_together(variables: dict[str, str], expecte
         (SLURM | {"SLURM_PROCID": "4"}, "SLURM_PROCID is 4, and there are 4 processes"),
         (SLURM | {"SLURM_PROCID": "one"}, "SLURM_PROCID is 'one'"),
         (SLURM | {"SLURM_STEP_NODELIST": "node[3-"}, r"SLURM_STEP_NODELIST is 'node\[3-'"),
-        (SLURM | {"SLURM_STEP_NODELIST": "node[3-1]"}, "SLURM_STEP_NODELIST"),
-        (SLURM | {"SLURM_STEP_NODELIST": "node[0-99999999999999999999]"}, "SLURM_STEP_NODELIST"),
+        (SLURM | {"SLURM_STEP_NODELIST": ""}, "SLURM_STEP_NODELIST is ''"),
+        (SLURM | {"SLURM_STEP_NODELIST": "node[x]"}, "SLURM_STEP_NODELIST"),
+        (SLURM | {"SLURM_STEP_NUM_NODES": "few"}, "SLURM_STEP_NUM_NODES is 'few'"),
         ({name: SLURM[name] for name in SLURM if name != "SLURM_JOB_ID"}, "SLURM_JOB_ID is not set"),
         (OPEN_MPI | {"OMPI_COMM_WORLD_RANK": "4"}, "OMPI_COMM_WORLD_RANK is 4"),
         (OPEN_MPI | {"OMPI_MCA_orte_hnp_uri": "nonsense"}, "OMPI_MCA_orte_hnp_uri is 'nonsense'"),
@@ -126,10 +128,12 @@ def test_malformed_variable_is_named(variables: dict[str, str], named: str) -> N
         processes_of(variables)
 
 
-def test_lists_of_slurm_are_expanded() -> None:
-    assert expanded("a") == ["a"]
-    assert expanded("a,b[1-3,07]") == ["a", "b1", "b2", "b3", "b07"]
-    assert expanded("r[1-2]n[09-10]-ib,z") == ["r1n09-ib", "r1n10-ib", "r2n09-ib", "r2n10-ib", "z"]
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [("a", "a"), ("a,b[1-3,07]", "a"), ("b[07,1-3],a", "b07"), ("r[1-2]n[09-10]-ib,z", "r1n09-ib"), ("x-1,y", "x-1")],
+)
+def test_the_first_host_of_a_list_of_slurm(nodes: str, first: str) -> None:
+    assert first_host(nodes) == first
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Who trains together, read from the variables that clusters set: `TF_CONFIG`, Open MPI's, SLURM's.
+"""The processes of a training, read from the variables that clusters set: `TF_CONFIG`, Open MPI's, SLURM's.
 
 All of this is pure: a mapping of variables goes in, a description comes out. Process 0 is at the coordinator's address,
 which every process finds out without asking anybody, so all of them have to see the same.
@@ -16,11 +16,9 @@ _COORDINATOR = "JAX_COORDINATOR_ADDRESS"
 _FIRST_PORT, _PORTS = 61_440, 4_096
 """Ports for coordinators, as JAX chooses them: a job's number says which, so that jobs on one host seldom meet."""
 
-_MOST_HOSTS = 100_000
-
 
 def processes_of(variables: Mapping[str, str]) -> Processes | None:
-    """Who trains together, or None where the variables name nobody, or this process alone.
+    """The processes that train together, or None where the variables name none, or this process alone.
 
     Raises:
         OptionError: a variable is malformed, or one that belongs to it is missing; names it.
@@ -41,47 +39,31 @@ def coordinator_of(variables: Mapping[str, str]) -> str | None:
     return address
 
 
-def expanded(nodes: str) -> list[str]:
-    """The hosts of a list as SLURM writes it.
+def first_host(nodes: str) -> str:
+    """The first host of a list as SLURM writes it.
 
-    >>> expanded("login,node[01-03,7]-ib")
-    ['login', 'node01-ib', 'node02-ib', 'node03-ib', 'node7-ib']
+    >>> first_host("node[01-03,7]-ib,login")
+    'node01-ib'
     """
-    parts = re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", nodes)
-    if not parts or ",".join(parts) != nodes:
+    found = re.match(r"(?:[^,\[\]]|\[\d+[-,\d]*\])+(?=,|$)", nodes)
+    if not found:
         raise _malformed("SLURM_STEP_NODELIST", nodes, "a list such as node[01-03,7]")
-    return [host for part in parts for host in _hosts(part, nodes)]
-
-
-def _hosts(part: str, nodes: str) -> list[str]:
-    before, bracket, rest = part.partition("[")
-    if not bracket:
-        return [part]
-    inside, _, after = rest.partition("]")
-    found = []
-    for item in inside.split(","):
-        first, dash, last = item.partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
-            raise _malformed("SLURM_STEP_NODELIST", nodes, "a list such as node[01-03,7]")
-        begin, end = int(first), int(last or first)
-        if not 0 <= end - begin < _MOST_HOSTS:
-            raise _malformed("SLURM_STEP_NODELIST", nodes, "a list such as node[01-03,7]")
-        found += [f"{before}{number:0{len(first)}}" for number in range(begin, end + 1)]
-    return [host for start in found for host in (_hosts(start + after, nodes) if "[" in after else [start + after])]
+    return re.sub(r"\[(\d+)[^\]]*\]", r"\1", found[0])
 
 
 def _of_slurm(variables: Mapping[str, str]) -> Processes | None:
-    """What `srun` says; a batch script without it, or `salloc`, is one process like any other."""
+    """From the variables of `srun`; a batch script without it, or `salloc`, is one process like any other."""
     if "SLURM_STEP_NODELIST" not in variables or "SLURM_PROCID" not in variables:
         return None
     number, job = _number(variables, "SLURM_PROCID"), _number(variables, "SLURM_JOB_ID")
     count = _number(variables, "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in variables else "SLURM_NTASKS")
-    hosts = expanded(variables["SLURM_STEP_NODELIST"])
+    first = first_host(variables["SLURM_STEP_NODELIST"])
+    hosts = _number(variables, "SLURM_STEP_NUM_NODES") if "SLURM_STEP_NUM_NODES" in variables else count
     _check_number("SLURM_PROCID", number, count)
     if count == 1:
         return None
-    coordinator = f"{hosts[0]}:{_FIRST_PORT + (job + 7 * _step(variables)) % _PORTS}"
-    device = _number(variables, "SLURM_LOCALID") if count > len(hosts) and "SLURM_LOCALID" in variables else None
+    coordinator = f"{first}:{_FIRST_PORT + (job + 7 * _step(variables)) % _PORTS}"
+    device = _number(variables, "SLURM_LOCALID") if count > hosts and "SLURM_LOCALID" in variables else None
     coordinator = coordinator_of(variables) or coordinator
     return Processes(number, count, coordinator, "SLURM", device=_own_device(device, variables))
 
@@ -92,7 +74,7 @@ def _step(variables: Mapping[str, str]) -> int:
 
 
 def _of_open_mpi(variables: Mapping[str, str]) -> Processes | None:
-    """What `mpirun` says; process 0 is taken to be on the host where it was called."""
+    """From the variables of `mpirun`; process 0 is taken to be on the host where it was called."""
     if "OMPI_COMM_WORLD_RANK" not in variables:
         return None
     number, count = _number(variables, "OMPI_COMM_WORLD_RANK"), _number(variables, "OMPI_COMM_WORLD_SIZE")

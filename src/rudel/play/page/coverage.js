@@ -1,5 +1,8 @@
 // @ts-check
-// How much of every pixel polygons cover; what rudel/data/coverage.py does, in the same whole numbers.
+// How much of every pixel polygons cover, in the arithmetic of cairo's scan converter.
+//
+// Every pixel row has 15 lines. A line covers what the edges wind around at its middle, with edges rounded to 1/256 of a
+// pixel. A row in which no edge begins, ends or crosses another is done at once, by the areas between edges.
 
 import { FIXED } from "./outline.js";
 

@@ -1,5 +1,10 @@
 // @ts-check
-// The outline of a line drawn with a round pen; what rudel/data/outline.py does, in the same whole numbers.
+// The outline of a line drawn with a round pen, as cairo has it: polygons whose union is what the pen covers.
+//
+// The pen is a polygon too, with so many corners that it is nowhere more than a tenth of a pixel from the circle. Along
+// the line go two chains of points, half the pen's width to either side; where the line turns, the outer one goes around
+// the pen and the inner one along the line itself; a round cap joins them at either end. They overlap and cross: a point
+// is covered where they wind around it.
 //
 // Points are pairs of 1/256 of a pixel. An edge is [x, y, dx, dy, winding], from its upper end downwards.
 
