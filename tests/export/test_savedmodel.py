@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from predicting import predict_files
 
 import rudel
 from rudel.backend import keras_on_jax
@@ -18,7 +19,6 @@ from rudel.export.inputs import inputs_of
 from rudel.export.materials import gather
 from rudel.export.photographs import serving_of
 from rudel.runs.run_directory import open_finished
-from rudel.runs.use_run import predict_files
 
 keras = keras_on_jax()
 

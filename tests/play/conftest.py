@@ -13,8 +13,9 @@ import pytest
 from browser import Browser, Page
 
 import rudel
+from rudel.play.opening import open_run
 from rudel.play.play_server import PlayServer
-from rudel.play.player import Player, open_player
+from rudel.play.player import Player
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -42,7 +43,9 @@ def run(drawings_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="session")
 def player(run: Path) -> Player:
     """That run, opened."""
-    return open_player(run)
+    opened = open_run(run)
+    assert isinstance(opened, Player)
+    return opened
 
 
 @pytest.fixture(scope="session")

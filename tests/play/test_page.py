@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from browser import Browser, Page
 from play_support import CLASSES, draw, draw_stroke, folder_server, guessed, serving
+from predicting import predict_files
 
 from rudel.play.page_files import POLICY
-from rudel.runs.use_run import predict_files
 
 NAMES = """[...document.querySelectorAll("button, canvas, summary, [role]")].filter((one) => one.checkVisibility()
   && !(one.getAttribute("aria-label") || one.textContent.trim() || one.getAttribute("aria-labelledby"))).length"""

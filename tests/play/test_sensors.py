@@ -17,6 +17,7 @@ import soxr
 from browser import COMMAND, Browser, Page, find, started
 from missing import skip_or_fail
 from play_support import folder_server, serving
+from predicting import predict_files
 
 import rudel
 from rudel.data.motion import read_folder as motions_of
@@ -26,7 +27,6 @@ from rudel.play.listener import Listener
 from rudel.play.module import PageModule
 from rudel.play.opening import newest_run, open_run
 from rudel.play.play_server import PlayServer
-from rudel.runs.use_run import predict_files
 
 WORDS, SPOKEN = ("6", "7"), ("7", "6", "6", "7")
 MOVEMENTS = 4  # of each kind

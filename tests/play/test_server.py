@@ -25,10 +25,10 @@ from rudel.data.pictures import ink_on_a_square
 from rudel.errors import ExportError, ServeError
 from rudel.export.page import check_page
 from rudel.play.drawing import Drawing, drawing_for
-from rudel.play.opening import newest_run
+from rudel.play.opening import newest_run, open_run
 from rudel.play.page_files import POLICY, page_files
 from rudel.play.play_server import PlayServer
-from rudel.play.player import Player, open_player
+from rudel.play.player import Player
 from rudel.recipes import digits, quickdraw
 
 COMMAND = [sys.executable, "-c", "from rudel.cli.main import run; run()", "play", "--no-browser", "--port", "0"]
@@ -129,9 +129,9 @@ def test_runs_that_cannot_be_played_with(run: Path, tmp_path: Path, monkeypatch:
     net.compile("adam", "mse")
     rudel.fit(net, np.zeros((32, 4, 4), "float32"), np.zeros(32), run="runs/grey", epochs=1, verbose=False)
     with pytest.raises(ServeError, match="which cannot be drawn"):
-        open_player(Path("runs/numbers"))
+        open_run(Path("runs/numbers"))
     with pytest.raises(ServeError, match="does not tell classes apart"):
-        open_player(Path("runs/grey"))
+        open_run(Path("runs/grey"))
     assert newest_run() is None
     shutil.copytree(run, "runs/quickdraw")
     found = newest_run()

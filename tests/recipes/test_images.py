@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
+from predicting import predict_files
 
 import rudel
 from rudel.backend import keras_on_jax
 from rudel.data.photographs import decode
 from rudel.errors import DataError, OptionError, RecipeError
 from rudel.recipes.load import find_recipe
-from rudel.runs.use_run import evaluate_run, predict_files
+from rudel.runs.evaluate_run import evaluate_run
 
 CLASSES = ("disc", "frame", "stripes")
 QUICK: dict[str, Any] = {"epochs": 3, "batch_size": 16}

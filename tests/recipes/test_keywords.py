@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+from predicting import predict_files
 
 import rudel
 from rudel.backend import keras_on_jax
@@ -27,7 +28,7 @@ from rudel.errors import DataError, OptionError
 from rudel.features import MFCC, Features, LogMel
 from rudel.features.masks import SpecAugment
 from rudel.recipes.load import find_recipe
-from rudel.runs.use_run import evaluate_run, predict_files
+from rudel.runs.evaluate_run import evaluate_run
 
 keras = keras_on_jax()
 jax = pytest.importorskip("jax")

@@ -3,13 +3,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from predicting import predict_files
 
 import rudel
 from rudel.recipes.load import find_recipe
 from rudel.report.read import read_run
 from rudel.report.regression_fit import Fit, judge
+from rudel.runs.evaluate_run import evaluate_run
 from rudel.runs.loading import load
-from rudel.runs.use_run import evaluate_run, predict_files
 
 
 def judged(run: Path) -> Fit:

@@ -13,6 +13,7 @@ import polars
 import pyarrow
 import pytest
 from distributed import Client, LocalCluster
+from predicting import predict_files
 from pyarrow import parquet
 
 import rudel
@@ -23,9 +24,9 @@ from rudel.features.table_columns import Column
 from rudel.recipes import table as recipe
 from rudel.recipes.load import find_recipe
 from rudel.recipes.table_roles import find_columns
+from rudel.runs.evaluate_run import evaluate_run
 from rudel.runs.loading import dataset_of
 from rudel.runs.run_directory import open_finished
-from rudel.runs.use_run import evaluate_run, predict_files
 
 keras = keras_on_jax()
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+from predicting import predict_files
 from serve_support import Server, dense, serving, write_run
 
 import rudel
 from rudel.recipes.load import find_recipe
-from rudel.runs.use_run import predict_files
 from rudel.serve.image_inputs import decode_all
 from rudel.serve.model_signature import Signature, Tensor
 from rudel.serve.recording_inputs import RECORDINGS, reader

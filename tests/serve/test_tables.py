@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from predicting import predict_files
 from serve.serve_support import Server, write_run
 
 import rudel
 from rudel.recipes import table
-from rudel.runs.use_run import predict_files
 
 TABLE = {
     "km/h": [None if number % 5 == 0 else float(number) for number in range(40)],

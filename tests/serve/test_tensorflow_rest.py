@@ -101,7 +101,7 @@ def test_classes_without_names_are_numbered(start: Any, told: list[list[float]],
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])
 def test_an_uploaded_picture_is_read_as_in_training(server: Any, runs: Path, tmp_path: Path, kind: str) -> None:
-    from rudel.runs.use_run import predict_files
+    from predicting import predict_files
 
     file = tmp_path / f"x.{kind.lower()}"
     file.write_bytes(picture(kind))

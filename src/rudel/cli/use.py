@@ -57,8 +57,8 @@ def evaluate(
     from rudel.backend import keras_on_jax
 
     keras_on_jax(light=True)
+    from rudel.runs.evaluate_run import evaluate_run
     from rudel.runs.model_as_run import as_run
-    from rudel.runs.use_run import evaluate_run
     from rudel.session.training_display import described
 
     with download_display() as progress, reporting_interrupts(), as_run(run, classes, code, unsafe) as directory:

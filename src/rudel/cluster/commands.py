@@ -69,13 +69,8 @@ async def run_on_hosts(
     return await for_each(parse_hosts(hosts), one)
 
 
-async def follow(
-    connection: asyncssh.SSHClientConnection,
-    command: str,
-    on_line: Callable[[str, bool], None],
-    input: bytes = b"",
-) -> int:
-    """Runs a command and tells its output line by line; when this is cancelled, the command is ended.
+async def follow(connection: asyncssh.SSHClientConnection, command: str, on_line: Callable[[str, bool], None]) -> int:
+    """Runs a command without input and reports its output line by line; when this is cancelled, the command is ended.
 
     Returns:
         Its exit status, or minus the number of the signal that ended it.
@@ -88,7 +83,7 @@ async def follow(
     except (asyncssh.Error, OSError) as error:
         raise lost(connection, "before a command began", error) from error
     try:
-        ssh.give(process, input)
+        ssh.give(process, b"")
         await asyncio.gather(
             _lines(process.stdout, lambda line: on_line(line, False)),
             _lines(process.stderr, lambda line: on_line(line, True)),

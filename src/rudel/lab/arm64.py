@@ -29,22 +29,21 @@ _MAGIC = r"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x
 _MASK = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
 
 
-def make_ready(tell: Callable[[str], None], root: Path = ROOT) -> None:
+def make_ready(tell: Callable[[str], None]) -> None:
     """Makes sure that there is a root file system, and that its programs run here.
 
     Args:
         tell: takes a line for a person, before what takes minutes.
-        root: where it is, or is to be.
 
     Raises:
         LabError: a program is missing, or it cannot be built.
     """
     _enable_emulation()
-    root.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(root.parent):
-        if not root.exists():
-            tell(f"Building a root file system of Debian for arm64 in {root}, once; this takes some minutes ...")
-            _build(root)
+    ROOT.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(ROOT.parent):
+        if not ROOT.exists():
+            tell(f"Building a root file system of Debian for arm64 in {ROOT}, once; this takes some minutes ...")
+            _build(ROOT)
 
 
 def _enable_emulation() -> None:

@@ -147,11 +147,9 @@ def in_rounds(
     return _as_agreed(rounds.simulate, work, hosts, links, desk, options or Diloco())
 
 
-def in_visits(
-    work: Work, hosts: Sequence[Speed], links: Links, desk: Desk | None = None, options: Async | None = None
-) -> Forecast:
+def in_visits(work: Work, hosts: Sequence[Speed], links: Links, desk: Desk | None = None) -> Forecast:
     """The strategy `async` on these hosts, with the visits that it would choose."""
-    return _as_agreed(visits.simulate, work, hosts, links, desk, options or Async())
+    return _as_agreed(visits.simulate, work, hosts, links, desk, Async())
 
 
 def _as_agreed(

@@ -125,7 +125,7 @@ def _drawn(polylines: list[list[tuple[int, int]]], side: int, line_width: float)
     from PIL import Image, ImageDraw
 
     scale = _FINER * side / (256 + 3 * line_width)
-    image = Image.new("L", (_FINER * side,) * 2)
+    image = Image.new("L", (_FINER * side, _FINER * side))
     draw = ImageDraw.Draw(image)
     for points in polylines:
         placed = [tuple(scale * (value + 1.5 * line_width) for value in point) for point in points]

@@ -13,7 +13,7 @@ from rudel.loop.classification import as_probabilities
 from rudel.loop.compiled_loop import Program, compile_prediction
 from rudel.play.drawing import Drawing, ReadImage, drawing_for
 from rudel.runs import run_directory
-from rudel.runs.loading import load, recipe_of
+from rudel.runs.loading import recipe_of
 
 if TYPE_CHECKING:
     import keras
@@ -89,18 +89,6 @@ class Player:
             "offline": offline,
             "attribution": self.attribution,
         }
-
-
-def open_player(run: Path) -> Player:
-    """Reads a finished run.
-
-    Raises:
-        RunError: there is none, or it is unfinished.
-        ServeError: it does not guess drawings.
-    """
-    directory = run_directory.open_finished(run)
-    model = load(run)
-    return player_of(directory, model)
 
 
 def player_of(directory: run_directory.RunDirectory, model: "keras.Model") -> Player:

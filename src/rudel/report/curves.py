@@ -18,6 +18,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 72, 10, 42
 _LABEL_GAP = 15
 _LEFT_OUT, _FEWEST_LEFT_OUT = 0.1, 2
 _MOST_ROWS = 60
+_MOST_TICKS = 6
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def spread(positions: Sequence[float], gap: float) -> list[float]:
     return [middle - sign * gap / 2, middle + sign * gap / 2]
 
 
-def epoch_ticks(first: float, last: float, most: int = 6) -> list[float]:
+def epoch_ticks(first: float, last: float) -> list[float]:
     """Epochs to write below a plot: round ones, and the first and the last if they are whole.
 
     Round ones keep their distance from the first and the last.
@@ -124,7 +125,7 @@ def epoch_ticks(first: float, last: float, most: int = 6) -> list[float]:
         return [first]
     whole = first == int(first) and last == int(last)
     steps = ((digit, power) for power in range(0 if whole else -12, 16) for digit in (1, 2, 5))
-    digit, power = next((d, p) for d, p in steps if (last - first) / (d * 10.0**p) < most)
+    digit, power = next((d, p) for d, p in steps if (last - first) / (d * 10.0**p) < _MOST_TICKS)
     step = digit * 10.0**power
     counts = range(math.ceil(first / step), math.floor(last / step) + 1)
     rounds = [number * digit * 10**power if power >= 0 else number * digit / 10**-power for number in counts]

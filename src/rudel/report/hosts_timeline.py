@@ -17,6 +17,7 @@ STATES = (
 
 _WIDTH, _RIGHT, _BOTTOM = 888, 56, 34
 _MOST_LETTERS = 24
+_MOST_TICKS = 8
 _FEW = 12
 _LEVELS = 12
 """Heights that the share of computing is drawn with."""
@@ -47,14 +48,14 @@ def time_unit(seconds: float) -> tuple[str, float]:
     return ("minutes", 60.0) if seconds < 3 * 3600 else ("hours", 3600.0)
 
 
-def time_ticks(last: float, most: int = 8) -> list[float]:
+def time_ticks(last: float) -> list[float]:
     """Round numbers from 0 to `last`, at most so many of them.
 
     >>> time_ticks(1.87)
     [0.0, 0.5, 1.0, 1.5]
     """
     steps = (digit * 10.0**power for power in range(-6, 12) for digit in (1, 2, 5))
-    step = next(step for step in steps if last / step < most)
+    step = next(step for step in steps if last / step < _MOST_TICKS)
     return [round(i * step, 6) for i in range(int(last / step) + 1)]
 
 

@@ -313,7 +313,7 @@ def open_finished(path: Path) -> RunDirectory:
     return run
 
 
-def create_next(name: str, parent: Path = Path("runs")) -> RunDirectory:
+def create_next(name: str) -> RunDirectory:
     """Makes the first of `runs/name`, `runs/name-2`, `runs/name-3`, ... that is not there yet, and locks it.
 
     Raises:
@@ -321,7 +321,7 @@ def create_next(name: str, parent: Path = Path("runs")) -> RunDirectory:
     """
     number = 1
     while True:
-        path = parent / (name if number == 1 else f"{name}-{number}")
+        path = Path("runs") / (name if number == 1 else f"{name}-{number}")
         try:
             path.mkdir(parents=True)
         except FileExistsError:

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import IO, Literal
+from typing import Literal
 
 Style = Literal["text", "json", "none"]
 
@@ -46,13 +46,12 @@ class AccessLog:
 
     Args:
         style: how; `none` for no requests.
-        out: where to; standard error.
     """
 
-    def __init__(self, style: Style, out: IO[str] | None = None) -> None:
+    def __init__(self, style: Style) -> None:
         self._write_line: Callable[[Access], str] | None = {"text": _as_text, "json": _as_json, "none": None}[style]
         self._style = style
-        self._out = out or sys.stderr
+        self._out = sys.stderr
         self._lines: list[str] = []
 
     def request(self, access: Access) -> None:

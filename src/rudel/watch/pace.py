@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 _MOST_SPANS = 200
+_MOST_NEWS = 12
 _CHECKPOINT = re.compile(r"step-(\d+)\.npz")
 
 
@@ -72,8 +73,8 @@ def spans(marks: Sequence[Mark], most: int = _MOST_SPANS) -> list[tuple[float, f
 class Pace:
     """The speed by the clock on the wall, over the latest news; pauses for evaluation and checkpoints are in it."""
 
-    def __init__(self, most: int = 12) -> None:
-        self._news: deque[tuple[float, int]] = deque(maxlen=most)
+    def __init__(self) -> None:
+        self._news: deque[tuple[float, int]] = deque(maxlen=_MOST_NEWS)
 
     def heard(self, when: float, step: int) -> None:
         """At this moment, so many steps were done."""

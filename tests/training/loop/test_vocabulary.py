@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from predicting import predict_files
 
 import rudel
 from rudel.backend import keras_on_jax
 from rudel.data.records.writer import write_examples
 from rudel.errors import DataError, NonFiniteError
 from rudel.loop.vocabulary import first_outside, lookups_of
-from rudel.runs.use_run import predict_files
 
 keras = keras_on_jax()
 layers, ops = keras.layers, keras.ops

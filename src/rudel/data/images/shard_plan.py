@@ -53,15 +53,6 @@ class Shard:
     made_of: str
 
 
-def split_of(name: str, validation: float) -> str:
-    """Where a picture goes.
-
-    >>> [split_of(f"cat/{number}.jpg", 0.5) for number in range(4)]
-    ['validation', 'validation', 'train', 'validation']
-    """
-    return VALIDATION if place(name) < validation else TRAIN
-
-
 def plan_shards(pictures: Sequence[Labelled], classes: Sequence[str], options: Options) -> tuple[Shard, ...]:
     """Deals pictures out to shards.
 

@@ -31,7 +31,7 @@ def main() -> None:
     order: Order = channel.hear()
     answers: queue.SimpleQueue[Acted] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(channel, answers, folder), daemon=True).start()
-    code = _trained(order, channel, answers, folder)
+    code = _trained(order, channel, answers)
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         sys.stderr.flush()
@@ -48,14 +48,14 @@ def _listen(channel: Channel, answers: "queue.SimpleQueue[Acted]", folder: Path)
         os._exit(1)
 
 
-def _trained(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]", folder: Path) -> int:
+def _trained(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]") -> int:
     """Trains, and tells how that ended; returns the code with which to exit."""
     from rudel.loop.model_state import first_line
     from rudel.mesh.hosts.join import part
     from rudel.mesh.hosts.lifecycle import is_of_a_connection
 
     try:
-        done = _train(order, channel, answers, folder)
+        done = _train(order, channel, answers)
     except (KeyboardInterrupt, SystemExit):
         channel.tell(Interrupted())
     except ClusterError as error:  # others may do better
@@ -78,7 +78,7 @@ def _trained(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]"
     return 0
 
 
-def _train(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]", folder: Path) -> Done | None:
+def _train(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]") -> Done | None:
     """Trains; member 0 returns how it ended."""
     began, first = time.perf_counter(), order.processes.number == 0
     from rudel.mesh.hosts.join import check_devices, connect

@@ -1,15 +1,15 @@
-"""What a trained run is good for: evaluating it on data, and asking it about files."""
+"""A finished run, evaluated on data of its recipe or on other data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from rudel.data.arrays_file import read_arrays
 from rudel.data.dataset import ToEvaluate
-from rudel.errors import DataError, OptionError, RunError
+from rudel.errors import OptionError, RunError
 from rudel.loop.evaluation import DEFAULT_BATCH_SIZE, evaluate
 from rudel.runs import run_directory
-from rudel.runs.file_model import Prediction, Unreadable, file_model, input_shape
+from rudel.runs.file_model import input_shape
 from rudel.runs.loading import dataset_of, load, to_evaluate
 
 
@@ -33,7 +33,6 @@ class Evaluation:
 def evaluate_run(
     run: str | Path,
     data: str | Path | None = None,
-    batch_size: int = DEFAULT_BATCH_SIZE,
     best: bool = False,
     split: str | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -45,7 +44,6 @@ def evaluate_run(
         data: an `.npz` file with `x`, `y` and optionally `names` (see `rudel.data.arrays_file`); or where the recipe
             shall take its data from: all photographs in a folder, for example; None for the recipe's own validation
             data.
-        batch_size: examples a step.
         best: whether to take the best weights, in the place of the last; see `rudel.load`.
         split: of the records at `data`; None for all of them.
         progress: called with (done, in all) while data is fetched or converted.
@@ -73,25 +71,5 @@ def evaluate_run(
     if not model.compiled:
         raise RunError(f"The model of the run {directory.path} is not compiled, so there is no metric to evaluate.")
     count = len(found.examples)
-    metrics = evaluate(model, found.examples, batch_size=min(batch_size, count))
+    metrics = evaluate(model, found.examples, batch_size=min(DEFAULT_BATCH_SIZE, count))
     return Evaluation(metrics, count, dict(found.left_out), tuple(found.notes))
-
-
-def predict_files(run: str | Path, files: Sequence[str | Path]) -> list[Prediction]:
-    """Asks a finished run about pictures, recordings and `.npy` files.
-
-    Args:
-        run: its directory.
-        files: pictures (one input each), recordings of sound (WAV, FLAC) or motion (CSV), or `.npy` arrays of one input
-            or of several (N, ...); where the model takes a table, tables (CSV, Parquet).
-
-    Raises:
-        RunError: there is no such run, or it is unfinished.
-        DataError: a file is missing, is nothing of these, or does not fit the model's input.
-    """
-    model = file_model(run)
-    answers = model.answers([(str(file), Path(file)) for file in files])
-    for each in answers:
-        if isinstance(each, Unreadable):
-            raise DataError(each.reason)
-    return [each for each in answers if isinstance(each, Prediction)]
