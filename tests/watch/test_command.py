@@ -11,7 +11,8 @@ import pytest
 from processes import LONG
 
 from rudel.errors import ServeError
-from rudel.watch.watch_server import listening, watch
+from rudel.listening import listener
+from rudel.watch.watch_server import watch
 
 Command = Callable[..., tuple[subprocess.Popen[str], str]]
 
@@ -30,7 +31,7 @@ def test_it_waits_for_a_run_and_ends_by_ctrl_c(command: Command) -> None:
 
 
 def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
-    with listening("127.0.0.1", 0) as other:
+    with listener("127.0.0.1", 0, 1) as other:
         port = other.getsockname()[1]
         command = [Path(sys.executable).with_name("rudel"), "watch", "--no-browser", "--port", str(port), "run"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
@@ -44,7 +45,7 @@ def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
 
 def test_an_address_that_is_not_this_computers() -> None:
     with pytest.raises(ServeError, match=r"^203\.0\.113\.7 port 0 cannot be listened at"):
-        listening("203.0.113.7", 0)
+        watch([], "203.0.113.7", 0, pytest.fail)
 
 
 def test_without_its_packages_it_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

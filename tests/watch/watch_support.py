@@ -11,10 +11,10 @@ from typing import Any
 import uvicorn
 from processes import LONG
 
+from rudel.listening import listener
 from rudel.runs import run_directory
 from rudel.watch.app import make_app
 from rudel.watch.board import Board
-from rudel.watch.watch_server import listening
 
 CONFIG = {
     "recipe": "digits", "strategy": "single", "epochs": 4, "steps": None, "batch_size": 32, "data": {"train": 320},
@@ -93,7 +93,7 @@ class Served:
     """The page of some runs, served in this process at an address of its own."""
 
     def __init__(self, *runs: Path, allowed: tuple[str, ...] = ()) -> None:
-        self._listener = listening("127.0.0.1", 0)
+        self._listener = listener("127.0.0.1", 0, 128)
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/"
         app = make_app(Board(runs), allowed, lambda: self._server.should_exit)

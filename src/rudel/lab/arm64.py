@@ -5,16 +5,15 @@ programs run under QEMU's user-mode emulation, to which the kernel hands them (b
 left switched on, as it is wherever QEMU was installed with its support for that.
 """
 
-import contextlib
-import fcntl
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from rudel.errors import LabError
 from rudel.lab import kernel
+from rudel.lab.folder_lock import locked
 from rudel.lab.node import PATH
 
 ROOT = Path("/var/cache/rudel-lab/bookworm-arm64")
@@ -40,7 +39,7 @@ def make_ready(tell: Callable[[str], None]) -> None:
     """
     _enable_emulation()
     ROOT.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(ROOT.parent):
+    with locked(ROOT.parent):
         if not ROOT.exists():
             tell(f"Building a root file system of Debian for arm64 in {ROOT}, once; this takes some minutes ...")
             _build(ROOT)
@@ -92,13 +91,3 @@ def _found(program: str, package: str) -> str:
     if path is None:
         raise LabError(f"Nodes of arm64 need `{program}`: install it with `apt-get install {package}`.")
     return path
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

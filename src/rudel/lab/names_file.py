@@ -4,17 +4,16 @@ Everything else in the file stays as it is, byte by byte. The file is replaced a
 is a mount of its own, as in containers), under a lock that all labs of a machine share.
 """
 
-import contextlib
 import errno
-import fcntl
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rudel.errors import LabError
+from rudel.lab.folder_lock import locked
 
 FILE = Path("/etc/hosts")
 
@@ -78,7 +77,7 @@ def without_block(text: str, lab: str) -> str:
 
 
 def _change(file: Path, change: Callable[[str], str]) -> None:
-    with _locked(file.parent):
+    with locked(file.parent):
         old = file.read_text()
         new = change(old)
         if new != old:
@@ -97,13 +96,3 @@ def _replace(file: Path, text: str) -> None:
         if error.errno != errno.EBUSY:
             raise
         file.write_text(text)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -8,9 +8,7 @@ So a folder to whose keeper nobody can connect belongs to a lab that was killed.
 """
 
 import contextlib
-import fcntl
 import json
-import os
 import shutil
 import socket
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from typing import Any
 
 from rudel.errors import LabError
 from rudel.files import write_json
+from rudel.lab.folder_lock import locked
 from rudel.lab.settings import Node, Settings, from_document
 
 _FOLDERS = Path("/run/rudel-lab")
@@ -60,12 +59,8 @@ class Running:
 @contextlib.contextmanager
 def exclusive() -> Iterator[None]:
     """Lets one process at a time begin a lab, or remove what a killed one has left."""
-    descriptor = os.open(_FOLDERS.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked(_FOLDERS.parent):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def begin(lab: str) -> tuple[socket.socket, socket.socket]:

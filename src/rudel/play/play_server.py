@@ -7,7 +7,6 @@ POST /guess      a bitmap, a byte for each pixel; answered by {"probabilities": 
 """
 
 import contextlib
-import ipaddress
 import json
 import os
 import socket
@@ -17,8 +16,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path, PurePosixPath
 
-from rudel.errors import RudelError, ServeError
-from rudel.own_names import is_loopback, is_own
+from rudel.errors import RudelError
+from rudel.listening import cannot_listen, is_loopback, is_own, page_address
 from rudel.play.listener import Listener
 from rudel.play.page_files import DESCRIPTION, POLICY, TYPES, page_files
 from rudel.play.player import Player
@@ -65,19 +64,13 @@ class PlayServer(ThreadingHTTPServer):
             self.address_family = family
             super().__init__((str(place[0]), int(place[1])), _Handler)
         except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise ServeError(
-                f"{host} port {port} cannot be listened at ({reason}): give another with --port, or --port 0 for one "
-                "that is free."
-            ) from error
+            raise cannot_listen(host, port, error) from error
         self.is_local = is_loopback(str(self.server_address[0]))
 
     @property
     def address(self) -> str:
         """Of the page, for a browser on this computer."""
-        host, port = str(self.server_address[0]), self.server_address[1]
-        found = ipaddress.ip_address(host.partition("%")[0])
-        return f"http://{'localhost' if found.is_unspecified else f'[{host}]' if found.version == 6 else host}:{port}/"
+        return page_address(str(self.server_address[0]), self.server_address[1])
 
     def script(self) -> str | None:
         """Where the page finds the model's JavaScript."""

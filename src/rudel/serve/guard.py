@@ -3,7 +3,7 @@
 import hmac
 from dataclasses import dataclass
 
-from rudel.own_names import is_own
+from rudel.listening import is_own
 from rudel.serve.body import Headers
 from rudel.serve.refusal import Refusal
 

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rudel.errors import ServeError
-from rudel.own_names import is_loopback
+from rudel.listening import is_loopback, listener
 from rudel.serve.access_log import AccessLog, Style
-from rudel.serve.listening import listener
 from rudel.serve.model_sources import Source
 from rudel.serve.server_limits import Limits
 

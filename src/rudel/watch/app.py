@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from rudel.own_names import is_own
+from rudel.listening import is_own
 from rudel.watch.board import EVERY_SECONDS, Board, Sight
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def make_app(
 
     Args:
         board: the runs.
-        names: names by which clients may reach it beside those of this computer (`rudel.own_names`); None for any.
+        names: names by which clients may reach it beside those of this computer (`rudel.listening`); None for any.
         stopping: whether the server is about to end, so that streams have to.
     """
     from starlette.applications import Starlette

@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 
 from rudel.cluster.fleet import TRANSPORT_ERRORS
 from rudel.errors import ClusterError, RudelError
+from rudel.listening import is_loopback
 from rudel.mesh.hosts.channel import Messages, framed, slices
 from rudel.mesh.hosts.endings import EndError, end_of, reason_of
 from rudel.mesh.hosts.member_messages import Failed, Order
 from rudel.mesh.hosts.member_service import VERSIONED
 from rudel.mesh.hosts.processes import Processes
-from rudel.own_names import is_loopback
 from rudel.replicas.members import Piece
 from rudel.runs.checkpoint import Checkpoint
 

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from rudel.errors import ClusterError, OptionError
 from rudel.internals.jax import backend_has_started, let_gloo_listen
+from rudel.listening import is_loopback
 from rudel.mesh.hosts.job_environment import coordinator_of, processes_of
 from rudel.mesh.hosts.processes import Processes
-from rudel.own_names import is_loopback
 
 CONNECT_SECONDS = 300
 """Time for all processes to come: a cluster starts some of them minutes after the others."""
