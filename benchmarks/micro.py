@@ -9,11 +9,12 @@ TensorFlow Lite Micro's examples (hello_world_int8.tflite, micro_speech_int8.tfl
 not there is left out with a note.
 
 What is counted: instructions of one inference, not clock cycles, by QEMU's board mps2-an386 (`-icount`), which is exact
-and the same on every machine. Code is flash without the model's own numbers: for Rudel without weights, biases,
-multipliers and tables, for TFLM without the .tflite file. RAM is the arena with input and output in it, and other
-variables, without stack. The figures of TFLM were measured once, on the same board: -O2 kernels, TFLM of August 2026
-with CMSIS-NN, int8-only registrations, which is the interpreter's best case; its set-up, before the first inference, is
-not counted.
+and the same on every machine. Clock cycles are estimated (`rudel.micro.bench.timings`), and stand beside the best that
+a vendor has published for a Cortex-M4. Code is flash without the model's own numbers: for Rudel without weights,
+biases, multipliers and tables, for TFLM without the .tflite file. RAM is the arena with input and output in it, and
+other variables, without stack. The figures of TFLM were measured once, on the same board: -O2 kernels, TFLM of August
+2026 with CMSIS-NN, int8-only registrations, which is the interpreter's best case; its set-up, before the first
+inference, is not counted.
 
 Outputs are compared bit by bit: on the host with the interpreter of --rounding where it is installed (tflite-micro,
 ai-edge-litert), and on the board with the host.
@@ -29,7 +30,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from cluster_record import wide_console
-from micro_claims import CLAIMS, TFLM, VENDOR_CYCLES, VENDORS, Needs, broken
+from micro_claims import CLAIMS, SOURCES, TFLM, VENDORS, Needs, broken, slower
 from micro_show import layers_table, needs_tables
 
 from rudel.errors import CompileError, RudelError
@@ -71,7 +72,7 @@ def main(
     except RudelError as error:
         typer.echo(error, err=True)
         raise typer.Exit(1) from error
-    needs = {name: Needs(m.instructions, m.code, m.ram, m.flash) for name, m in measured.items()}
+    needs = {name: Needs(m.instructions, m.code, m.ram, m.flash, m.estimated_cycles) for name, m in measured.items()}
     failures = broken(needs) if target == "cortex-m4" else []
     failures += [f"{name}: {m.differing} of {m.inputs} outputs differ" for name, m in measured.items() if m.differing]
     for table in needs_tables(measured, target):
@@ -80,7 +81,8 @@ def main(
         for name, m in measured.items():
             console.print(layers_table(name, m))
     compared = target == "cortex-m4"
-    for sentence in [*notes, *([VENDORS] if compared else []), *verdict(failures, measured, compared)]:
+    behind = slower({name: m.estimated_cycles for name, m in measured.items()}) if compared else []
+    for sentence in [*notes, *([SOURCES] if compared else []), *behind, *verdict(failures, measured, compared)]:
         console.print(sentence, highlight=False)
     if json:
         document = {
@@ -90,7 +92,8 @@ def main(
             "models": {name: {**asdict(m), "code": m.code} for name, m in measured.items()},
             "tflm": {name: asdict(TFLM[name]) for name in measured},
             "claims": {name: asdict(CLAIMS[name]) for name in measured},
-            "vendor_cycles": {name: VENDOR_CYCLES[name] for name in measured if name in VENDOR_CYCLES},
+            "vendors": {n: {**asdict(VENDORS[n]), "cycles": VENDORS[n].cycles} for n in measured if n in VENDORS},
+            "slower": behind,
             "broken": failures,
             "notes": notes,
         }
