@@ -66,6 +66,15 @@ def test_explain_shows_layers_and_the_arena(hello, tmp_path):
     assert (tmp_path / "arena.svg").read_text().startswith("<?xml")
 
 
+def test_explain_writes_a_page_and_says_why_it_has_no_cycles(hello, tmp_path):
+    result = _run("micro", "explain", hello, "--html", tmp_path / "page.html")
+    assert result.exit_code == 0
+    assert "`generic` cannot be measured" in result.stderr
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("FULLY_CONNECTED") >= 3
+    assert "remove channels that are constant or unused" in page
+
+
 def test_explain_prints_json(shared_data):
     model = shared_data / "tflite" / "person_detect_int8.tflite"
     document = json.loads(_run("micro", "explain", model, "--json").stdout)

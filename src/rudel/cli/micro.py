@@ -10,6 +10,7 @@ from rudel.cli import complete
 from rudel.cli.output import count_display, print_json, print_table, reporting_interrupts
 
 if TYPE_CHECKING:
+    from rudel.micro.compiler import Compiled
     from rudel.micro.ports import Port
 
 app = typer.Typer(
@@ -98,6 +99,10 @@ def explain(
     target: TargetOption = "generic",
     ram: RamOption = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.svg|FILE.png", help="Draw the arena into a file.")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Write a page, with cycles by layer where the target can be emulated."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show operators, multiplications, flash and RAM by layer, and the arena as a picture."""
@@ -108,6 +113,8 @@ def explain(
     rows = layers(compiled)
     if plot is not None:
         plot_arena(compiled, plot)
+    if html is not None:
+        _write_page(html, model, compiled, ram)
     if json:
         from dataclasses import asdict
 
@@ -143,8 +150,25 @@ def explain(
     typer.echo("\nThe arena: layers to the right, addresses upwards; # where memory is used in place.\n")
     for line in arena_text(compiled):
         typer.echo(line)
-    if plot is not None:
-        typer.echo(f"\n{plot}")
+    for path in (plot, html):
+        if path is not None:
+            typer.echo(f"\n{path}")
+
+
+def _write_page(path: Path, model: Path, compiled: "Compiled", ram: int | None) -> None:
+    from rudel.errors import RudelError
+    from rudel.micro.bench import bench as measure
+    from rudel.micro.explain_page import write_page
+    from rudel.micro.removed import removals
+
+    rounding, target = compiled.rounding, compiled.target.name
+    measured = reason = None
+    try:
+        measured = measure(model, target=target, rounding=rounding, ram=ram, count=1)
+    except RudelError as error:
+        reason = str(error)
+        typer.echo(f"The page has no instructions and cycles. {reason}", err=True)
+    write_page(path, compiled, removals(model, rounding=rounding, target=target), measured, reason)
 
 
 @app.command("check")

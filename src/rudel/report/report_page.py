@@ -73,8 +73,8 @@ def render(run: Run) -> str:
     return document(f"{title(run)} – training report", body)
 
 
-def document(name: str, main: Html) -> str:
-    """A page with everything in it, from its title and its `<main>`."""
+def document(name: str, main: Html, foot: str = "Made by Rudel from the run directory.") -> str:
+    """A page with everything in it, from its title, its `<main>` and the sentence at its end."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -85,5 +85,5 @@ def document(name: str, main: Html) -> str:
         element("link", rel="icon", href="data:,"),
         element("style", Html((files("rudel.report") / "page.css").read_text(encoding="utf-8"))),
     )
-    foot = element("footer", element("p", "Made by Rudel from the run directory."))
-    return "<!DOCTYPE html>\n" + element("html", head, element("body", main, foot), lang="en") + "\n"
+    body = element("body", main, element("footer", element("p", foot)))
+    return "<!DOCTYPE html>\n" + element("html", head, body, lang="en") + "\n"
