@@ -9,6 +9,9 @@ Source: Cortex-M4 Technical Reference Manual, Arm DDI 0439D, sections 3.3.1 (ins
 - IT is never folded into the instruction before it.
 - Contention for the bus, and 32-bit loads that are not aligned and so not pipelined, are left out.
 - An instruction that its condition skips counts as if it ran.
+
+How far that is from silicon: a multiplication of polynomials that was counted like this to 609 cycles took 628 on an
+STM32F407 without wait states (T. Pornin, github.com/pornin/curve9767, src/ops_cm4.s).
 """
 
 import re
