@@ -34,7 +34,7 @@ def _dead_channels() -> bytes:
         T((8,), "int32", scale=0.001, data=zeros),
         T((1, 4, 4, 8), scale=0.1),
     ]
-    operators = [Op("CONV_2D", [0, 1, 2], [3], window), Op("CONV_2D", [3, 4, 5], [6], window)]
+    operators = [Op("CONV_2D", (0, 1, 2), (3,), window), Op("CONV_2D", (3, 4, 5), (6,), window)]
     return build(tensors, operators, [0], [6])
 
 
