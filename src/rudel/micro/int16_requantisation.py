@@ -6,7 +6,8 @@ An output of int16 has 65,535 thresholds, too many to look for a line through al
   a half upwards. All interpreters do that with biases of 64 bits (LiteRT's dense layers aside). The rows are int32
   (channels, 4) of multiplier, lower and upper word of the offset, and shift; bias and rounding are in the offset.
 - `twice_int16`: the sum of 32 bits, with its bias of 32 bits, is rounded twice, as for int8. The rows are int32
-  (channels, 3) of multiplier, bias and exponent.
+  (channels, 3) of multiplier, bias and exponent. `upwards` is the same but for halves, which are rounded upwards the
+  second time, too (Ruy, LiteRT's library of matrix products).
 - `once_int16`: the sum is multiplied in double precision and rounded half away from zero (LiteRT's dense layers).
   The rows are int32 (channels, 5) of both words of the factor's mantissa, its exponent, and both words of the bias.
 """
@@ -45,11 +46,11 @@ def reduced(factors: np.ndarray, bias: np.ndarray, limits: tuple[int, int]) -> R
     return _rows("reduced", limits, short, lower, upper, 15 - exponent)
 
 
-def twice(factors: np.ndarray, bias: np.ndarray, limits: tuple[int, int]) -> Requantisation:
+def twice(factors: np.ndarray, bias: np.ndarray, limits: tuple[int, int], *, upwards: bool = False) -> Requantisation:
     """Returns how sums of 32 bits become outputs; the arguments are those of `reduced`, biases within 32 bits."""
     pairs = scaling_twice(factors).twice
     assert pairs is not None
-    return _rows("twice_int16", limits, pairs[0], bias, pairs[1])
+    return _rows("upwards" if upwards else "twice_int16", limits, pairs[0], bias, pairs[1])
 
 
 def once(factors: np.ndarray, bias: np.ndarray, limits: tuple[int, int]) -> Requantisation:

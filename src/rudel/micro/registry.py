@@ -61,9 +61,10 @@ class Entry:
 _WINDOW = {"padding": Field(0, "padding"), "stride_w": Field(1, "i"), "stride_h": Field(2, "i")}
 _POOL = _WINDOW | {"filter_w": Field(3, "i"), "filter_h": Field(4, "i"), "activation": Field(5, "activation")}
 _ACTIVATION = {"activation": Field(0, "activation")}
+_SUM = {**_ACTIVATION, "by_shifts": Field(1, "?", 1)}
 
 _ENTRIES = (
-    Entry("ADD", lower_binary, options=_ACTIVATION, floats=floats.lower_binary, int16=int16_elements.lower_binary),
+    Entry("ADD", lower_binary, options=_SUM, floats=floats.lower_binary, int16=int16_elements.lower_binary),
     Entry("AVERAGE_POOL_2D", lower_pool, options=_POOL, floats=floats.lower_pool),
     Entry(
         "CONCATENATION",
@@ -163,7 +164,7 @@ _ENTRIES = (
         },
         int16=lower_strided_slice,
     ),
-    Entry("SUB", lower_binary, options=_ACTIVATION, floats=floats.lower_binary, int16=int16_elements.lower_binary),
+    Entry("SUB", lower_binary, options=_SUM, floats=floats.lower_binary, int16=int16_elements.lower_binary),
     Entry(
         "SVDF",
         lower_svdf,

@@ -17,7 +17,7 @@ import numpy as np
 
 from rudel.micro.arithmetic import INT32_MAX, INT32_MIN, Scaling
 
-Form = Literal["line", "twice", "even", "table", "reduced", "twice_int16", "once_int16"]
+Form = Literal["line", "twice", "even", "table", "reduced", "twice_int16", "upwards", "once_int16"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Requantisation:
             exponent; rounded as `rudel.micro.arithmetic.multiply` does, then the zero point is added, then clamped.
             `table`: int32 (channels, 1 + high - low) of the bias and the accumulators (with bias) at which outputs
             low + 1, low + 2, ... begin.
-            `reduced`, `twice_int16`, `once_int16`: for outputs of int16, see `rudel.micro.int16_requantisation`.
+            `reduced`, `twice_int16`, `upwards`, `once_int16`: of outputs of int16; see
+            `rudel.micro.int16_requantisation`.
         data: those rows.
             `even`: int32 (channels, 3) of a 24-bit multiplier, bias and shift; rounded to float32, then to integers.
         shift: of `line`, beyond the 32 bits that are dropped with the lower word.

@@ -162,6 +162,7 @@ def binary(draw: Draw, kind: str, rounding: str) -> bytes:
         output = 2.0 ** draw(st.integers(-15, -1))
         scales = [output, output]
         scales[draw(st.integers(0, 1))] = output * 2.0 ** -draw(st.integers(0, 4))
+        second = second if kind == "SUB" else first
     fixed = random_data(draw).integers(-32768, 32768, second).astype(np.int16) if draw(st.integers(0, 3)) == 0 else None
     zeros = [0, 0, 0] if kind == "MUL" else [_zero_point(draw, rounding) for _ in range(3)]
     tensors = [
@@ -183,9 +184,8 @@ def rescaled(draw: Draw, kind: str, rounding: str) -> bytes:
     ratio = {"int16int8": 200.0, "int8int16": 0.005}.get(source + output, 1.0)
     first = drawn_scale(draw, 2.0**-18, 2.0**-4)
     second = float(np.float32(first * ratio * 2.0 ** draw(st.floats(-3, 3))))
-    zeros = [
-        draw(st.integers(-128, 127)) if dtype == "int8" else _zero_point(draw, rounding) for dtype in (source, output)
-    ]
+    free = "litert" if kind in ("RELU", "RELU6") else rounding
+    zeros = [draw(st.integers(-128, 127)) if t == "int8" else _zero_point(draw, free) for t in (source, output)]
     options = {"alpha": float(np.float32(draw(st.floats(-1.2, 1.2))))} if kind == "LEAKY_RELU" else {}
     shape = (draw(st.integers(1, 2)), draw(st.integers(1, 300)))
     tensors = [

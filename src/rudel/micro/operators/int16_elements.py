@@ -22,7 +22,7 @@ from rudel.micro.operators.checks import (
     require,
     same_shape,
 )
-from rudel.micro.operators.curves import FIXED_POINT, TABLE_CURVES, logistic_table
+from rudel.micro.operators.curves import DIVIDE, FIXED_POINT, TABLE_CURVES, logistic_table
 from rudel.micro.operators.outputs import CLAMP_INT16, TWICE
 from rudel.micro.operators.scalings import output_limits
 
@@ -59,6 +59,32 @@ typedef struct {{
 
 _SUMS = {"ADD": _sum("add_int16", "+"), "SUB": _sum("subtract_int16", "-")}
 
+
+def _shifted(name: str, sign: str) -> Kernel:
+    return Kernel(
+        name,
+        f"""\
+typedef struct {{
+    rudel_broadcast shape;
+    int32_t first, second;
+    rudel_output output;
+}} rudel_{name}_layer;
+
+"""
+        + broadcast_loop(
+            name,
+            "int16_t",
+            f"""\
+            const int32_t x = rudel_divide_by_power(*a, p->first), y = rudel_divide_by_power(*b, p->second);
+            *out++ = rudel_clamp_int16(x {sign} y, &p->output);
+""",
+        ),
+        (BROADCAST, DIVIDE, CLAMP_INT16),
+    )
+
+
+_SHIFTED = {"ADD": _shifted("add_shifted", "+"), "SUB": _shifted("subtract_shifted", "-")}
+
 _PRODUCT = Kernel(
     "multiply_int16",
     """\
@@ -88,8 +114,12 @@ def lower_binary(operator: Operator, graph: Graph, context: Context) -> Step:
     values = [broadcast_fields(operator, first, second, output)]
     if operator.kind == "MUL":
         kernel = _PRODUCT
-        factor = np.float32(first.scale) * np.float32(second.scale) / np.float32(output.scale)
+        number = float if context.rounding == "tflm" else np.float32
+        factor = number(first.scale) * number(second.scale) / number(output.scale)
         values += [str(number) for number in quantise_multiplier(float(factor))]
+    elif context.rounding != "tflm" and (shifts := _shifts(operator, first, second, output)):
+        kernel = _SHIFTED[operator.kind]
+        values += [str(shift) for shift in shifts]
     else:
         kernel = _SUMS[operator.kind]
         twice = 2.0 * max(first.scale, second.scale)
@@ -107,6 +137,25 @@ def lower_binary(operator: Operator, graph: Graph, context: Context) -> Step:
         macs=output.size * (1 if operator.kind == "MUL" else 2),
         reads=(0, 1),
     )
+
+
+def _shifts(operator: Operator, first: Tensor, second: Tensor, output: Tensor) -> tuple[int, int] | None:
+    """Returns by how many bits LiteRT shifts both inputs to the right, or None where it scales them.
+
+    Raises:
+        CompileError: all scales are powers of two, and LiteRT refuses them.
+    """
+    powers = [math.log2(tensor.scale) for tensor in (first, second, output)]
+    if not operator.options["by_shifts"] or any(abs(power - round(power)) >= 1e-3 for power in powers):
+        return None
+    shifts = (round(powers[2]) - round(powers[0]), round(powers[2]) - round(powers[1]))
+    require(
+        min(shifts) == 0 and (operator.kind == "SUB" or first.shape == second.shape),
+        operator,
+        "all its scales are powers of two, for which LiteRT takes inputs of one shape only, one of which has the "
+        "output's scale and the other no greater one: use the rounding `tflm`",
+    )
+    return shifts
 
 
 def _rescale(source: str, output: str) -> Kernel:
@@ -142,18 +191,18 @@ def lower_rescale(operator: Operator, graph: Graph, context: Context) -> Step:
     same_shape(source, output, operator)
     for tensor in (source, output):
         if operator.kind != "QUANTIZE" or tensor.dtype not in ("int8", "int32"):
-            quantised_int16(tensor, operator, symmetric=context.rounding != "tflm" and operator.kind != "QUANTIZE")
+            free = context.rounding == "tflm" and operator.kind in ("QUANTIZE", "LEAKY_RELU")
+            quantised_int16(tensor, operator, symmetric=not free)
         elif tensor.dtype == "int8":
             quantised_int8(tensor, operator)
         else:
             require(tensor.quantised, operator, f"`{tensor.name[:60]}` has no quantisation")
-    ratio = np.float32(source.scale) / np.float32(output.scale)
-    positive = negative = quantise_multiplier(float(ratio))
+    # LiteRT divides scales in single precision, but those of QUANTIZE; TFLM all in double precision.
+    number = float if operator.kind == "QUANTIZE" or context.rounding == "tflm" else np.float32
+    positive = negative = quantise_multiplier(float(number(source.scale) / number(output.scale)))
     low, high = bounds_of(output)
-    if operator.kind == "QUANTIZE":
-        positive = negative = quantise_multiplier(source.scale / output.scale)
-    elif operator.kind == "LEAKY_RELU":
-        slope = float(np.float32(source.scale) * np.float32(operator.options["alpha"]) / np.float32(output.scale))
+    if operator.kind == "LEAKY_RELU":
+        slope = float(number(source.scale) * number(operator.options["alpha"]) / number(output.scale))
         multiplier, exponent = quantise_multiplier(abs(slope))
         negative = (int(math.copysign(multiplier, slope)), exponent)
     elif operator.kind == "RELU6" and context.rounding == "tflm":
@@ -161,7 +210,7 @@ def lower_rescale(operator: Operator, graph: Graph, context: Context) -> Step:
         positive = negative = quantise_multiplier(1.0)
         low, high = source.zero_point, min(source.zero_point + _quantised(6.0, source), high)
         output = source
-    else:
+    elif operator.kind != "QUANTIZE":
         low = max(low, output.zero_point)
         high = min(high, output.zero_point + _quantised(6.0, output)) if operator.kind == "RELU6" else high
     numbers = (*positive, *negative, source.zero_point, output.zero_point, low, high, source.size)

@@ -46,7 +46,13 @@ def plan_int16(
         require(values.size == bias.size, operator, f"it has {values.size} biases for {bias.size} channels")
         bias = values.ravel().astype(np.int64)
     limits = output_limits(operator, output)
-    if operator.kind == "FULLY_CONNECTED" and (rounding == "litert" or (rounding == "xnnpack" and given == "int64")):
+    grouped = graph[operator.inputs[1]].shape[-1] != source.shape[-1]
+    by_ruy = operator.kind == "CONV_2D" and bits == 32 and not grouped
+    if operator.kind == "FULLY_CONNECTED":
+        by_ruy = given != "int64"
+    if rounding == "xnnpack" and by_ruy:
+        return bias, twice(factors, bias, limits, upwards=True)
+    if rounding != "tflm" and operator.kind == "FULLY_CONNECTED":
         return bias, once(factors, bias, limits)
     return bias, (twice if bits == 32 else reduced)(factors, bias, limits)
 
@@ -59,10 +65,8 @@ def _bits(operator: Operator, rounding: Rounding, given: str | None) -> int:
         kinds = ("int64", "int32") if operator.kind in ("CONV_2D", "FULLY_CONNECTED") and not depthwise else ("int64",)
         if operator.kind == "TRANSPOSE_CONV":
             kinds = ("int64", "int16")
-        if given is None:
-            return 32 if operator.kind == "FULLY_CONNECTED" and said != "int64" else 64
         require(
-            given in kinds,
+            given in (None, *kinds),
             operator,
             f"its biases are {given}, which TFLM does not compute with int16 activations: give it biases of "
             + " or ".join(kinds),

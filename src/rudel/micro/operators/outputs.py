@@ -140,6 +140,20 @@ static inline int16_t rudel_twice_int16(int64_t sum, const int32_t *q, const rud
     (CLAMP_INT16, TWICE),
 )
 
+_UPWARDS = Kernel(
+    "upwards",
+    """\
+static inline int16_t rudel_upwards(int64_t sum, const int32_t *q, const rudel_output *o)
+{
+    const uint32_t left = q[2] > 0 ? (uint32_t)q[2] : 0u, right = q[2] > 0 ? 0u : (uint32_t)-q[2];
+    const int32_t x = (int32_t)((uint32_t)(sum + q[1]) << left);
+    const int64_t high = ((int64_t)x * q[0] + (1 << 30)) >> 31;
+    return rudel_clamp_int16((int32_t)((high + ((1ll << right) >> 1)) >> right), o);
+}
+""",
+    (CLAMP_INT16,),
+)
+
 _ONCE_INT16 = Kernel(
     "once_int16",
     """\
@@ -164,12 +178,13 @@ FORMS = {
     "table": _TABLE,
     "reduced": _REDUCED,
     "twice_int16": _TWICE_INT16,
+    "upwards": _UPWARDS,
     "once_int16": _ONCE_INT16,
 }
 """By form: `static inline int8_t rudel_FORM(int32_t sum, const int32_t *row, const rudel_output *o)`; those for outputs
 of int16 return `int16_t` and take sums of `int64_t`."""
 
-_INT16 = ("reduced", "twice_int16", "once_int16")
+_INT16 = ("reduced", "twice_int16", "upwards", "once_int16")
 
 
 def element(form: str) -> str:
