@@ -15,7 +15,7 @@ An output of int16 has 65,535 thresholds, too many to look for a line through al
 import numpy as np
 
 from rudel.errors import CompileError
-from rudel.micro.arithmetic import scaling_once, scaling_twice
+from rudel.micro.arithmetic import Scaling, scaling_once, scaling_twice
 from rudel.micro.requantisation import Requantisation
 
 _MOST_EXPONENT = 14
@@ -46,9 +46,16 @@ def reduced(factors: np.ndarray, bias: np.ndarray, limits: tuple[int, int]) -> R
     return _rows("reduced", limits, short, lower, upper, 15 - exponent)
 
 
-def twice(factors: np.ndarray, bias: np.ndarray, limits: tuple[int, int], *, upwards: bool = False) -> Requantisation:
-    """Returns how sums of 32 bits become outputs; the arguments are those of `reduced`, biases within 32 bits."""
-    pairs = scaling_twice(factors).twice
+def twice(scaling: Scaling, bias: np.ndarray, limits: tuple[int, int], *, upwards: bool = False) -> Requantisation:
+    """Returns how sums of 32 bits become outputs.
+
+    Args:
+        scaling: one that rounds twice.
+        bias: int64 (channels), within 32 bits.
+        limits: the least and the greatest output.
+        upwards: whether the second rounding takes halves upwards.
+    """
+    pairs = scaling.twice
     assert pairs is not None
     return _rows("upwards" if upwards else "twice_int16", limits, pairs[0], bias, pairs[1])
 

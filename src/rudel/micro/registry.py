@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from rudel.micro.dsp import dsp_convolution, dsp_dense, dsp_depthwise
 from rudel.micro.emit import Lowering
-from rudel.micro.operators import floats, int16_elements
+from rudel.micro.operators import floats, int16_elements, int16_softmax
 from rudel.micro.operators.binary import lower_binary, lower_prelu
 from rudel.micro.operators.convolution import lower_convolution, lower_dense
 from rudel.micro.operators.depthwise import lower_depthwise
@@ -65,7 +65,7 @@ _SUM = {**_ACTIVATION, "by_shifts": Field(1, "?", 1)}
 
 _ENTRIES = (
     Entry("ADD", lower_binary, options=_SUM, floats=floats.lower_binary, int16=int16_elements.lower_binary),
-    Entry("AVERAGE_POOL_2D", lower_pool, options=_POOL, floats=floats.lower_pool),
+    Entry("AVERAGE_POOL_2D", lower_pool, options=_POOL, floats=floats.lower_pool, int16=lower_pool),
     Entry(
         "CONCATENATION",
         lower_concatenation,
@@ -127,8 +127,8 @@ _ENTRIES = (
     ),
     Entry("LOGISTIC", lower_unary, floats=floats.lower_unary, int16=int16_elements.lower_curve),
     Entry("LOOKUP", lower_lookup, is_made_up=True),
-    Entry("MAX_POOL_2D", lower_pool, options=_POOL, floats=floats.lower_pool),
-    Entry("MEAN", lower_mean, options={"keep_dims": Field(0, "?")}, floats=floats.lower_mean),
+    Entry("MAX_POOL_2D", lower_pool, options=_POOL, floats=floats.lower_pool, int16=lower_pool),
+    Entry("MEAN", lower_mean, options={"keep_dims": Field(0, "?")}, floats=floats.lower_mean, int16=lower_mean),
     Entry("MUL", lower_binary, options=_ACTIVATION, floats=floats.lower_binary, int16=int16_elements.lower_binary),
     Entry("NEG", floats.lower_unary),
     Entry("PACK", None, options={"values_count": Field(0, "i"), "axis": Field(1, "i")}),
@@ -146,7 +146,13 @@ _ENTRIES = (
         int16=lower_resize_nearest,
     ),
     Entry("RSQRT", lower_unary),
-    Entry("SOFTMAX", lower_softmax, options={"beta": Field(0, "f")}, floats=floats.lower_softmax),
+    Entry(
+        "SOFTMAX",
+        lower_softmax,
+        options={"beta": Field(0, "f")},
+        floats=floats.lower_softmax,
+        int16=int16_softmax.lower_softmax,
+    ),
     Entry("SPLIT", None, options={"num_splits": Field(0, "i")}),
     Entry("SPLIT_V", None, options={"num_splits": Field(0, "i")}),
     Entry("SQUARED_DIFFERENCE", lower_binary),

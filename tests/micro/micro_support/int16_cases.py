@@ -207,6 +207,53 @@ def curve(draw: Draw, kind: str, rounding: str) -> bytes:
     return build(tensors, [Op(kind, (0,), (1,), version=3)], [0], [1])
 
 
+def pool(draw: Draw, kind: str, rounding: str) -> bytes:
+    """AVERAGE_POOL_2D and MAX_POOL_2D."""
+    padding = draw(PADDINGS)
+    high, wide = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    height, width = draw(st.integers(high, 9)), draw(st.integers(wide, 9))
+    down, across = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    batch, channels = draw(st.integers(1, 2)), draw(st.integers(1, 9))
+    size = drawn_scale(draw, _FINEST, 0.01)
+    rows, columns = windows_along(height, high, down, 1, padding), windows_along(width, wide, across, 1, padding)
+    tensors = [
+        T((batch, height, width, channels), "int16", scale=size),
+        T((batch, rows, columns, channels), "int16", scale=size),
+    ]
+    options = {
+        "padding": padding,
+        "stride_h": down,
+        "stride_w": across,
+        "filter_h": high,
+        "filter_w": wide,
+        "activation": draw(ACTIVATIONS),
+    }
+    return build(tensors, [Op(kind, (0,), (1,), options, version=3)], [0], [1])
+
+
+def mean(draw: Draw, kind: str, rounding: str) -> bytes:
+    """MEAN over any axes."""
+    shape = tuple(draw(st.lists(st.integers(1, 7), min_size=1, max_size=4)))
+    axes = sorted(draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))
+    keep = draw(st.booleans())
+    result = tuple(1 if axis in axes else size for axis, size in enumerate(shape) if keep or axis not in axes)
+    source = drawn_scale(draw, _FINEST, 0.01)
+    tensors = [
+        T(shape, "int16", scale=source),
+        T((len(axes),), "int32", data=np.array(axes, np.int32)),
+        T(result, "int16", scale=source * draw(st.sampled_from([1.0, 0.7, 2.0]))),
+    ]
+    return build(tensors, [Op(kind, (0, 1), (2,), {"keep_dims": keep}, version=3)], [0], [2])
+
+
+def softmax(draw: Draw, kind: str, rounding: str) -> bytes:
+    """SOFTMAX."""
+    shape = (draw(st.integers(1, 4)), draw(st.integers(1, 40)))
+    options = {"beta": draw(st.sampled_from([1.0, 0.5, 2.0]))}
+    tensors = [T(shape, "int16", scale=drawn_scale(draw, _FINEST, 0.01)), T(shape, "int16", scale=_FINEST)]
+    return build(tensors, [Op(kind, (0,), (1,), options, version=3)], [0], [1])
+
+
 def of_reals(draw: Draw, kind: str, rounding: str) -> bytes:
     """QUANTIZE from float32 and DEQUANTIZE."""
     shape = (draw(st.integers(1, 2)), draw(st.integers(1, 300)))
@@ -304,6 +351,7 @@ def lstm(draw: Draw, kind: str, rounding: str) -> bytes:
 
 INT16_KINDS: dict[str, Callable[[Draw, str, str], bytes]] = {
     "ADD": binary,
+    "AVERAGE_POOL_2D": pool,
     "CONCATENATION": moved,
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": convolution,
@@ -311,6 +359,8 @@ INT16_KINDS: dict[str, Callable[[Draw, str, str], bytes]] = {
     "FULLY_CONNECTED": dense,
     "LEAKY_RELU": rescaled,
     "LOGISTIC": curve,
+    "MAX_POOL_2D": pool,
+    "MEAN": mean,
     "MUL": binary,
     "PAD": moved,
     "QUANTIZE": rescaled,
@@ -318,6 +368,7 @@ INT16_KINDS: dict[str, Callable[[Draw, str, str], bytes]] = {
     "RELU": rescaled,
     "RELU6": rescaled,
     "RESHAPE": moved,
+    "SOFTMAX": softmax,
     "STRIDED_SLICE": moved,
     "SUB": binary,
     "TANH": curve,

@@ -158,7 +158,8 @@ def _fitting_line(
 def _product(operator: Operator, first: Tensor, second: Tensor, output: Tensor, limits, rounding: Rounding):
     a, b = _VALUES - first.zero_point, _VALUES - second.zero_point
     products = np.multiply.outer(a, b)
-    factor = np.float32(first.scale) * np.float32(second.scale) / np.float32(output.scale)
+    number = float if rounding == "tflm" else np.float32
+    factor = number(first.scale) * number(second.scale) / number(output.scale)
     scaling = (scaling_to_even if rounding == "xnnpack" else scaling_twice)(np.array([factor]))
     reach = (products.min(keepdims=True)[0], products.max(keepdims=True)[0])
     requantisation = plan(scaling, np.zeros(1, np.int64), reach, output.zero_point, limits)

@@ -7,7 +7,7 @@ the biases have, where TFLM looks at the biases.
 
 import numpy as np
 
-from rudel.micro.arithmetic import Rounding
+from rudel.micro.arithmetic import Rounding, scaling_twice
 from rudel.micro.graph import Graph, Operator, Tensor
 from rudel.micro.int16_requantisation import once, reduced, twice
 from rudel.micro.operators.checks import constant, require
@@ -51,10 +51,12 @@ def plan_int16(
     if operator.kind == "FULLY_CONNECTED":
         by_ruy = given != "int64"
     if rounding == "xnnpack" and by_ruy:
-        return bias, twice(factors, bias, limits, upwards=True)
+        return bias, twice(scaling_twice(factors), bias, limits, upwards=True)
     if rounding != "tflm" and operator.kind == "FULLY_CONNECTED":
         return bias, once(factors, bias, limits)
-    return bias, (twice if bits == 32 else reduced)(factors, bias, limits)
+    if bits == 32:
+        return bias, twice(scaling_twice(factors), bias, limits)
+    return bias, reduced(factors, bias, limits)
 
 
 def _bits(operator: Operator, rounding: Rounding, given: str | None) -> int:

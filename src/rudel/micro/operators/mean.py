@@ -1,4 +1,4 @@
-"""MEAN of int8 over any dimensions."""
+"""MEAN of int8 and int16 over any dimensions."""
 
 import math
 
@@ -7,9 +7,10 @@ import numpy as np
 from rudel.micro.arithmetic import Rounding, Scaling, multiply, quantise_multiplier, scaling_to_even
 from rudel.micro.emit import Constant, Context, Kernel, Step
 from rudel.micro.graph import Graph, Operator
-from rudel.micro.operators.checks import integers, quantised_int8, require
+from rudel.micro.int16_requantisation import twice
+from rudel.micro.operators.checks import bounds_of, integers, quantised_activations, require
 from rudel.micro.operators.movement import strides
-from rudel.micro.operators.outputs import FORMS, output_fields
+from rudel.micro.operators.outputs import FORMS, element, output_fields
 from rudel.micro.requantisation import plan
 
 _RANK = 4
@@ -66,6 +67,7 @@ def _scaling(rounding: Rounding, source: float, output: float, count: int) -> Sc
 
 def mean_kernel(form: str) -> Kernel:
     """Returns the kernel for one form of requantisation."""
+    kind = element(form)
     return Kernel(
         f"mean_{form}",
         f"""\
@@ -75,7 +77,7 @@ typedef struct {{
     int32_t kept[4], between[4], summed[4], apart[4];
 }} rudel_mean_{form}_layer;
 
-static int32_t rudel_total_{form}(const rudel_mean_{form}_layer *p, const int8_t *in)
+static int32_t rudel_total_{form}(const rudel_mean_{form}_layer *p, const {kind} *in)
 {{
     const int32_t *n = p->summed, *s = p->apart;
     int32_t total = 0;
@@ -89,14 +91,14 @@ static int32_t rudel_total_{form}(const rudel_mean_{form}_layer *p, const int8_t
     return total;
 }}
 
-static void rudel_mean_{form}(const rudel_mean_{form}_layer *p, const int8_t *in, int8_t *out)
+static void rudel_mean_{form}(const rudel_mean_{form}_layer *p, const {kind} *in, {kind} *out)
 {{
     const int32_t *n = p->kept, *s = p->between;
     for (int32_t i = 0; i < n[0]; i++) {{
         for (int32_t j = 0; j < n[1]; j++) {{
             for (int32_t k = 0; k < n[2]; k++) {{
                 for (int32_t l = 0; l < n[3]; l++) {{
-                    const int8_t *from = in + i * s[0] + j * s[1] + k * s[2] + l * s[3];
+                    const {kind} *from = in + i * s[0] + j * s[1] + k * s[2] + l * s[3];
                     *out++ = rudel_{form}(rudel_total_{form}(p, from), p->rows, &p->output);
                 }}
             }}
@@ -109,16 +111,20 @@ static void rudel_mean_{form}(const rudel_mean_{form}_layer *p, const int8_t *in
 
 
 def lower_mean(operator: Operator, graph: Graph, context: Context) -> Step:
-    """Makes a step of a MEAN of int8."""
+    """Makes a step of a MEAN of int8 or int16."""
     kept, between, summed, apart, count = reduction(operator, graph)
     source, output = graph[operator.inputs[0]], graph[operator.outputs[0]]
-    quantised_int8(source, operator)
-    quantised_int8(output, operator)
-    require(count < 1 << 22, operator, f"it is the mean of {count:,} elements")
+    quantised_activations(operator, source, output)
+    low, high = bounds_of(source)
+    require(count < (1 << 22 if source.dtype == "int8" else 1 << 16), operator, f"it is the mean of {count:,} elements")
     bias = np.array([-source.zero_point * count], np.int64)
-    reach = (np.array([-128 * count]) + bias, np.array([127 * count]) + bias)
-    scaling = _scaling(context.rounding, source.scale, output.scale, count)
-    requantisation = plan(scaling, bias, reach, output.zero_point, (-128, 127))
+    rounding = "litert" if source.dtype == "int16" else context.rounding
+    scaling = _scaling(rounding, source.scale, output.scale, count)
+    if source.dtype == "int16":
+        requantisation = twice(scaling, bias, (low, high))
+    else:
+        reach = (np.array([low * count]) + bias, np.array([high * count]) + bias)
+        requantisation = plan(scaling, bias, reach, output.zero_point, (low, high))
     lists = ", ".join("{" + ", ".join(map(str, values)) + "}" for values in (kept, between, summed, apart))
     kernel = mean_kernel(requantisation.form)
     return Step(

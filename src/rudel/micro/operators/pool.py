@@ -1,8 +1,11 @@
-"""AVERAGE_POOL_2D and MAX_POOL_2D of int8: input and output have one quantisation, so zero points do not matter."""
+"""AVERAGE_POOL_2D and MAX_POOL_2D of int8 and int16: input and output have one quantisation, so zero points do not
+matter."""
+
+import numpy as np
 
 from rudel.micro.emit import Bands, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
-from rudel.micro.operators.checks import arity, quantised_int8, require
+from rudel.micro.operators.checks import arity, quantised_activations, require
 from rudel.micro.operators.convolution import Window, window_lead, window_of
 from rudel.micro.operators.scalings import output_limits
 
@@ -17,7 +20,7 @@ typedef struct {
 )
 
 _LOOP = """\
-static void rudel_{name}(const rudel_pool *p, const int8_t *in, int8_t *out)
+static void rudel_{name}(const rudel_pool *p, const {kind} *in, {kind} *out)
 {{
     for (int32_t n = 0; n < p->batch; n++, in += p->height * p->width * p->channels) {{
         for (int32_t row = 0; row < p->rows; row++) {{
@@ -29,11 +32,11 @@ static void rudel_{name}(const rudel_pool *p, const int8_t *in, int8_t *out)
 {count}                for (int32_t c = 0; c < p->channels; c++) {{
                     int32_t value = {start};
                     for (int32_t i = y0; i < y1; i++) {{
-                        const int8_t *v = in + (i * p->width + x0) * p->channels + c;
+                        const {kind} *v = in + (i * p->width + x0) * p->channels + c;
                         for (int32_t j = x0; j < x1; j++, v += p->channels) {take};
                     }}
 {finish}                    value = value < p->low ? p->low : value;
-                    *out++ = (int8_t)(value > p->high ? p->high : value);
+                    *out++ = ({kind})(value > p->high ? p->high : value);
                 }}
             }}
         }}
@@ -41,23 +44,30 @@ static void rudel_{name}(const rudel_pool *p, const int8_t *in, int8_t *out)
 }}
 """
 
-_AVERAGE = Kernel(
-    "average_pool",
-    _LOOP.format(
-        name="average_pool",
+
+def _average(name: str, kind: str) -> Kernel:
+    text = _LOOP.format(
+        name=name,
+        kind=kind,
         count="                const int32_t count = (y1 - y0) * (x1 - x0);\n",
         start="0",
         take="value += *v",
         finish="                    value = (value > 0 ? value + count / 2 : value - count / 2) / count;\n",
-    ),
-    (_TYPE,),
-)
+    )
+    return Kernel(name, text, (_TYPE,))
 
-_MAX = Kernel(
-    "max_pool",
-    _LOOP.format(name="max_pool", count="", start="-128", take="value = *v > value ? *v : value", finish=""),
-    (_TYPE,),
-)
+
+def _most(name: str, kind: str, least: int) -> Kernel:
+    take = "value = *v > value ? *v : value"
+    return Kernel(name, _LOOP.format(name=name, kind=kind, count="", start=least, take=take, finish=""), (_TYPE,))
+
+
+_KERNELS = {
+    ("AVERAGE_POOL_2D", "int8"): _average("average_pool", "int8_t"),
+    ("AVERAGE_POOL_2D", "int16"): _average("average_pool_int16", "int16_t"),
+    ("MAX_POOL_2D", "int8"): _most("max_pool", "int8_t", -128),
+    ("MAX_POOL_2D", "int16"): _most("max_pool_int16", "int16_t", -32768),
+}
 
 
 def pool_window(operator: Operator, graph: Graph) -> Window:
@@ -78,18 +88,18 @@ def pool_window(operator: Operator, graph: Graph) -> Window:
 
 
 def lower_pool(operator: Operator, graph: Graph, context: Context) -> Step:
-    """Makes a step of a pool of int8."""
+    """Makes a step of a pool of int8 or int16."""
     w = pool_window(operator, graph)
     source, output = graph[operator.inputs[0]], graph[operator.outputs[0]]
-    quantised_int8(source, operator)
-    quantised_int8(output, operator)
+    quantised_activations(operator, source, output)
     require(
         abs(source.scale - output.scale) <= 1e-6 and source.zero_point == output.zero_point,
         operator,
         "its input and output are quantised differently",
     )
     low, high = output_limits(operator, output)
-    kernel = _AVERAGE if operator.kind == "AVERAGE_POOL_2D" else _MAX
+    require(w.height * w.width < 1 << 15, operator, f"its window has {w.height * w.width:,} elements")
+    kernel = _KERNELS[operator.kind, source.dtype]
     batch, height, width, channels = source.shape
     fields = (
         f"{{{batch}, {height}, {width}, {channels}, {output.shape[1]}, {output.shape[2]}, {w.height}, {w.width}, "
@@ -100,7 +110,7 @@ def lower_pool(operator: Operator, graph: Graph, context: Context) -> Step:
         f"rudel_{kernel.name}(&$layer, $in0, $out0);",
         (kernel,),
         tables={"layer": f"static const rudel_pool $name = {fields};"},
-        overlap={(0, 0): Overlap(lead=window_lead(source.shape, output.shape, w))},
+        overlap={(0, 0): Overlap(lead=window_lead(source.shape, output.shape, w, np.dtype(source.dtype).itemsize))},
         macs=output.size * w.height * w.width,
-        bands=Bands("rudel_pool"),
+        bands=Bands("rudel_pool") if source.dtype == "int8" else None,
     )
