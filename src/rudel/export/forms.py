@@ -25,7 +25,7 @@ class Form:
 
     name: str
     ending: str
-    converter: Literal["litert", "litert-f16", "litert-dynamic", "litert-int8", "savedmodel", "onnx"]
+    converter: Literal["litert", "litert-f16", "litert-dynamic", "litert-int8", "litert-int16", "savedmodel", "onnx"]
     needs: tuple[str, ...]
     summary: str
     maker: str = ""
@@ -35,7 +35,7 @@ class Form:
     @property
     def integers(self) -> bool:
         """Whether the numbers are integers, whose ranges have to be found on examples."""
-        return self.converter == "litert-int8"
+        return self.converter in ("litert-int8", "litert-int16")
 
 
 _LITERT = ("tensorflow",)
@@ -52,6 +52,7 @@ FORMS = {
         Form("litert-f16", "-f16.tflite", "litert-f16", _LITERT, "LiteRT with weights in float16"),
         Form("litert-dynamic", "-dynamic.tflite", "litert-dynamic", _LITERT, "LiteRT with weights in int8"),
         Form("litert-int8", "-int8.tflite", "litert-int8", _LITERT, "LiteRT with everything in int8"),
+        Form("litert-int16", "-int16.tflite", "litert-int16", _LITERT, "LiteRT with int16 activations, int8 weights"),
         Form("savedmodel", "-savedmodel", "savedmodel", _LITERT, "TensorFlow's SavedModel", takes_files=True),
         Form("onnx", ".onnx", "onnx", ("tensorflow", "tf2onnx", "onnx", "onnxruntime"), "ONNX"),
         _made_of_int8("c-array", "the int8 model as an array, for TFLM", "rudel.export.c_array.c_array"),

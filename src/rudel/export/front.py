@@ -144,6 +144,10 @@ def _first(model: "keras.Model", converter: str) -> tuple[Any, LogMel | Columns 
     for layer in getattr(model, "layers", ()):
         if isinstance(layer, Features) and layer.input is model.inputs[0]:
             return layer, layer.features
-        if converter == "litert-int8" and (columns := columns_of(layer)) and layer.input is model.inputs[0]:
+        if (
+            converter in ("litert-int8", "litert-int16")
+            and (columns := columns_of(layer))
+            and layer.input is model.inputs[0]
+        ):
             return layer, columns
     return None, None

@@ -19,6 +19,7 @@ from rudel.micro.operators.lstm import lower_lstm, lower_lstm_float
 from rudel.micro.operators.mean import lower_mean
 from rudel.micro.operators.movement import (
     lower_concatenation,
+    lower_pack,
     lower_pad,
     lower_resize_nearest,
     lower_strided_slice,
@@ -131,7 +132,7 @@ _ENTRIES = (
     Entry("MEAN", lower_mean, options={"keep_dims": Field(0, "?")}, floats=floats.lower_mean, int16=lower_mean),
     Entry("MUL", lower_binary, options=_ACTIVATION, floats=floats.lower_binary, int16=int16_elements.lower_binary),
     Entry("NEG", floats.lower_unary),
-    Entry("PACK", None, options={"values_count": Field(0, "i"), "axis": Field(1, "i")}),
+    Entry("PACK", lower_pack, options={"values_count": Field(0, "i"), "axis": Field(1, "i")}, int16=lower_pack),
     Entry("PAD", lower_pad, int16=lower_pad),
     Entry("PRELU", lower_prelu),
     Entry("QUANTIZE", lower_unary, floats=floats.lower_quantise, int16=int16_elements.lower_rescale),

@@ -2,19 +2,20 @@
 
 A job has:
 
-    form         litert, litert-f16, litert-dynamic, litert-int8, savedmodel or onnx
+    form         litert, litert-f16, litert-dynamic, litert-int8, litert-int16, savedmodel or onnx
     model        path of the .keras file
     recipe       the recipe that it was made of, or ""
     modules      names of modules that define its layers
     search       folders in which they are found
     inputs       for each input: name, shape (of one example), dtype
     structure    how the model takes them: the number of one, or a list or dict of numbers
-    calibration  path of an .npz file with arrays "0", "1", ... of examples for each input; for litert-int8
+    calibration  path of an .npz file with arrays "0", "1", ... of examples for each input; for integers
     texts        for onnx and savedmodel: by name of an input that takes a number for a text, the texts numbered from 1
     photographs  for savedmodel: what `rudel.export.photographs.Serving` says, or null
     made         where to write the result
 """
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,15 @@ def convert(job: dict[str, Any]) -> dict[str, Any]:
             Forward(model, job["inputs"], job["structure"], batch=None), job["photographs"], job["texts"], made
         )
         return versions
-    if form == "litert-int8":
+    if form in ("litert-int8", "litert-int16"):
         unroll(model)
     forward = Forward(model, job["inputs"], job["structure"], batch=1)
     if form == "onnx":
         from rudel.export.converter import onnx
 
         return versions | onnx.write(forward, job["texts"], made)
-    with fuse_lstms():
+    # The converter cannot quantise the operator of an LSTM to int16.
+    with contextlib.nullcontext() if form == "litert-int16" else fuse_lstms():
         litert.write(forward, form, job.get("calibration"), Path(job["folder"]), made)
     return versions
 

@@ -1,4 +1,4 @@
-"""LiteRT: a `.tflite` file in float32, with smaller weights, or all in int8."""
+"""LiteRT: a `.tflite` file in float32, with smaller weights, or all in integers."""
 
 import re
 from collections.abc import Iterator
@@ -13,14 +13,20 @@ from rudel.export.converter.forward import Forward
 from rudel.export.converter.model import sentence_of
 from rudel.micro.signature import reordered
 
+_INTEGERS = {
+    "litert-int8": (tf.lite.OpsSet.TFLITE_BUILTINS_INT8, tf.int8),
+    "litert-int16": (tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8, tf.int16),
+}
+"""Operators and the type of inputs and outputs, by form."""
+
 
 def write(forward: Forward, form: str, calibration: str | None, folder: Path, made: Path) -> None:
     """Converts a model for one example at a time.
 
     Args:
         forward: the model.
-        form: litert, litert-f16, litert-dynamic or litert-int8.
-        calibration: path of examples that the ranges of int8 numbers are found on.
+        form: litert, litert-f16, litert-dynamic, litert-int8 or litert-int16.
+        calibration: path of examples that the ranges of integers are found on.
         folder: for a SavedModel on the way.
         made: the file to write.
 
@@ -33,10 +39,11 @@ def write(forward: Forward, form: str, calibration: str | None, folder: Path, ma
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if form == "litert-f16":
         converter.target_spec.supported_types = [tf.float16]
-    if form == "litert-int8":
+    if form in _INTEGERS:
+        operators, dtype = _INTEGERS[form]
         converter.representative_dataset = lambda: _examples(forward, calibration)
-        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-        converter.inference_input_type = converter.inference_output_type = tf.int8
+        converter.target_spec.supported_ops = [operators]
+        converter.inference_input_type = converter.inference_output_type = dtype
     try:
         content = converter.convert()
     except Exception as error:
@@ -66,10 +73,11 @@ def _sentence(message: str, form: str) -> str:
             f"LiteRT has no operator for {', '.join(names)}: build the model without "
             f"{'it' if len(names) == 1 else 'them'}, or export to savedmodel or onnx."
         )
-    unsupported = re.search(r"Quantization not yet supported for op: '?([\w.]+)", message)
+    unsupported = re.search(r"Quantization (?:to 16x8-bit )?not yet supported for op: '?([\w.]+)", message)
     if unsupported:
         return (
-            f"LiteRT cannot compute {unsupported[1]} in int8: build the model without it, or export to litert-dynamic."
+            f"LiteRT cannot compute {unsupported[1]} in {form.removeprefix('litert-')}: build the model without it, "
+            "or export to litert-dynamic."
         )
     if "failed to legalize" in message or "is neither a custom op nor a flex op" in message:
         names = sorted(set(re.findall(r"'tf\.(\w+)' op", message)))

@@ -29,16 +29,19 @@ from rudel.micro.operators.scalings import output_limits
 _BITS = 15
 """How far inputs of ADD and SUB are shifted to the left before they are scaled."""
 
+_AT_ONCE = 16
+"""How many elements LiteRT's kernel for speed adds at once, scaling inputs with one rounding; the rest with two."""
+
 
 def _sum(name: str, sign: str) -> Kernel:
-    shifted = "rudel_scale_twice((int32_t)((uint32_t)(*{0} - p->{1}_zero) << 15), p->{1}, p->{1}_exponent)"
+    shifted = "rudel_scale_twice((int32_t)((uint32_t)(*{0} - p->{1}_zero) << p->bits), p->{1}, p->{1}_exponent)"
     return Kernel(
         name,
         f"""\
 typedef struct {{
     rudel_broadcast shape;
     int32_t first, first_exponent, second, second_exponent, result, result_exponent;
-    int32_t first_zero, second_zero;
+    int32_t first_zero, second_zero, bits;
     rudel_output output;
 }} rudel_{name}_layer;
 
@@ -111,32 +114,53 @@ def lower_binary(operator: Operator, graph: Graph, context: Context) -> Step:
     for tensor in tensors:
         quantised_int16(tensor, operator, symmetric=operator.kind == "MUL" or context.rounding != "tflm")
     low, high = output_limits(operator, output)
-    values = [broadcast_fields(operator, first, second, output)]
+    shape, end = broadcast_fields(operator, first, second, output), f"{{0, {output.zero_point}, {low}, {high}}}"
+    values: list[int] = []
+    at_once = 0
     if operator.kind == "MUL":
         kernel = _PRODUCT
         number = float if context.rounding == "tflm" else np.float32
         factor = number(first.scale) * number(second.scale) / number(output.scale)
-        values += [str(number) for number in quantise_multiplier(float(factor))]
+        values += quantise_multiplier(float(factor))
     elif context.rounding != "tflm" and (shifts := _shifts(operator, first, second, output)):
         kernel = _SHIFTED[operator.kind]
-        values += [str(shift) for shift in shifts]
+        values += shifts
     else:
         kernel = _SUMS[operator.kind]
         twice = 2.0 * max(first.scale, second.scale)
         for real in (first.scale / twice, second.scale / twice, twice / ((1 << _BITS) * output.scale)):
-            values += [str(number) for number in quantise_multiplier(real)]
-        values += [str(first.zero_point), str(second.zero_point)]
-    values.append(f"{{0, {output.zero_point}, {low}, {high}}}")
+            values += quantise_multiplier(real)
+        values += [first.zero_point, second.zero_point, _BITS]
+        if operator.kind == "ADD" and context.rounding == "xnnpack" and first.size == second.size == output.size:
+            at_once = output.size - output.size % _AT_ONCE
+    call = f"rudel_{kernel.name}(&$layer, $in0, $in1, $out0);"
+    layers = {"layer": (shape, values)}
+    if at_once:
+        shifted = [*values]
+        shifted[1], shifted[3], shifted[8] = values[1] + _BITS, values[3] + _BITS, 0
+        layers = {"layer": (_along(at_once), shifted)}
+        if left := output.size - at_once:
+            layers["rest"] = (_along(left), values)
+            places = ", ".join(f"{place} + {at_once}" for place in ("$in0", "$in1", "$out0"))
+            call += f"\n    rudel_{kernel.name}(&$rest, {places});"
     return Step(
         operator,
-        f"rudel_{kernel.name}(&$layer, $in0, $in1, $out0);",
+        call,
         (kernel,),
         {f"in{position}": Constant(t.data) for position, t in enumerate((first, second)) if t.data is not None},
-        {"layer": f"static const rudel_{kernel.name}_layer $name = {{{', '.join(values)}}};"},
+        {
+            key: f"static const rudel_{kernel.name}_layer $name = {{{', '.join(map(str, (along, *numbers, end)))}}};"
+            for key, (along, numbers) in layers.items()
+        },
         overlap={(n, 0): FORWARD for n, tensor in enumerate((first, second)) if tensor.size == output.size},
         macs=output.size * (1 if operator.kind == "MUL" else 2),
         reads=(0, 1),
     )
+
+
+def _along(count: int) -> str:
+    """Returns the initialiser of a `rudel_broadcast` of as many elements of both inputs."""
+    return f"{{{{1, 1, 1, {count}}}, {{0, 0, 0, 1}}, {{0, 0, 0, 1}}}}"
 
 
 def _shifts(operator: Operator, first: Tensor, second: Tensor, output: Tensor) -> tuple[int, int] | None:

@@ -36,7 +36,6 @@ def plan_int16(
         CompileError: the interpreter does not compute with biases of that type.
     """
     output = graph[operator.outputs[0]]
-    factors = source.scale * scales.astype(np.float64) / output.scale
     index = operator.inputs[position] if position < len(operator.inputs) else -1
     given = None if index < 0 else graph[index].dtype
     bits = _bits(operator, rounding, given)
@@ -46,17 +45,23 @@ def plan_int16(
         require(values.size == bias.size, operator, f"it has {values.size} biases for {bias.size} channels")
         bias = values.ravel().astype(np.int64)
     limits = output_limits(operator, output)
-    grouped = graph[operator.inputs[1]].shape[-1] != source.shape[-1]
-    by_ruy = operator.kind == "CONV_2D" and bits == 32 and not grouped
-    if operator.kind == "FULLY_CONNECTED":
-        by_ruy = given != "int64"
-    if rounding == "xnnpack" and by_ruy:
+    weights = graph[operator.inputs[1]]
+    factors = source.scale * scales.astype(np.float64) / output.scale
+    dense = operator.kind == "FULLY_CONNECTED"
+    if rounding == "xnnpack" and bits == 32 and (dense or _is_ungrouped(operator, source, weights)):
+        if dense and weights.quantisation is not None and len(weights.quantisation.scale) == 1:
+            factors = (np.float32(source.scale) * scales).astype(np.float64) / output.scale
         return bias, twice(scaling_twice(factors), bias, limits, upwards=True)
-    if rounding != "tflm" and operator.kind == "FULLY_CONNECTED":
+    if rounding != "tflm" and dense:
         return bias, once(factors, bias, limits)
     if bits == 32:
         return bias, twice(scaling_twice(factors), bias, limits)
     return bias, reduced(factors, bias, limits)
+
+
+def _is_ungrouped(operator: Operator, source: Tensor, weights: Tensor) -> bool:
+    """Returns whether it is a convolution of all channels at once."""
+    return operator.kind == "CONV_2D" and weights.shape[-1] == source.shape[-1]
 
 
 def _bits(operator: Operator, rounding: Rounding, given: str | None) -> int:
@@ -80,6 +85,8 @@ def _bits(operator: Operator, rounding: Rounding, given: str | None) -> int:
         "it has no biases, without which LiteRT does not compute int16: give it some, or use the rounding `tflm`",
     )
     wanted = "int32" if said == "int32" and not depthwise else "int64"
+    if given is None and said != "int64" and operator.kind == "FULLY_CONNECTED":
+        return 32
     require(
         given in (None, wanted),
         operator,

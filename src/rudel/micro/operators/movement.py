@@ -1,4 +1,4 @@
-"""Operators that move elements and compute nothing: CONCATENATION, PAD, STRIDED_SLICE, TRANSPOSE,
+"""Operators that move elements and compute nothing: CONCATENATION, PACK, PAD, STRIDED_SLICE, TRANSPOSE,
 RESIZE_NEAREST_NEIGHBOR.
 
 All but the last are nested loops with a distance between neighbours in the input and one in the output.
@@ -113,24 +113,61 @@ def lower_concatenation(operator: Operator, graph: Graph, context: Context) -> S
     axis = operator.options["axis"]
     require(-rank <= axis < rank, operator, f"its axis is {axis}")
     axis %= rank
-    kind = storage(operator, output)
-    place, calls, tables, constants = 0, [], {}, {}
-    for position, index in enumerate(operator.inputs):
+    place, starts = 0, []
+    for index in operator.inputs:
         source = graph[index]
-        same_elements(operator, source, output)
         fits = len(source.shape) == rank and all(
             a == b for number, (a, b) in enumerate(zip(source.shape, output.shape, strict=False)) if number != axis
         )
         require(fits, operator, f"an input {list(source.shape)} does not fit output {list(output.shape)}")
-        start = place * strides(output.shape)[axis]
-        layer = _layer(operator, list(source.shape), strides(source.shape), strides(output.shape), 0, start)
+        starts.append(place * strides(output.shape)[axis])
+        place += source.shape[axis]
+    require(place == output.shape[axis], operator, f"its inputs do not fill output {list(output.shape)}")
+    return _put_together(operator, graph, starts, strides(output.shape))
+
+
+def lower_pack(operator: Operator, graph: Graph, context: Context) -> Step:
+    """Makes a step of a PACK."""
+    require(min(operator.inputs) >= 0, operator, "it lacks an input")
+    output = graph[operator.outputs[0]]
+    rank = len(output.shape)
+    axis = int(operator.options["axis"])
+    require(-rank <= axis < rank, operator, f"its axis is {axis}")
+    axis %= rank
+    shape = (*output.shape[:axis], *output.shape[axis + 1 :])
+    require(
+        all(graph[index].shape == shape for index in operator.inputs) and len(operator.inputs) == output.shape[axis],
+        operator,
+        f"its inputs do not fill output {list(output.shape)}",
+    )
+    between = strides(output.shape)
+    apart = between.pop(axis)
+    return _put_together(operator, graph, [apart * number for number in range(len(operator.inputs))], between)
+
+
+def _put_together(operator: Operator, graph: Graph, starts: list[int], between: list[int]) -> Step:
+    """Makes a step that moves each input to a place in the output.
+
+    Args:
+        operator: what is done.
+        graph: where it stands.
+        starts: where in the output the first element of each input goes.
+        between: how far apart in the output neighbours along each dimension of an input are.
+    """
+    output = graph[operator.outputs[0]]
+    kind = storage(operator, output)
+    calls: list[str] = []
+    tables: dict[str, str] = {}
+    constants: dict[str, Constant] = {}
+    for position, (index, start) in enumerate(zip(operator.inputs, starts, strict=True)):
+        source = graph[index]
+        same_elements(operator, source, output)
+        layer = _layer(operator, list(source.shape), strides(source.shape), between, 0, start)
         call, table = _move(operator, kind, layer, f"$in{position}", f"layer_{position}_")
         calls.append(call)
         tables |= table
-        place += source.shape[axis]
         if source.data is not None:
             constants[f"in{position}"] = Constant(source.data)
-    require(place == output.shape[axis], operator, f"its inputs do not fill output {list(output.shape)}")
     reads = tuple(range(len(operator.inputs)))
     return Step(operator, "\n    ".join(calls), (move_kernel(kind),), constants, tables, reads=reads)
 
