@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,37 +43,41 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 @contextlib.contextmanager
-def slurm(folder: Path) -> Iterator[dict[str, str]]:
+def slurm() -> Iterator[dict[str, str]]:
     """Starts it, and ends it with all its jobs; yields what the environment of its users has to say.
 
     `sbatch --wait` looks every two seconds, as half of `MinJobAge` is no more; else it would look after 2, 10 and 42.
-
-    Args:
-        folder: for its files; made.
+    Its files are in a folder with a short name: among them are sockets, and jobs would wait for ever if the name of one
+    had more than 108 characters.
     """
     if os.geteuid() != 0 or not all(shutil.which(program) for program in _PROGRAMS):
         skip_or_fail("SLURM is needed, and root to start it: apt-get install slurm-wlm")
-    for name in ("state", "node"):
-        (folder / name).mkdir(parents=True)
-    controller, node = _free_ports()
-    settings = folder / "slurm.conf"
-    settings.write_text(_SETTINGS.format(folder=folder, controller=controller, node=node))
-    environment = os.environ | {"SLURM_CONF": str(settings)}
-    daemons = []
-    try:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))
+        for name in ("state", "node"):
+            (folder / name).mkdir()
+        controller, node = _free_ports()
+        settings = folder / "slurm.conf"
+        settings.write_text(_SETTINGS.format(folder=folder, controller=controller, node=node))
+        environment = os.environ | {"SLURM_CONF": str(settings)}
+        stack.callback(_kill_what_is_left, settings)
         for command in (["slurmctld", "-D", "-c"], ["slurmd", "-D", "-N", "localhost"]):
-            daemons.append(
-                subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
-            )
+            stack.enter_context(_daemon(command, environment))
         _wait_until(["sinfo", "-h", "-o", "%T"], "idle", environment)
-        yield {"SLURM_CONF": str(settings)}
-    finally:
-        subprocess.run(["scancel", "--full", "--user", "root"], env=environment, capture_output=True, check=False)
-        _wait_until(["squeue", "-h"], "", environment)
-        for daemon in reversed(daemons):
+        try:
+            yield {"SLURM_CONF": str(settings)}
+        finally:
+            subprocess.run(["scancel", "--full", "--user", "root"], env=environment, capture_output=True, check=False)
+            _wait_until(["squeue", "-h"], "", environment)
+
+
+@contextlib.contextmanager
+def _daemon(command: list[str], environment: dict[str, str]) -> Iterator[None]:
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT) as daemon:
+        try:
+            yield
+        finally:
             daemon.terminate()
-            daemon.wait(timeout=LONG)
-        _kill_what_is_left(settings)
 
 
 def _wait_until(command: list[str], answer: str, environment: dict[str, str]) -> None:

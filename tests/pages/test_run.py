@@ -160,7 +160,7 @@ def _hosts_for(page: Path, folder: Path, homes: Path, environment: dict[str, str
     """Starts the hosts that a page names, if it names any; yields its environment, which says where they are."""
     with contextlib.ExitStack() as stack:
         if page.name in ON_SLURM:
-            environment = environment | stack.enter_context(slurm(folder / "slurm"))
+            environment = environment | stack.enter_context(slurm())
         if page.name in OWN_LAB:
             stack.callback(stop, "raspi")
             environment = environment | {"RUDEL_SSH_CONFIG": str(homes / "ssh_config")}
