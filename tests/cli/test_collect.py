@@ -186,7 +186,7 @@ def test_what_was_recorded_stays_when_the_board_is_unplugged(
         pulled.start()
         done = rudel("data", "collect", "--port", board.port, "--class", "punch", "--out", "moves")
         pulled.join()
-    assert done.error == f"Error: The board at {board.port} is gone: plug it in again, and repeat the command."
+    assert done.error == f"Error: The board at {board.port} was disconnected: plug it in again, and repeat the command."
     assert done.out == "2 recordings of punch, the last in moves/punch.csv\n"
     assert len(motions_of("moves", ROWS, least=1).x) == 2
 
@@ -251,7 +251,7 @@ def test_sketches_compile_as_for_the_nano_33_ble(rudel: Callable[..., Any], kind
     program.write_text('#include "Arduino.h"\n' + Path("board/listener/listener.ino").read_text())
     command = [tool("arm-none-eabi-g++"), "-fsyntax-only", *WARNINGS, *NANO33BLE, "-I", CORE, program]
     subprocess.run(command, check=True)
-    assert "is there already" in rudel("data", "sketch", kind, "--out", "board/listener").error
+    assert "already exists" in rudel("data", "sketch", kind, "--out", "board/listener").error
 
 
 @given(st.lists(st.tuples(st.binary(max_size=40), st.integers(1, 200)), max_size=6), st.integers(1, 64))

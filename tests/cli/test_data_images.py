@@ -49,7 +49,7 @@ def test_a_conversion_is_summed_up(rudel: Callable[..., Any], drawn: Path) -> No
     assert "classes 2" in lines
     assert "changed 18 pictures: made smaller" in lines
     assert "left out 1 file: animated: left/moving.gif" in lines
-    assert "left out 1 file: not a picture: right/read.me" in lines
+    assert "left out 1 file: not an image: right/read.me" in lines
     assert lines[-1] == "records records"
     again = rudel("data", "images", drawn, "--out", "records", "--validation", "0.2", "--max-side", "50")
     assert "nothing to do: all is converted already" in again.out
@@ -77,12 +77,12 @@ def test_what_is_held_out_of_nothing_is_said(rudel: Callable[..., Any], drawn: P
     ("arguments", "words"),
     [
         (("nowhere", "--out", "out"), "There is no folder nowhere"),
-        ((".", "--out", "out"), "out is in the folder of the pictures"),
+        ((".", "--out", "out"), "out is in the folder of the images"),
         (("empty", "--out", "out"), "empty is empty"),
         (("one", "--out", "out"), "one class only, `a`"),
         (("two", "--out", "out", "--validation", "1.5"), "`validation` is a share"),
         (("two", "--out", "out", "--classes", "names"), "names cannot be read: No such file"),
-        (("two", "--out", "out"), "no picture is left, and 2 were left out (a/1.jpg: not a picture; b/1.jpg"),
+        (("two", "--out", "out"), "no image is left, and 2 were left out (a/1.jpg: not an image; b/1.jpg"),
         (("two", "--out", "s3://bucket/records"), "written to a local folder"),
         (("table.csv", "--out", "out"), "table.csv has 3 fields in line 2"),
         (("two", "--out", "out", "--on", "raspi1", "--scheduler", "tcp://1.2.3.4:5"), "Hosts are given twice"),
@@ -169,7 +169,7 @@ def test_records_of_others_are_read_too(rudel: Callable[..., Any], tmp_path: Pat
     told = json.loads(rudel("data", "inspect", "mine.tfrecord", "--json").out)
     assert (told["records"], told["features"], told["classes"]) == (5, ["x", "y"], [])
     assert list(told["splits"]) == ["mine"]
-    assert "no pictures for a contact sheet" in rudel("data", "inspect", "mine.tfrecord", "--sheet", "x.png").error
+    assert "no images for a contact sheet" in rudel("data", "inspect", "mine.tfrecord", "--sheet", "x.png").error
 
 
 def test_what_are_no_records(rudel: Callable[..., Any], tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_run_keeps_the_log_of_its_own_time_with_tracebacks(tmp_path: Path) -> 
 
     def fail() -> None:
         log.info("a detail")
-        raise ClusterError("No host can go on.") from KeyError("the cause")
+        raise ClusterError("No host can continue.") from KeyError("the cause")
 
     with pytest.raises(ClusterError), run.keeping_log(), run.keeping_failure():
         fail()
@@ -80,6 +80,6 @@ def test_a_run_keeps_the_log_of_its_own_time_with_tracebacks(tmp_path: Path) -> 
     kept = (tmp_path / "run/log.txt").read_text()
     assert "INFO    rudel.training.example: a detail" in kept
     assert "KeyError: 'the cause'" in kept
-    assert "rudel.errors.ClusterError: No host can go on." in kept
+    assert "rudel.errors.ClusterError: No host can continue." in kept
     assert "before" not in kept
     assert "after" not in kept

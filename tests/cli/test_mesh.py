@@ -18,7 +18,7 @@ TRAIN = ("train", "digits", "--steps", "1", "--run", "r")
     [
         (("--mesh", "data"), "A mesh is axes with sizes, as in `data=4,model=2`"),
         (("--mesh", "data=1,data=1"), "The mesh data=1,data=1 has the axis `data` twice"),
-        (("--mesh", "data=1,expert=1"), "Nothing is cut along the axis `expert` of the mesh data=1,expert=1"),
+        (("--mesh", "data=1,expert=1"), "Nothing is sharded along the axis `expert` of the mesh data=1,expert=1"),
         (("--mesh", "data=999", "--devices", "1"), "which does not fit the 1 asked for"),
         (("--mesh", "data=1", "--layout", "dense"), "A layout is an axis or none for each dimension"),
         (("--mesh", "data=1", "--layout", "kernel=-,model"), "names the axis `model`, which the mesh data=1 does not"),

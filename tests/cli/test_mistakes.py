@@ -133,7 +133,7 @@ class TestRuns:
         Path("broken.npz").write_bytes(b"PK\x03\x04")
         for arguments, words in (
             (("predict", "r", "none.png"), "no file none.png"),
-            (("predict", "r", "text.png"), "text.png cannot be read as a picture"),
+            (("predict", "r", "text.png"), "text.png cannot be read as an image"),
             (("predict", "r", "wide.npy"), "wide.npy has shape (5, 9), and the model takes inputs of shape (8, 8)"),
             (("evaluate", "r", "--data", "none.npz"), "none.npz cannot be read"),
             (("evaluate", "r", "--data", "broken.npz"), "broken.npz cannot be read"),

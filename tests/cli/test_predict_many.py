@@ -57,7 +57,7 @@ def right(rows: list[dict[str, str]]) -> bool:
 
 def test_a_bad_file_does_not_stop_the_others(rudel: Callable[..., Any], model: Path, folder: Path) -> None:
     done = rudel("predict", model, folder, "--classes", "red,green", "--top", 1)
-    assert done.error.endswith("1 of 21 inputs could not be read, and the others are answered.")
+    assert done.error.endswith("1 of 21 inputs could not be read; the others are predicted.")
     assert f"{folder}/05.png cannot be read as a photograph" in done.err or f"{folder}/05.png" in done.err
     lines = done.out.splitlines()
     assert len(lines) == 20

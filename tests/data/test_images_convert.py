@@ -108,9 +108,9 @@ def test_what_is_left_out_is_named(converted: Converted) -> None:
     reasons = {one.name: one.reason for one in converted.left_out}
     assert reasons == {
         "bee/cut.jpg": "unreadable",
-        "bee/empty.png": "not a picture",
+        "bee/empty.png": "not an image",
         "cow/gone.jpg": "unreadable",
-        "cow/notes.txt": "not a picture",
+        "cow/notes.txt": "not an image",
     }
     assert [line.partition("\t")[0] for line in told] == sorted(reasons)
 
@@ -194,11 +194,11 @@ def test_only_the_beginning_is_read_of_what_is_not_a_picture(pictures: Path, tmp
         "ant/pipe.jpg: unreadable (not a regular file)",
         "ant/zeros.jpg: unreadable (not a regular file)",
         "bee/cut.jpg: unreadable (not enough image data)",
-        "bee/empty.png: not a picture (an empty file)",
-        "bee/film.mp4: not a picture",
+        "bee/empty.png: not an image (an empty file)",
+        "bee/film.mp4: not an image",
         "bee/huge.jpg: too large (1,099,511,627,776 bytes, more than 268,435,456)",
         "cow/gone.jpg: unreadable (No such file or directory)",
-        "cow/notes.txt: not a picture",
+        "cow/notes.txt: not an image",
     ]
     assert int(most_kilobytes) < 200_000
 
@@ -342,7 +342,7 @@ def test_records_of_another_folder_are_not_written_over(drawn: Path, pictures: P
     [
         (lambda root: [shutil.rmtree(root / name) for name in ("ant", "bee")], "one class only, `cow`"),
         (lambda root: [path.write_bytes(b"?") for path in root.glob("[ab]*/*")], "of one class only, `cow`, are left"),
-        (lambda root: [path.write_bytes(b"?") for path in root.glob("*/*.*g")], "no picture is left, and 124 were"),
+        (lambda root: [path.write_bytes(b"?") for path in root.glob("*/*.*g")], "no image is left, and 124 were"),
     ],
 )
 def test_what_nobody_could_train_on_is_refused(

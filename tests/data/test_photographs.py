@@ -227,13 +227,13 @@ def test_threads_decode_the_same(shared_data: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is not a picture"),
-        (b"a text\n", "is not a picture"),
+        (b"", "is not an image"),
+        (b"a text\n", "is not an image"),
         (encoded(flat("red"), "PPM"), "give JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "is not a picture"),
-        *((encoded(noise(40, 40), form)[:-900], "is damaged or cut short") for form in ("JPEG", "PNG", "BMP")),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "is not an image"),
+        *((encoded(noise(40, 40), form)[:-900], "is damaged or truncated") for form in ("JPEG", "PNG", "BMP")),
         (encoded(noise(40, 40), "JPEG")[:10], "my.jpg is"),
-        (png_header(0, 5), "is not a picture"),
+        (png_header(0, 5), "is not an image"),
         (png_header(10_000, 9_000), f"more than {MOST_PIXELS:,} pixels"),
         (png_header(60_000, 60_000), f"more than {MOST_PIXELS:,} pixels"),
         (jpeg_header(60_000, 60_000), f"more than {MOST_PIXELS:,} pixels"),
@@ -319,7 +319,7 @@ def test_predict_reads_files_as_training_does(tmp_path: Path, shape: tuple[int, 
     channels = shape[2] if len(shape) == 3 else 1
     np.testing.assert_array_equal(rows, decode(path.read_bytes(), 16, 24, channels).reshape(1, *shape))
     path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(DataError, match=r"photo\.jpg is damaged or cut short"):
+    with pytest.raises(DataError, match=r"photo\.jpg is damaged or truncated"):
         read_input(path, shape)
     with pytest.raises(DataError, match=r"takes inputs of shape \(5, 7, 2\)"):
         read_input(path, (5, 7, 2))

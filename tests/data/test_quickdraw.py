@@ -155,7 +155,7 @@ def test_answers_that_always_break_off_are_enough_while_they_bring_something(ser
 
 def test_answers_that_always_break_off_at_the_same_byte_end_in_an_error(server, remote, fault):
     server.remotes["cat"] = remote(npy(drawings(20)), etag=None, faults=[fault(stop_after=500)] * 15)
-    with pytest.raises(DownloadError, match=r"`127.0.0.1:\d+` broke off while sending .* 3 times in a row"):
+    with pytest.raises(DownloadError, match=r"`127.0.0.1:\d+` closed the connection while sending .* 3 times in a row"):
         load(["cat"], 10, server.url, retry=HASTY)
     assert len(server.log) == 3
 
@@ -242,8 +242,8 @@ def test_a_certificate_that_is_not_accepted(monkeypatch):
         (b"\x93NUMPY\x07\x00" + bytes(1000), r"has version 7.0"),
         (b"\x93NUMPY\x02\x00\xff\xff\xff\x7f" + bytes(1000), "has a header of 2,147,483,659 bytes"),
         (b"\x93NUMPY\x01\x00\x76\x00" + b"(" * 1000, "has a damaged .npy header"),
-        (npy(drawings(20))[:5000], "is cut short at 5,000 bytes"),
-        (b"\x93NUM", "is cut short at 4 bytes"),
+        (npy(drawings(20))[:5000], "is truncated at 5,000 bytes"),
+        (b"\x93NUM", "is truncated at 4 bytes"),
     ],
 )
 def test_files_without_drawings(server, remote, tmp_path, own_cache, content, told):
@@ -504,13 +504,13 @@ def test_unknown_classes_are_found_before_the_network_is_used(monkeypatch):
         ({"classes": []}, "No class was asked for"),
         ({"classes": "cat"}, "No class was asked for"),
         ({"classes": ["cat", "cat"]}, "`cat` was asked for twice"),
-        ({"classes": ["../secret"]}, "`../secret` is no name of a class"),
-        ({"classes": [""]}, "`` is no name of a class"),
+        ({"classes": ["../secret"]}, "`../secret` is not a name of a class"),
+        ({"classes": [""]}, "`` is not a name of a class"),
         ({"count": 0}, "`count` is 0"),
-        ({"source": "ftp://example.com"}, "`ftp://example.com` is no address"),
-        ({"source": "http://"}, "`http://` is no address"),
-        ({"source": "http://example.com:many"}, "is no address"),
-        ({"source": "http://[example.com"}, "is no address"),
+        ({"source": "ftp://example.com"}, "`ftp://example.com` is not an address"),
+        ({"source": "http://"}, "`http://` is not an address"),
+        ({"source": "http://example.com:many"}, "is not an address"),
+        ({"source": "http://[example.com"}, "is not an address"),
         ({"source": "http://example.com/?folder=drawings"}, r"has a `\?` or `#`"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_file_that_is_cut_short_is_told_and_the_whole_records_are_kept(tmp_pat
         if size == starts(CONTENTS)[complete]:
             assert read_all(path) == CONTENTS[:complete]
             continue
-        with pytest.raises(DataError, match=r"a\.tfrecord is cut short|a\.tfrecord is no TFRecord"):
+        with pytest.raises(DataError, match=r"a\.tfrecord is truncated|a\.tfrecord is no TFRecord"):
             read_all(path)
         if complete:
             assert read_all(path, skip_corrupt=True) == CONTENTS[:complete]

@@ -64,7 +64,7 @@ def test_a_driver_that_crashes_leaves_its_last_words(tmp_path: Path) -> None:
 def test_a_jax_that_is_broken_and_one_that_does_not_begin(tmp_path: Path) -> None:
     answers = asked_with(tmp_path, jax="raise RuntimeError('the driver is too old\\nand so on')")
     assert answers.failure == (
-        "jax cannot be imported (the driver is too old): install it anew by `pip install --force-reinstall jax`."
+        "jax cannot be imported (the driver is too old): install it again by `pip install --force-reinstall jax`."
     )
     answers = asked_with(tmp_path, jax="def local_devices(): raise RuntimeError('Unable to initialize backend')")
     assert answers.failure == "JAX finds no device: Unable to initialize backend"
@@ -106,7 +106,7 @@ def test_what_is_broken_of_keras_and_dask_is_told_of_those_who_need_it(tmp_path:
     answers = asked_with(tmp_path, distributed="raise OSError('libz.so.1: no such file')")
     answers.check("single")
     assert lack(answers, "cluster") == (
-        "distributed cannot be imported (libz.so.1: no such file): install it anew by "
+        "distributed cannot be imported (libz.so.1: no such file): install it again by "
         "`pip install --force-reinstall distributed`."
     )
     (tmp_path / "distributed.py").unlink()

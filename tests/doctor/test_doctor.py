@@ -113,7 +113,7 @@ def test_a_broken_package_is_told_and_hides_nothing(tmp_path: Path, name: str) -
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").write_text("raise ImportError('libgone.so.1: cannot open shared object file')")
     told = told_with(tmp_path)
-    sentence = f"{name} cannot be imported (libgone.so.1: cannot open shared object file): install it anew by "
+    sentence = f"{name} cannot be imported (libgone.so.1: cannot open shared object file): install it again by "
     needing = {
         "numpy": {"train", "train --on", "micro check", "micro bench", "play"},
         "packaging": {"train", "serve, watch", "export --to litert"},

@@ -44,7 +44,7 @@ def test_a_broken_package_is_told_by_its_name(folder: Path, code: str, said: str
     (folder / "broken_parts" / "inner.py").write_text(code)
     told = problem(lambda: importlib.import_module("broken_parts")) or ""
     assert told.startswith(f"broken_parts cannot be imported ({said}")
-    assert told.endswith("install it anew by `pip install --force-reinstall broken_parts`.")
+    assert told.endswith("install it again by `pip install --force-reinstall broken_parts`.")
     assert "\n" not in told
     sys.modules.pop("broken_parts", None)
 

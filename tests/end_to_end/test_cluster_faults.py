@@ -132,7 +132,7 @@ def test_hosts_that_are_killed_crash_or_fall_silent_are_not_waited_for_and_come_
     lab.run(first, "kill", "-9", str(pid), root=True)
     assert training.seconds_to_more_rounds(1, everyone - {first}) < 5
     (lost,) = training.until(lambda: training.events("lost", first))
-    assert lost["reason"] == "its connection broke off", "nobody waits until it is overdue"
+    assert lost["reason"] == "its connection was closed", "nobody waits until it is overdue"
     training.until(lambda: training.events("joined", first))
     training.seconds_to_more_rounds(5, everyone)
 

@@ -29,9 +29,7 @@ def test_the_command_prints_a_table_and_nothing_else(digits: Path, tmp_path: Pat
     assert done.stderr == "compared on 359 validation examples\n"
     again = command(digits, "--to", "litert-int8", folder=tmp_path)
     assert again.returncode == 2
-    assert again.stderr == (
-        "Error: digits-int8.tflite is there already: remove it, or give another place with --out.\n"
-    )
+    assert again.stderr == ("Error: digits-int8.tflite already exists: remove it, or give another place with --out.\n")
 
 
 @pytest.mark.parametrize(
@@ -39,7 +37,7 @@ def test_the_command_prints_a_table_and_nothing_else(digits: Path, tmp_path: Pat
     [
         ({"to": "litert8"}, ExportError, "did you mean `litert`?"),
         ({"to": "tensorrt"}, ExportError, "cannot be exported to `tensorrt`"),
-        ({"out": "taken"}, ExportError, "taken is there already: remove it"),
+        ({"out": "taken"}, ExportError, "taken already exists: remove it"),
         ({"out": "file/inside"}, ExportError, "file/inside"),
         ({"to": "c", "out": "int"}, CompileError, "`int` cannot be a name in C"),
         ({"to": "litert-int8", "calibration": 0}, rudel.RudelError, "must be a whole number of at least 1"),

@@ -138,7 +138,7 @@ def test_it_answers_as_rudel_does_where_there_is_no_rudel(
     assert np.array(told["probabilities"]) == pytest.approx(np.array(expected), abs=1e-5)
     assert np.array(told["probabilities"]) == pytest.approx(np.array(told["arrays"]), abs=1e-6)
     assert [bool(message) for message in told["refused"]] == [True, True, True, True, False]
-    assert "A picture is no JPEG or PNG file" in told["refused"][1]
+    assert "A picture is not a JPEG or PNG file" in told["refused"][1]
 
 
 def test_predict_sees_the_pixels_of_training(signs: Path, photographs: list[tuple[Path, int]]) -> None:

@@ -62,7 +62,7 @@ def test_a_lab_that_is_up_is_not_started_again(lab: Lab, own: Arguments) -> None
     arguments = own()
     with pytest.raises(LabError, match=f"`{lab.settings.prefix}` is up already: stop it with"):
         Lab(prefix=lab.settings.prefix, state=arguments["state"]).start()
-    with pytest.raises(LabError, match=f"has a way to {lab.settings.subnet}.0/24 already"):
+    with pytest.raises(LabError, match=f"already has a route to {lab.settings.subnet}.0/24"):
         Lab(prefix=arguments["prefix"], subnet=lab.settings.subnet, state=arguments["state"]).start()
     assert answers(lab)
 

@@ -41,7 +41,7 @@ def test_settings_travel_as_json() -> None:
         ({"prefix": "Pi"}, "`Pi` cannot be what names of nodes begin with"),
         ({"prefix": "lab1"}, "a letter at both ends"),
         ({"prefix": "a" * 11}, "at most 10 small letters"),
-        ({"subnet": "10.77"}, "`10.77` is no subnet"),
+        ({"subnet": "10.77"}, "`10.77` is not a subnet"),
         ({"subnet": "10.77.300"}, "such as 10.77.0"),
         ({"arch": "mips"}, "no nodes of `mips`: give --arch"),
     ],

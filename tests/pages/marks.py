@@ -50,6 +50,12 @@ NOT_RUN = {
     ("mesh.md", "srun -n 2 rudel train digits --strategy mesh --epochs 2 --run runs/by-slurm"),
     ("mesh.md", "rudel train digits --on raspi1,raspi2,raspi3,raspi4 --strategy mesh --run runs/on-hosts"),
     ("watch.md", "ssh -L 8488:localhost:8488 desktop"),
+    ("platforms.md", "wsl --install Debian\nsudo apt-get install git python3-venv"),
+    (
+        "platforms.md",
+        "git archive HEAD | podman build --file Containerfile --target server --tag rudel-server -\n"
+        "podman run --rm -p 127.0.0.1:8501:8501 -v ./runs/digits:/models/digits:ro rudel-server /models/digits",
+    ),
     (
         "gpu.md",
         """nvidia-smi
@@ -62,7 +68,6 @@ pip install . "jax[cuda13]\"""",
         "rudel train images --data sign-records --precision mixed_bfloat16\n"
         "rudel predict runs/images Sign-Language-Digits-Dataset/Dataset/7/IMG_1125.JPG",
     ),
-    ("gpu.md", "rudel train images --data sign-records --precision mixed_bfloat16 --strategy mesh --batch-size 128"),
     ("gpu.md", "python benchmarks/gpu.py --json gpu.json"),
     ("laptop-and-gpu-box.md", "sudo apt-get install openssh-server python3\nnvidia-smi"),
     ("laptop-and-gpu-box.md", "ssh-keygen -t ed25519\nssh-copy-id you@192.168.1.20"),
@@ -76,7 +81,7 @@ pip install . "jax[cuda13]\"""",
     (
         "kubernetes.md",
         """git archive --add-file=versions.txt HEAD |
-    docker build -t registry.example.com/rudel:0.1.0 -
+    docker build --file Containerfile --target worker -t registry.example.com/rudel:0.1.0 -
 docker push registry.example.com/rudel:0.1.0
 helm install --repo https://helm.dask.org --create-namespace -n dask-operator --generate-name dask-kubernetes-operator
 kubectl apply -f rudel.yaml""",

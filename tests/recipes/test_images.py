@@ -173,7 +173,7 @@ def test_files_that_cannot_be_used_are_counted(trained: Any, folder: Path, tmp_p
     (out / "disc" / "notes.txt").write_text("no photograph")
     found = evaluate_run(trained.path, str(out))
     assert found.examples == 100
-    assert any("1 of the files in" in note and "such as disc/notes.txt (not a picture)" in note for note in found.notes)
+    assert any("1 of the files in" in note and "such as disc/notes.txt (not an image)" in note for note in found.notes)
 
 
 def test_the_cache_holds_photographs_once_whatever_is_held_out(

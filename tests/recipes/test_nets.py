@@ -101,7 +101,7 @@ def test_weights_that_do_not_fit_are_refused_in_a_sentence(saved: Path, tmp_path
     with pytest.raises(RecipeError, match=told):
         made(weights=str(tmp_path / "odd.keras"))
     keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]).save_weights(tmp_path / "dense.weights.h5")
-    with pytest.raises(RecipeError, match="do not fit the net `compact`"):
+    with pytest.raises(RecipeError, match="do not fit the network `compact`"):
         made(weights=str(tmp_path / "dense.weights.h5"))
 
 

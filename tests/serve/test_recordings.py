@@ -91,7 +91,7 @@ def test_samples_are_still_taken_as_numbers(server: Server) -> None:
     [
         ("words", b"RIFF", "audio/wav", 400, "The recording cannot be decoded"),
         ("words", b"", "audio/flac", 400, "The recording cannot be decoded"),
-        ("words", recording(seconds=5), "audio/wav", 400, "5 times the 1 seconds that the model hears at once"),
+        ("words", recording(seconds=5), "audio/wav", 400, "5 times the 1 seconds that the model takes at once"),
         ("words", b"\x89PNG", "image/png", 400, "takes no images"),
         ("small", recording(), "audio/wav", 400, "takes no recordings"),
         ("words", b"ID3", "audio/mpeg", 415, "recordings as audio/wav or audio/flac"),

@@ -100,7 +100,7 @@ def test_a_run_that_is_trained_anew_is_the_next_version(changing: tuple[Any, Pat
     np.testing.assert_allclose(told[0], before, rtol=1e-5)
     np.testing.assert_allclose(told[-1], after, rtol=1e-5)
     assert server.ask("/v1/models/run/versions/1:predict", {"instances": [ROW]}).status == 404
-    assert "run: version 2 is served from now on." in server.log.read_text()
+    assert "run: version 2 is now served." in server.log.read_text()
 
 
 def test_versions_in_a_folder_come_and_go(changing: tuple[Any, Path], runs: Path) -> None:

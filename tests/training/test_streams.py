@@ -155,9 +155,9 @@ class TestMistakes:
     def test_an_error_of_the_reader_is_raised_as_it_is(self, listed: Any) -> None:
         def fail(indices: np.ndarray) -> None:
             if 300 in indices:
-                raise DataError("shard.tfrecord is cut short at byte 1,234.")
+                raise DataError("shard.tfrecord is truncated at byte 1,234.")
 
-        with pytest.raises(DataError, match=r"^shard\.tfrecord is cut short at byte 1,234\.$"):
+        with pytest.raises(DataError, match=r"^shard\.tfrecord is truncated at byte 1,234\.$"):
             rudel.fit(dense(), listed(PICTURES, KINDS, before=fail), epochs=2, shuffle=False)
         assert not [thread for thread in threading.enumerate() if thread.name == "reader"]
 

@@ -164,7 +164,7 @@ def test_a_lost_worker_costs_a_trial_its_steps_since_the_checkpoint(client: Clie
     before, after = by_process.values()
     assert before == [1, 2, 3, 4, 5]
     assert after[-1] == 10
-    assert 1 < after[0] <= 6, "it goes on from a checkpoint"
+    assert 1 < after[0] <= 6, "it continues from a checkpoint"
 
 
 def test_workers_share_the_trials(client: Client, tmp_path: Path) -> None:

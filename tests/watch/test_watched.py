@@ -182,7 +182,7 @@ def test_a_training_without_any_metric(tmp_path: Path, training: Begin) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda path: path.write_text("no run"), "is no run directory"),
+        (lambda path: path.write_text("no run"), "is not a run directory"),
         (lambda path: (path / "notes").mkdir(parents=True), "has no config.json"),
         (lambda path: write_json(_made(path / "digits") / "config.json", {}), "run/digits"),
     ],

@@ -7,12 +7,12 @@ import typer
 from rudel.cli.output import print_json, print_table
 from rudel.cli.use import JsonOption
 
-app = typer.Typer(no_args_is_help=True, help="See what is in Rudel's cache, and remove it.")
+app = typer.Typer(no_args_is_help=True, help="List and prune Rudel's cache.")
 
 
 @app.callback()
 def _group() -> None:
-    """See what is in Rudel's cache, and remove it."""
+    """List and prune Rudel's cache."""
 
 
 @app.command("list")
@@ -38,7 +38,7 @@ def list_cache(json: JsonOption = False) -> None:
 def prune(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="As `rudel cache list` says.  \\[default: what is no longer of use]"),
+        typer.Argument(metavar="[NAME]...", help="Entries of `rudel cache list`.  \\[default: what is no longer used]"),
     ] = None,
 ) -> None:
     """Remove what is no longer of use, or what you name. All of it can be fetched or regenerated."""

@@ -27,7 +27,7 @@ def _made(name: str) -> Any:
 
     module_name, colon, factory_name = name.partition(":")
     if not colon or not module_name or not factory_name:
-        raise OptionError(f"--callback wants MODULE:FACTORY, as in tracking:mlflow, not {name!r}.")
+        raise OptionError(f"--callback needs MODULE:FACTORY, as in tracking:mlflow, not {name!r}.")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:

@@ -10,7 +10,7 @@ from rudel.cli.data_inspect import inspect
 from rudel.cli.data_windows import motion, sound
 from rudel.cli.output import download_display
 
-app = typer.Typer(no_args_is_help=True, help="Fetch, convert and look at data sets.")
+app = typer.Typer(no_args_is_help=True, help="Fetch, convert and inspect data sets.")
 
 
 app.command()(images)
@@ -23,14 +23,16 @@ app.command()(inspect)
 
 @app.callback()
 def _group() -> None:
-    """Fetch, convert and look at data sets."""
+    """Fetch, convert and inspect data sets."""
 
 
 @app.command()
 def quickdraw(
     classes: Annotated[str, typer.Argument(help="Names of classes, separated by commas.")],
-    drawings: Annotated[int, typer.Option(help="How many of each class.")] = 4000,
-    data: Annotated[str | None, typer.Option(metavar="URL", help="A mirror of the public bucket.")] = None,
+    drawings: Annotated[int, typer.Option("--drawings", "-n", help="Number of drawings per class.")] = 4000,
+    data: Annotated[
+        str | None, typer.Option(metavar="URL", help="A mirror.  \\[default: Google's public bucket]")
+    ] = None,
 ) -> None:
     """Fetch Quick, Draw! drawings into the cache, so that training needs no network."""
     from rudel.data import quickdraw as source

@@ -24,9 +24,11 @@ _LEVELS, _SHOWN = 60, {"sound": (-60.0, 0.0, "dB"), "motion": (0.0, 4.0, "g")}
 
 def sketch(
     kind: Annotated[Literal["sound", "motion"], typer.Argument(help="What the board measures.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the sketch, named as the sketch shall be.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the sketch, which gets its name.")
+    ],
 ) -> None:
-    """Write the Arduino sketch that sends what a microphone or a motion sensor measures."""
+    """Write an Arduino sketch that sends the signal of the microphone or the motion sensor."""
     from rudel.data.collecting.sketches import write_sketch
 
     path = write_sketch(kind, out.expanduser())
@@ -35,20 +37,23 @@ def sketch(
 
 def collect(
     class_name: Annotated[str, typer.Option("--class", metavar="NAME", help="The class of the recordings.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of all classes.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of all classes.")],
     port: Annotated[
-        str | None, typer.Option(metavar="PORT", help="Serial port of the board, if it is not the only one.")
+        str | None,
+        typer.Option("--port", "-p", metavar="PORT", help="Serial port of the board.  \\[default: the only one]"),
     ] = None,
-    recordings: Annotated[int, typer.Option(min=1, help="End after so many.")] = 20,
+    recordings: Annotated[int, typer.Option("--recordings", "-n", min=1, help="Number of recordings.")] = 20,
     continuous: Annotated[
         bool, typer.Option("--continuous", help="Record all the time, not only words or movements.")
     ] = False,
-    speaker: Annotated[str | None, typer.Option(metavar="NAME", help="Who speaks; part of the files' names.")] = None,
+    speaker: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the speaker, for the files' names.")
+    ] = None,
 ) -> None:
-    """Record words or movements with a board, a second each, until there are enough or Ctrl-C is pressed.
+    """Record words or movements of one second each with a board, until there are enough or Ctrl-C is pressed.
 
-    A recording begins when something is heard, or the board moves. Sound becomes OUT/CLASS/*.wav, and movements are
-    added to OUT/CLASS.csv.
+    A recording begins at a sound or a movement. Sound is saved as OUT/CLASS/*.wav; movements are added to
+    OUT/CLASS.csv.
     """
     from rudel.data.collecting.cutting import Cutter
     from rudel.data.collecting.frames import Reader

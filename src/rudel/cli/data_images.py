@@ -23,32 +23,40 @@ def images(
         str,
         typer.Argument(metavar="FOLDER|FILE.csv|URL", help="Folders of classes; or a table of paths and labels."),
     ],
-    out: Annotated[str, typer.Option(metavar="DIR", help="The folder for the records.")],
+    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="Folder for the records.")],
     labels: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="A table of file names and labels, for a folder without folders of classes."),
     ] = None,
     classes: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Names of the classes, one a line, in the order of their labels.")
+        str | None, typer.Option(metavar="FILE", help="Names of the classes, one per line, in the order of labels.")
     ] = None,
-    validation: Annotated[float, typer.Option(help="Share that is held out, by the hash of the file's name.")] = 0.1,
+    validation: Annotated[float, typer.Option(help="Validation share, chosen by the hash of the file's name.")] = 0.1,
     max_side: Annotated[
-        int | None, typer.Option(metavar="PIXELS", help="Make pictures smaller that have a longer side.")
+        int | None, typer.Option(metavar="PIXELS", help="Scale down images with a longer side.")
     ] = None,
     shards: Annotated[
-        int | None, typer.Option(help="Files for the training.  \\[default: as many as make them about 128 MB]")
+        int | None, typer.Option(help="Number of training files.  \\[default: files of about 128 MB]")
     ] = None,
     on: Annotated[
-        str | None, typer.Option(metavar="HOST,...|FILE", help="Hosts that help, over SSH, or a file with one a line.")
+        str | None,
+        typer.Option(
+            "--on",
+            "--hosts",
+            metavar="HOST,...|FILE",
+            help="Convert on these hosts over SSH; or a file with one host per line.",
+        ),
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers help.")
+        str | None, typer.Option(metavar="ADDRESS", help="Convert on the workers of this Dask scheduler.")
     ] = None,
-    min_hosts: Annotated[int | None, typer.Option(help="Begin with this many of the hosts.  \\[default: all]")] = None,
-    ssh_config: Annotated[Path | None, typer.Option(metavar="FILE", help="In the place of ~/.ssh/config.")] = None,
+    min_hosts: Annotated[int | None, typer.Option(help="Start with this many hosts.  \\[default: all]")] = None,
+    ssh_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="SSH configuration.  \\[default: ~/.ssh/config]")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Convert photographs into TFRecord shards for training; continues an interrupted conversion."""
+    """Convert photographs into TFRecord files for training; continues an interrupted conversion."""
     from rudel.data.images.convert import convert
 
     began = time.monotonic()

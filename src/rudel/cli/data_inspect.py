@@ -15,9 +15,9 @@ _SHOWN = 30
 
 
 def inspect(
-    path: Annotated[str, typer.Argument(metavar="DIR|FILE|URL", help="TFRecord files, whoever wrote them.")],
+    path: Annotated[str, typer.Argument(metavar="DIR|FILE|URL", help="TFRecord files.")],
     sheet: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw a contact sheet, a row for each class.")
+        Path | None, typer.Option(metavar="FILE.png", help="Draw a contact sheet, a row per class.")
     ] = None,
     json: JsonOption = False,
 ) -> None:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _NAMED = 5
 
-OutOption = Annotated[str, typer.Option(metavar="DIR", help="The folder for the records.")]
-ValidationOption = Annotated[float, typer.Option(help="Share that is held out, by the hash of names.")]
+OutOption = Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="Folder for the records.")]
+ValidationOption = Annotated[float, typer.Option(help="Validation share, chosen by the hash of the file's name.")]
 
 
 def sound(
@@ -26,18 +26,18 @@ def sound(
         str, typer.Argument(metavar="FOLDER|FILE.csv|URL", help="Folders of classes; or a table of paths and labels.")
     ],
     out: OutOption,
-    rate: Annotated[int, typer.Option(help="Samples a second; recordings of another rate are resampled.")] = 8000,
-    seconds: Annotated[float, typer.Option(help="Length of a window.")] = 1.0,
+    rate: Annotated[int, typer.Option(help="Samples per second; other rates are resampled.")] = 8000,
+    seconds: Annotated[float, typer.Option(help="Length of a window in seconds.")] = 1.0,
     validation: ValidationOption = 0.1,
     split: Annotated[
-        Literal["recording", "speaker"], typer.Option(help="Hold out single recordings, or all of some speakers.")
+        Literal["recording", "speaker"], typer.Option(help="Hold out recordings, or whole speakers.")
     ] = "recording",
     speakers: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Speakers to hold out, in the place of a share.")
+        str | None, typer.Option(metavar="NAME,...", help="Speakers to hold out, instead of a share.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Convert recordings (WAV, FLAC) into TFRecord shards for training: one rate, windows of one length."""
+    """Convert recordings (WAV, FLAC) into TFRecord files for training: one rate, windows of one length."""
     from rudel.data.sound.recording_folders import read_folder, settings_of
 
     with reporting_interrupts(), count_display("reading") as progress:
@@ -48,13 +48,13 @@ def sound(
 
 
 def motion(
-    folder: Annotated[str, typer.Argument(metavar="FOLDER|URL", help="CSV files, or folders of them, one a class.")],
+    folder: Annotated[str, typer.Argument(metavar="FOLDER|URL", help="CSV files, or folders of them, one per class.")],
     out: OutOption,
-    samples: Annotated[int, typer.Option(help="Length of a window, in rows.")] = 119,
+    samples: Annotated[int, typer.Option("--samples", "-n", help="Length of a window in rows.")] = 119,
     validation: ValidationOption = 0.2,
     json: JsonOption = False,
 ) -> None:
-    """Convert recordings of a motion sensor (CSV, separated by blank lines) into TFRecord shards for training."""
+    """Convert recordings of a motion sensor (CSV, separated by blank lines) into TFRecord files for training."""
     from rudel.data.motion import read_folder
 
     with reporting_interrupts():

@@ -56,7 +56,7 @@ def compile_(
     ram: RamOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compile a model to NAME.h and NAME.c, which need nothing else."""
+    """Compile a model to plain C: NAME.h and NAME.c."""
     from rudel.micro.compiler import compile_model
 
     compiled = compile_model(model, name=name, rounding=rounding.value, target=target, ram=ram)
@@ -178,13 +178,13 @@ def check(
     target: TargetOption = "generic",
     count: Annotated[
         int | None,
-        typer.Option("-n", min=0, help="How many random inputs to try.", show_default="up to 1000, for 30 s"),
+        typer.Option("-n", min=0, help="Number of random inputs.", show_default="up to 1000, for 30 s"),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.npy|FILE.npz", help="Inputs of yours to try, too; floats are quantised."),
+        typer.Option(metavar="FILE.npy|FILE.npz", help="Your own inputs, in addition; floats are quantised."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the random inputs.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
     json: JsonOption = False,
 ) -> None:
     """Compile a model, run it here, and compare its outputs bit by bit with the interpreter's."""
@@ -222,11 +222,11 @@ def check(
 def bench(
     model: ModelArgument,
     target: Annotated[
-        str, typer.Option(metavar="NAME", help="A core: cortex-m4, cortex-m7, cortex-m0plus, ...")
+        str, typer.Option(metavar="NAME", help="Core: cortex-m4, cortex-m7, cortex-m0plus, ...")
     ] = "cortex-m4",
     rounding: RoundingOption = _Rounding.LITERT,
     ram: RamOption = None,
-    count: Annotated[int, typer.Option("-n", min=1, help="How many inputs to run.")] = 3,
+    count: Annotated[int, typer.Option("-n", min=1, help="Number of inputs to run.")] = 3,
     json: JsonOption = False,
 ) -> None:
     """Build a model for a core, run it in an emulator, and print flash, RAM, stack, and instructions by layer."""

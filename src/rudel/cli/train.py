@@ -333,7 +333,7 @@ def key_and_value(text: str) -> tuple[str, str]:
     """What stands before and after the equals sign of a `--set`."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise OptionError(f"--set wants KEY=VALUE, not {text!r}.")
+        raise OptionError(f"--set needs KEY=VALUE, not {text!r}.")
     return key.strip(), value.strip()
 
 

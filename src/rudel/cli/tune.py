@@ -18,31 +18,36 @@ def tune(
         list[str],
         typer.Option(
             "--set",
+            "-s",
             metavar="KEY=SPACE",
-            help="What to try: log:1e-4..1e-2, 16..64 or 64,128; one value is the same in all trials. Options of the "
-            "recipe, and lr, batch_size, epochs, steps, precision, seed; repeatable.",
+            help="Search space of an option of the recipe, or of lr, batch_size, epochs, steps, precision or seed: "
+            "log:1e-4..1e-2, 16..64 or 64,128; repeatable.",
         ),
     ],
-    trials: Annotated[int, typer.Option(help="How many trainings.")] = 20,
+    trials: Annotated[int, typer.Option(help="Number of trainings.")] = 20,
     on: Annotated[
         str | None,
-        typer.Option(metavar="HOST,...|FILE", help="Hosts, each with a trial of its own.  \\[default: here]"),
+        typer.Option(
+            "--on", "--hosts", metavar="HOST,...|FILE", help="Hosts, each with its own trial.  \\[default: here]"
+        ),
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers are to train.")
+        str | None, typer.Option(metavar="ADDRESS", help="Train on the workers of this Dask scheduler.")
     ] = None,
     data: Annotated[
-        str | None, typer.Option(metavar="FILE|DIR|URL", help="Where the recipe shall take its data from.")
+        str | None, typer.Option(metavar="FILE|DIR|URL", help="Data for the recipe, where it takes any.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the training examples, of each trial.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps, in the place of epochs.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Examples a step.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option("--epochs", "-e", help="Passes over the training examples per trial.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps, instead of epochs.")] = None,
+    batch_size: Annotated[int | None, typer.Option("--batch-size", "-b", help="Examples per step.")] = None,
     monitor: Annotated[
         str | None,
-        typer.Option(metavar="METRIC", help="What tells good from bad.  \\[default: val_accuracy, or val_loss]"),
+        typer.Option(metavar="METRIC", help="Metric to compare by.  \\[default: val_accuracy, or val_loss]"),
     ] = None,
-    prune: Annotated[bool, typer.Option(help="End bad trials early, by successive halving.")] = True,
-    seed: Annotated[int, typer.Option(help="Seed of the choice of settings.")] = 0,
+    prune: Annotated[bool, typer.Option(help="Stop bad trials early, by successive halving.")] = True,
+    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
     run: Annotated[
         str | None, typer.Option(metavar="DIR", help="Folder for the sweep.  \\[default: runs/RECIPE-tune]")
     ] = None,
@@ -53,11 +58,13 @@ def tune(
     checkpoint_every: Annotated[
         int | None, typer.Option(metavar="STEPS", help="Steps between checkpoints.  \\[default: about 15 s]")
     ] = None,
-    min_hosts: Annotated[int | None, typer.Option(help="Begin with so many hosts.  \\[default: all]")] = None,
-    ssh_config: Annotated[Path | None, typer.Option(metavar="FILE", help="In the place of ~/.ssh/config.")] = None,
+    min_hosts: Annotated[int | None, typer.Option(help="Start with this many hosts.  \\[default: all]")] = None,
+    ssh_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="SSH configuration.  \\[default: ~/.ssh/config]")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Search for the best settings of a recipe, by whole trainings side by side."""
+    """Tune the options of a recipe: many trainings, on several hosts at once."""
     space = dict(key_and_value(text) for text in set_)
     from rudel.backend import keras_here
 

@@ -104,8 +104,10 @@ def predict(
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Dask scheduler whose workers compute.")
     ] = None,
-    min_hosts: Annotated[int | None, typer.Option(help="Begin with this many of the hosts.  \\[default: all]")] = None,
-    ssh_config: Annotated[Path | None, typer.Option(metavar="FILE", help="In the place of ~/.ssh/config.")] = None,
+    min_hosts: Annotated[int | None, typer.Option(help="Start with this many hosts.  \\[default: all]")] = None,
+    ssh_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="SSH configuration.  \\[default: ~/.ssh/config]")
+    ] = None,
     classes: ClassesOption = None,
     code: CodeOption = None,
     unsafe: UnsafeOption = False,
@@ -153,7 +155,7 @@ def predict(
         raise DataError(reasons[0])
     if reasons:
         typer.echo("\n".join(reasons), err=True)
-        raise DataError(f"{len(reasons):,} of {count:,} inputs could not be read, and the others are answered.")
+        raise DataError(f"{len(reasons):,} of {count:,} inputs could not be read; the others are predicted.")
 
 
 @contextlib.contextmanager

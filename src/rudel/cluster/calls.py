@@ -56,7 +56,7 @@ class Calls:
                 elif time.monotonic() - seen > self.timeout:
                     future.cancel()
                     raise ClusterError(
-                        f"All workers are lost, and none came back in {self.timeout:.0f} s: see to the hosts; the "
+                        f"All workers are lost, and none came back in {self.timeout:.0f} s: check the hosts; the "
                         f"same command {self.again}."
                     ) from None
             except (ImportError, AttributeError) as error:

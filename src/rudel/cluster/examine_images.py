@@ -29,7 +29,7 @@ class PictureWorkers:
     """
 
     def __init__(self, client: "distributed.Client", timeout: float = _TIMEOUT_SECONDS) -> None:
-        self._calls = Calls(client, "examine pictures", "goes on after the finished shards", timeout)
+        self._calls = Calls(client, "examine images", "continues after the finished shards", timeout)
 
     @property
     def threads(self) -> int:

@@ -288,7 +288,7 @@ class Fleet:
             caller = rpc(address, timeout=5, connection_args=self._client.security.get_connection_args("client"))
             self._callers[address] = caller
         if is_broken(caller):
-            raise ConnectionResetError(f"the connection to {address} broke off")
+            raise ConnectionResetError(f"the connection to {address} was closed")
         return await getattr(caller, op)(**message)
 
     def _name_of(self, address: str) -> str:

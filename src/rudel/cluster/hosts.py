@@ -119,7 +119,7 @@ def _read(path: Path) -> list[Host]:
 def _python(option: str, where: str) -> str:
     key, equals, value = option.strip().partition("=")
     if key.strip() != "python" or not equals or not value.strip():
-        raise HostError(f"What follows a host must be `python=PATH`, not `{option.strip()}`{where}.")
+        raise HostError(f"Only `python=PATH` may follow a host, not `{option.strip()}`{where}.")
     return value.strip()
 
 
@@ -127,7 +127,9 @@ def _parse(text: str, where: str, python: str | None = None) -> Host:
     form = _FORM.fullmatch(text)
     if not form or text.startswith("-"):
         hint = f"; write an IPv6 address in brackets, as in `[{text}]`" if text.count(":") > 1 else ""
-        raise HostError(f"`{text}` is no host{where}: it has the form `name`, `user@name` or `user@name:port`{hint}.")
+        raise HostError(
+            f"`{text}` is not a host{where}: it has the form `name`, `user@name` or `user@name:port`{hint}."
+        )
     port = int(form["port"]) if form["port"] else None
     if port is not None and not 0 < port < 65536:
         raise HostError(f"The port of `{text}`{where} must be from 1 to 65535.")

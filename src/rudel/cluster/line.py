@@ -168,7 +168,7 @@ class Talk:
         answer = await self._answers.get()
         if answer is None:
             self._answers.put_nowait(None)
-            raise ConnectionResetError("the connection broke off")
+            raise ConnectionResetError("the connection was closed")
         return answer
 
     def close(self) -> None:

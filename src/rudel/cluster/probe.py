@@ -189,7 +189,7 @@ async def probe(connection: asyncssh.SSHClientConnection, host: Host) -> Facts:
     text = done.stdout.decode(errors="replace")
     if "rudel:end=yes" not in text:
         said = done.stderr.decode(errors="replace").strip().partition("\n")[0] or f"exit status {done.exit_status}"
-        raise HostError(f"`{host}` has no shell that can be asked what it is ({said}): does `ssh {host} sh` work?")
+        raise HostError(f"`{host}` has no usable shell ({said}): does `ssh {host} sh` work?")
     return parse(text)
 
 

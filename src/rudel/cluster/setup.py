@@ -154,7 +154,7 @@ class _SetUp:
                 await work.finish(json.dumps(record))
                 return
         raise HostError(
-            f"On `{self.host}` what was installed cannot be used ({', '.join(found)}): mend that there and run it "
+            f"On `{self.host}` what was installed cannot be used ({', '.join(found)}): repair that there and run it "
             "again, or give a Python that has Rudel, by `python=` in the hosts file."
         )
 

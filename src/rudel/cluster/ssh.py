@@ -194,7 +194,7 @@ async def _on_the_way(
     if way[-1].name == host.name:
         return None
     if not hops:
-        raise HostError(f"The way to `{host}` goes in circles: check `ProxyJump` in the SSH configuration.")
+        raise HostError(f"The route to `{host}` is circular: check `ProxyJump` in the SSH configuration.")
     connection = None
     for stop in way:
         connection = await _connect(stop, ssh_config, timeout, accept_new, connection, hops - 1)

@@ -308,7 +308,7 @@ class ClientCluster:
             self._client.wait_for_workers(self.min_hosts, timeout=WORKERS_SECONDS)
         except TimeoutError as error:
             raise ClusterError(
-                f"{self.count} of {self.min_hosts} Dask workers have come within {WORKERS_SECONDS:.0f} s: are their "
+                f"{self.count} of {self.min_hosts} Dask workers connected within {WORKERS_SECONDS:.0f} s: are their "
                 "jobs still queued, and do they reach the scheduler?"
             ) from error
 

@@ -60,7 +60,7 @@ def translated(error: Exception, attempt: Attempt) -> HostError:
     if attempt.refused:
         return _key_refused(attempt)
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
-        return HostError(f"The key of {named} is not to be trusted ({reason(error)}): ask who looks after the host.")
+        return HostError(f"The key of {named} cannot be trusted ({reason(error)}): ask the host's administrator.")
     if isinstance(error, socket.gaierror):
         return HostError(
             f"The name of {named} does not resolve: check its spelling and that the host is switched on, "
@@ -72,7 +72,7 @@ def translated(error: Exception, attempt: Attempt) -> HostError:
             "or give the port as in `name:2222`."
         )
     if numbers & _UNREACHABLE:
-        return HostError(f"There is no way to {named}: is it switched on, and on this network?")
+        return HostError(f"There is no route to {named}: is it switched on, and on this network?")
     if isinstance(error, TimeoutError) or errno.ETIMEDOUT in numbers:
         if attempt.connected:
             return HostError(
@@ -116,7 +116,7 @@ def _key_refused(attempt: Attempt) -> HostError:
         return HostError(
             f"The key of {attempt.named} has CHANGED (it shows {shown}): if the host was set up again, remove the old "
             f"key with `ssh-keygen -f {shlex.quote(str(where))} -R {shlex.quote(name)}` and check again; if not, "
-            "somebody else may be answering, so do not go on."
+            "somebody else may be answering, so do not continue."
         )
     given = f" --ssh-config {shlex.quote(str(attempt.ssh_config))}" if attempt.ssh_config else ""
     return HostError(

@@ -72,6 +72,6 @@ class _Some:
         found = {name: address for name, address in there.items() if name in self._names}
         if not found and there:
             raise ClusterError(
-                f"None of the hosts that this training is planned for is there: {', '.join(sorted(self._names))}."
+                f"None of the hosts that this training is planned for is available: {', '.join(sorted(self._names))}."
             )
         return found

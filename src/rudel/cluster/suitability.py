@@ -57,7 +57,7 @@ def _problem_of_system(host: Host, facts: Facts) -> str | None:
 def _problem_of_python(host: Host, facts: Facts) -> str | None:
     if host.python:
         if not facts.environment:
-            return f"There is no Python `{host.python}` on `{host}`: mend `python=` in the hosts file."
+            return f"There is no Python `{host.python}` on `{host}`: correct `python=` in the hosts file."
         if facts.environment.version[:2] < OLDEST_PYTHON:
             return f"`{host.python}` on `{host}` is Python {facts.environment.minor}: Rudel needs 3.11 or newer."
         return None

@@ -34,7 +34,7 @@ def held_out(groups: Sequence[str], share: float, names: Sequence[str] = ()) -> 
             f"There is nothing of `{unknown[0]}` to hold out: there are {some}{', ...' * (len(every) > 5)}."
         )
     if names and len(set(names)) == len(every):
-        raise DataError("All examples would be held out, and none left to learn from: hold out fewer.")
+        raise DataError("All examples would be held out, and none left for training: hold out fewer.")
     chosen = set(names) or _chosen(every, counts, share)
     return np.array([group in chosen for group in groups])
 

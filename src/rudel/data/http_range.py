@@ -174,7 +174,7 @@ def translating_errors(url: str, timeout: float) -> Iterator[None]:
     except TimeoutError as error:
         raise TransientError(f"`{host(url)}` stopped answering for {timeout:g} s while asked for `{url}`") from error
     except (OSError, http.client.HTTPException) as error:
-        raise TransientError(f"`{host(url)}` broke off while sending `{url}`") from error
+        raise TransientError(f"`{host(url)}` closed the connection while sending `{url}`") from error
 
 
 def host(url: str) -> str:

@@ -71,7 +71,7 @@ def decode(
     [0, 128, 128]
     """
     if channels not in (1, 3) or min(height, width) < 1:
-        raise DataError(f"A picture cannot become an input of shape ({height}, {width}, {channels}).")
+        raise DataError(f"An image cannot become an input of shape ({height}, {width}, {channels}).")
     turned = orientation(content)
     across, down = (height, width) if turned > 4 else (width, height)
     image = _pillow()
@@ -87,10 +87,10 @@ def decode(
         raise DataError(f"{name} has more than {MOST_PIXELS:,} pixels: make it smaller, or leave it out.") from None
     except image.UnidentifiedImageError:
         raise DataError(
-            f"{name} is not a picture that can be read: give JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF."
+            f"{name} is not an image that can be read: give JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF."
         ) from None
     except (OSError, ValueError, SyntaxError, IndexError, OverflowError, EOFError) as error:
-        raise DataError(f"{name} is damaged or cut short ({str(error).rstrip('.')}).") from error
+        raise DataError(f"{name} is damaged or truncated ({str(error).rstrip('.')}).") from error
     pixels = np.asarray(scaled).reshape(down, across, channels)
     return oriented(pixels, turned) if turned > 1 else pixels
 

@@ -108,14 +108,14 @@ def _load_picture(path: Path) -> Any:
             picture = Image.open(path)
             picture.load()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise DataError(f"{path} cannot be read as a picture: {error}.") from error
+        raise DataError(f"{path} cannot be read as an image: {error}.") from error
     return picture
 
 
 def _photograph(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     sides = sides_of(shape)
     if sides is None:
-        raise DataError(f"{path} is a picture, and the model takes inputs of shape {shape}: give an .npy file.")
+        raise DataError(f"{path} is an image, and the model takes inputs of shape {shape}: give an .npy file.")
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -101,10 +101,10 @@ def _checked_address(source: str) -> str:
         parts = urlsplit(source)
         _ = parts.port
     except ValueError as error:
-        raise OptionError(f"`{source}` is no address that drawings can be fetched from ({error}).") from error
+        raise OptionError(f"`{source}` is not an address that drawings can be fetched from ({error}).") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise OptionError(
-            f"`{source}` is no address that drawings can be fetched from: give http://, https:// or a folder."
+            f"`{source}` is not an address that drawings can be fetched from: give http://, https:// or a folder."
         )
     if parts.query or parts.fragment:
         raise OptionError(
@@ -119,7 +119,7 @@ def _check_names(classes: Sequence[str]) -> None:
         raise OptionError("No class was asked for: `classes` is a list of names such as `cat`.")
     for at, name in enumerate(classes):
         if not name or name.startswith(".") or any(mark in name for mark in "/\\\0"):
-            raise OptionError(f"`{name}` is no name of a class.")
+            raise OptionError(f"`{name}` is not a name of a class.")
         if name in classes[:at]:
             raise OptionError(f"The class `{name}` was asked for twice.")
 

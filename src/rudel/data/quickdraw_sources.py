@@ -82,7 +82,7 @@ class Folder:
         except ValueError as error:
             raise DataError(f"`{path}` {error}: give a folder with Quick, Draw!'s own files.") from error
         if header is None or size < header.end(header.rows):
-            raise DataError(f"`{path}` is cut short at {size:,} bytes: fetch it again.")
+            raise DataError(f"`{path}` is truncated at {size:,} bytes: fetch it again.")
         return header
 
 
@@ -202,7 +202,7 @@ class _DrawingsSink:
         except ValueError as error:
             self.restart(Version())
             raise DownloadError(
-                f"`{self._url}` {error}: check the address and that no log-in page of the network answers in its place."
+                f"`{self._url}` {error}: check the address and that no log-in page of the network answers instead."
             ) from error
         self._tell(self.length, self.wanted, True)
 

@@ -135,12 +135,12 @@ def _receive(url: str, sink: Sink, timeout: float, cancelled: threading.Event) -
             with translating_errors(url, timeout):
                 chunk = response.read1(min(_CHUNK, goal - position))
             if not chunk:
-                raise TransientError(f"`{host(url)}` broke off while sending `{url}`")
+                raise TransientError(f"`{host(url)}` closed the connection while sending `{url}`")
             if position == sink.length:
                 sink.append(chunk)
             position += len(chunk)
     if sink.wanted > sink.length == sink.version.size:
-        raise DownloadError(f"`{url}` is cut short at {sink.length:,} bytes: give another source with `--data`.")
+        raise DownloadError(f"`{url}` is truncated at {sink.length:,} bytes: give another source with `--data`.")
     if sink.wanted > sink.length <= before:
         raise TransientError(f"`{host(url)}` sent nothing new of `{url}`")
 

@@ -39,8 +39,7 @@ def packages_of(extra: str = "") -> tuple[Package, ...]:
         texts = requires("rudel") or ()
     except PackageNotFoundError as error:
         raise DoctorError(
-            "Rudel's own metadata are missing, which say what it needs: install it anew by "
-            "`pip install --force-reinstall rudel`."
+            "Rudel's own metadata are missing: install it again by `pip install --force-reinstall rudel`."
         ) from error
     return tuple(look(requirement) for requirement in _requirements(texts, extra))
 

@@ -44,7 +44,7 @@ def _described(error: BaseException) -> str:
     if module in sys.stdlib_module_names:
         return f"{module} cannot be imported ({said}): it is a part of Python, so install another Python."
     return (
-        f"{module} cannot be imported ({said}): install it anew by `pip install --force-reinstall {_package(module)}`."
+        f"{module} cannot be imported ({said}): install it again by `pip install --force-reinstall {_package(module)}`."
     )
 
 

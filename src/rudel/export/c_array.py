@@ -30,7 +30,7 @@ def c_array(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]
     (made / f"{name}.h").write_text(header(name, len(content), model.about, arena, operators), encoding="utf-8")
     (made / f"{name}.cc").write_text(source(name, content), encoding="utf-8")
     if _bytes_in((made / f"{name}.cc").read_text(encoding="utf-8")) != content:
-        raise ExportError(f"The array in {name}.cc is not the model: this is a mistake in Rudel.")
+        raise ExportError(f"The array in {name}.cc is not the model: this is a bug in Rudel.")
     compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if compiler and _compiled_bytes(compiler, name, made, folder) != content:
         raise ExportError(f"The array in {name}.cc, compiled by {compiler}, is not the model.")

@@ -93,7 +93,7 @@ def _compared(compiled: Compiled, found: list[np.ndarray] | None, outputs: list[
     if differ:
         total = sum(other.size for other in outputs)
         raise ExportError(
-            f"The compiled model differs from LiteRT in {differ:,} of {total:,} outputs: this is a mistake in Rudel; "
+            f"The compiled model differs from LiteRT in {differ:,} of {total:,} outputs: this is a bug in Rudel; "
             "export to litert-int8 meanwhile."
         )
     return f"{cost}; every output has the bits of LiteRT's reference kernels."

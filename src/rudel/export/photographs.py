@@ -119,7 +119,7 @@ def compare_answers(materials: Materials, serving: Serving, inputs: np.ndarray, 
     if same.mean() < _LEAST_AGREEMENT:
         raise ExportError(
             f"The exported model names another class for {len(same) - same.sum()} of {len(same)} files: "
-            "this is a mistake in Rudel."
+            "this is a bug in Rudel."
         )
     return FromFiles(len(inputs), float(np.abs(found - probabilities).max()), float(same.mean()))
 

@@ -22,7 +22,7 @@ def check_free(out: Path) -> None:
     if out.is_symlink() or out.exists():
         if out.is_dir() and not any(out.iterdir()):
             return
-        raise ExportError(f"{out} is there already: remove it, or give another place with --out.")
+        raise ExportError(f"{out} already exists: remove it, or give another place with --out.")
 
 
 @contextlib.contextmanager

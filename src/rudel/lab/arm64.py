@@ -56,7 +56,7 @@ def _enable_emulation() -> None:
         (_BINFMT / "register").write_text(f":{_HANDLER}:M::{_MAGIC}:{_MASK}:{_found(_QEMU, 'qemu-user-static')}:OCF")
     except OSError as error:
         raise LabError(
-            f"Linux cannot be told to run programs for arm64 ({error}): load binfmt_misc with `modprobe binfmt_misc`."
+            f"Linux cannot run programs for arm64 ({error}): load binfmt_misc with `modprobe binfmt_misc`."
         ) from error
 
 

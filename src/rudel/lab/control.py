@@ -46,7 +46,7 @@ def ask(lab: str, request: dict[str, Any]) -> dict[str, Any]:
             asking.send(json.dumps(request).encode())
             return json.loads(asking.recv(1 << 16))
     except OSError as error:
-        raise LabError(f"The air of the lab `{lab}` does not answer: stop it with `rudel lab down`.") from error
+        raise LabError(f"The network of the lab `{lab}` does not answer: stop it with `rudel lab down`.") from error
 
 
 def traffic(lab: str, reset: bool = False) -> dict[str, Traffic]:

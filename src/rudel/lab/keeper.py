@@ -128,7 +128,7 @@ class Keeper:
         for ended in _ended_children():
             if ended == self._air:
                 self._air = 0
-                raise LabError("The air of the lab has ended: start the lab again.")
+                raise LabError("The network of the lab has stopped: start the lab again.")
             if each := self._processes.pop(ended, None):
                 self._record()
                 self._starts[each.name] = time.monotonic() + _REBOOT

@@ -177,7 +177,7 @@ def settings(
             "give --prefix at most 10 small letters, digits and hyphens, with a letter at both ends."
         )
     if not _is_subnet(subnet):
-        raise LabError(f"`{subnet}` is no subnet: give --subnet three numbers of 0 to 255, such as 10.77.0.")
+        raise LabError(f"`{subnet}` is not a subnet: give --subnet three numbers of 0 to 255, such as 10.77.0.")
     check_air(rate, latency)
     shares = _one_each("cpu", cpu, nodes)
     for share in shares:
@@ -219,9 +219,9 @@ def check_air(rate: float, latency: float) -> None:
         LabError: one of them cannot be so.
     """
     if not 0.01 <= rate <= 10_000:
-        raise LabError(f"The air cannot carry {rate:g} Mbit/s: give --rate a number from 0.01 to 10,000.")
+        raise LabError(f"The radio channel cannot carry {rate:g} Mbit/s: give --rate a number from 0.01 to 10,000.")
     if not 0 <= latency <= 1000:
-        raise LabError(f"The air cannot take {latency:g} ms: give --latency a number from 0 to 1,000.")
+        raise LabError(f"The latency cannot be {latency:g} ms: give --latency a number from 0 to 1,000.")
 
 
 def _is_subnet(text: str) -> bool:

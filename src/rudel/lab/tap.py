@@ -41,7 +41,7 @@ def check_free(subnet: str) -> None:
         known = ipaddress.IPv4Network("0.0.0.0/0" if route["dst"] == "default" else route["dst"])
         if known.subnet_of(wanted):
             raise LabError(
-                f"This machine has a way to {known} already, by its device `{route.get('dev')}`: "
+                f"This machine already has a route to {known}, by its device `{route.get('dev')}`: "
                 "give the lab another --subnet."
             )
 

@@ -81,7 +81,7 @@ def check_same(settings: Mapping[str, Any]) -> None:
         other = np.flatnonzero((column != column[0]).any(axis=1))
         if len(other):
             raise ModelError(
-                f"The hosts see different models: the {name} of process {other[0]} is another than that of process 0; "
+                f"The hosts see different models: the {name} of process {other[0]} differs from that of process 0; "
                 "start the same program with the same versions, options and data on all of them."
             )
 

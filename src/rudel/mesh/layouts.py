@@ -111,7 +111,7 @@ def _check_rule(regex: str, spec: Spec, axes: Mapping[str, int]) -> None:
     try:
         re.compile(regex)
     except re.error as error:
-        raise OptionError(f"The layout `{regex}` is no regular expression: {error}.") from error
+        raise OptionError(f"The layout `{regex}` is not a regular expression: {error}.") from error
     for axis in filter(None, spec):
         if axis not in axes:
             raise OptionError(
@@ -119,7 +119,7 @@ def _check_rule(regex: str, spec: Spec, axes: Mapping[str, int]) -> None:
                 f"use {' or '.join(axes)}."
             )
     if len(set(filter(None, spec))) < len(list(filter(None, spec))):
-        raise OptionError(f"The layout `{regex}` cuts two dimensions along one axis: {_written(spec)}.")
+        raise OptionError(f"The layout `{regex}` shards two dimensions along one axis: {_written(spec)}.")
 
 
 def _check_fits(regex: str, spec: Spec, axes: Mapping[str, int], variable: "keras.Variable") -> None:
@@ -131,8 +131,8 @@ def _check_fits(regex: str, spec: Spec, axes: Mapping[str, int], variable: "kera
     for size, axis in zip(variable.shape, spec, strict=True):
         if axis and size % axes[axis]:
             raise OptionError(
-                f"The layout `{regex}` cuts {size} into {axes[axis]} parts, which are not alike, in `{variable.path}` "
-                f"{tuple(variable.shape)}: leave that dimension whole, or take a mesh whose `{axis}` divides it."
+                f"The layout `{regex}` shards {size} into {axes[axis]} unequal parts in `{variable.path}` "
+                f"{tuple(variable.shape)}: replicate that dimension, or take a mesh whose `{axis}` divides it."
             )
 
 

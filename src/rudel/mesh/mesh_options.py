@@ -104,8 +104,8 @@ def _check_used(axes: Mapping[str, int] | None, layouts: Mapping[str, Spec] | No
     named = {devices.DATA, devices.MODEL}.union(*(layouts or {}).values())
     if strange := next((axis for axis in axes or {} if axis not in named), None):
         raise OptionError(
-            f"Nothing is cut along the axis `{strange}` of the mesh {devices.written_axes(axes)}: batches are cut "
-            f"along `data` and variables along `model`, or name `{strange}` in a layout."
+            f"Nothing is sharded along the axis `{strange}` of the mesh {devices.written_axes(axes)}: batches "
+            f"are sharded along `data` and variables along `model`, or name `{strange}` in a layout."
         )
 
 

@@ -114,7 +114,7 @@ def check_batch(batch_size: int, axes: Mapping[str, int]) -> None:
         below, above = batch_size // parts * parts, -(-batch_size // parts) * parts
         nearest = f"{below} or {above}" if below else f"{above}"
         raise OptionError(
-            f"A batch of {batch_size} cannot be cut into {parts} equal parts, for the mesh {written_axes(axes)}: "
+            f"A batch of {batch_size} cannot be divided into {parts} equal shards, for the mesh {written_axes(axes)}: "
             f"give a batch_size of {nearest}."
         )
 

@@ -344,9 +344,9 @@ class _Calls:
         except RudelError:
             raise
         except TimeoutError as error:
-            raise self._cannot("it did not answer in time: look after it, and try again") from error
+            raise self._cannot("it did not answer in time: check it, and try again") from error
         except OSError as error:
-            raise self._cannot("its connection broke off: look after it, and try again") from error
+            raise self._cannot("its connection was closed: check it, and try again") from error
         except OperationError as error:
             raise self._cannot(_line_of(error.text)) from error
 

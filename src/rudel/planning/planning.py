@@ -195,14 +195,13 @@ def _why(forecasts: Sequence[Forecast], best: Forecast, hosts: int) -> str:
         return f"One host is faster: {len(most.hosts)} would need {longer:.1f} times as long{_lost(most)}."
     why, one = f"{len(best.hosts)} hosts", forecasts[0]
     if len(one.hosts) == 1:
-        why += f" are {one.seconds / best.seconds:.1f} times as fast as the fastest of them alone"
+        why += f" by `{best.strategy}` are {one.seconds / best.seconds:.1f}x faster than the fastest host alone"
     else:
-        why += " can hold what one alone cannot, and are soonest done"
+        why += f" by `{best.strategy}` hold what one alone cannot, and finish first"
     others = [f for f in forecasts if f.strategy != best.strategy and len(f.hosts) == len(best.hosts)]
     if others:
         next_best = min(others, key=lambda forecast: forecast.seconds)
         ratio = next_best.seconds / best.seconds
-        why += f" by `{best.strategy}`"
         why += f"; `{next_best.strategy}` would need {ratio:.1f} times as long" if ratio >= 1.05 else ""
     if little:
         why += "; more would gain too little to be worth it"

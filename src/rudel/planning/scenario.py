@@ -81,7 +81,7 @@ def parse(text: str) -> Scenario:
         given[name] = value
     hosts = _number(given, "hosts", 1, _MOST_HOSTS)
     if hosts != int(hosts):
-        raise OptionError(f"--simulate wants a whole number of hosts, not {given['hosts']!r}.")
+        raise OptionError(f"--simulate needs a whole number of hosts, not {given['hosts']!r}.")
     _distribution(given.get("speed", "1"))
     return Scenario(
         hosts=int(hosts),

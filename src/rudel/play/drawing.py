@@ -82,7 +82,7 @@ def drawing_for(run: str, shape: tuple[int, ...] | None, read_image: ReadImage |
         takes = "other things than one picture" if shape is None else f"inputs of shape {shape}"
         raise ServeError(
             f"The run {run} takes {takes}, which cannot be drawn: give a run of `digits` or `quickdraw`, "
-            "or of another recipe with small square pictures in grey."
+            "or of another recipe with small square greyscale images."
         )
     if read_image is None or (side >= 28 and _keeps(read_image, side)):
         return Drawing(side, LINE_WIDTH, side)

@@ -91,7 +91,7 @@ def listener_of(directory: run_directory.RunDirectory, model: "keras.Model") -> 
         return None
     names = tuple(config.get("class_names") or ())
     if not names or model.output_shape != (None, len(names)):
-        raise ServeError(f"The run {directory.path} does not tell classes apart: give one of `keywords` or `motion`.")
+        raise ServeError(f"The run {directory.path} is not a classifier: give one of `keywords` or `motion`.")
     if isinstance(features, Columns) and len(features.mean) != 6:
         raise ServeError(
             f"The run {directory.path} takes {len(features.mean)} columns, and a phone's motion sensor gives 6: "

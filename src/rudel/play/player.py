@@ -56,7 +56,7 @@ class Player:
         x = self.drawing.input(pixels, self.read_image, tuple(self.model.input_shape[1:]))
         probabilities = as_probabilities(self.model, self._outputs(x))
         if probabilities is None:
-            raise ServeError("The model gives something else than probabilities for this drawing.")
+            raise ServeError("The model does not give probabilities for this drawing.")
         return probabilities[0].astype(float).tolist()
 
     def _outputs(self, x: np.ndarray) -> np.ndarray:
@@ -106,7 +106,7 @@ def player_of(directory: run_directory.RunDirectory, model: "keras.Model") -> Pl
     count = outputs[-1] if isinstance(outputs, tuple) and len(outputs) == 2 else None
     probe = np.eye(count or 1, dtype=np.float32)
     if count is None or count < 2 or (probabilities := as_probabilities(model, probe)) is None:
-        raise ServeError(f"The run {directory.path} does not tell classes apart: give one that does, such as `digits`.")
+        raise ServeError(f"The run {directory.path} is not a classifier: give one, such as `digits`.")
     names = config.get("class_names") or []
     classes = tuple(names) if len(names) == count else tuple(str(i) for i in range(count))
     attribution = config.get("attribution") or ""

@@ -65,7 +65,7 @@ def data(
     if not target:
         names = ", ".join(f"`{name}`" for name in table.columns)
         raise OptionError(
-            f"Which column is to be predicted? Say it by `--set target=COLUMN`: {table.name} has {names}."
+            f"Which column is to be predicted? Name it by `--set target=COLUMN`: {table.name} has {names}."
         )
     if not 0 < validation < 1:
         raise OptionError(f"`validation` is a share, between 0 and 1, not {validation:g}.")

@@ -72,7 +72,7 @@ def write_template(name: str, folder: Path | None = None) -> Path:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w", encoding="utf-8") as file:
             file.write(_TEMPLATE.format(title=stem.replace("_", " ").capitalize()))
     except FileExistsError as error:
-        raise RecipeError(f"{path} is there already: give another name.") from error
+        raise RecipeError(f"{path} already exists: give another name.") from error
     except OSError as error:
         raise RecipeError(f"{path} cannot be written: {error.strerror}.") from error
     return path

@@ -266,7 +266,7 @@ class Coordinator(ABC):
             member.active = error is None
         if not any(member.active for member in members):
             troubles = _troubles(self._members.values())
-            raise ClusterError(f"No host could be prepared: {troubles}. Look after them, and try again.")
+            raise ClusterError(f"No host could be prepared: {troubles}. Check them, and try again.")
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
@@ -297,10 +297,10 @@ class Coordinator(ABC):
         if now - alone_since > self._task.patience:
             raise ClusterError(
                 f"All hosts were lost, and none came back within {self._task.patience:g} s "
-                f"({troubles}): look after them, then go on with --resume."
+                f"({troubles}): check them, then continue with --resume."
             )
         if all(m.refused for m in self._members.values()):
-            raise ClusterError(f"No host can go on: {troubles}.")
+            raise ClusterError(f"No host can continue: {troubles}.")
 
     def _reports(self, answers: Iterable[tuple[str, Answer]]) -> list[HostReport]:
         """What each replica did, by name; one may have several answers."""
@@ -591,6 +591,6 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "it did not answer in time"
     if isinstance(error, OSError):
-        return "its connection broke off"
+        return "its connection was closed"
     text = " ".join(str(error).split())
     return text[:200] if text else type(error).__name__

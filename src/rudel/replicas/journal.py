@@ -78,7 +78,7 @@ class Journal:
         except OSError as error:
             raise CheckpointError(
                 f"The journal {self._path} could not be written ({error.strerror or error}): make room or give another "
-                "--run; --resume goes on from the last round that was kept."
+                "--run; --resume continues from the last round that was kept."
             ) from error
 
 

@@ -72,7 +72,7 @@ def spec_of(job: Job, metrics: list[np.ndarray]) -> ReplicaSpec:
     ema, _ = weight_average(job.model.optimizer) or (None, [])
     if ema is not None and inner_optimizer(job.model.optimizer).ema_overwrite_frequency:
         raise ModelError(
-            "The optimizer of the model puts averages in the place of weights as it goes on "
+            "The optimizer of the model replaces weights by averages "
             "(ema_overwrite_frequency), which hosts cannot: leave that out, or train on one computer."
         )
     state, source = model_state.values(job.model), Source(job.train, job.schedule.shuffle, job.model)

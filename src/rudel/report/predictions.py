@@ -70,7 +70,7 @@ def _check_examples(index: np.ndarray, x: np.ndarray, rate: np.ndarray | None, e
         if x.dtype != np.float32:
             raise DataError("Kept series must be float32, (M, T, C).")
     elif x.dtype != np.uint8 or not image_like(x.shape):
-        raise DataError("Kept pictures must be uint8, (M, H, W) or (M, H, W, 1 or 3).")
+        raise DataError("Kept images must be uint8, (M, H, W) or (M, H, W, 1 or 3).")
 
 
 def summarise(probabilities: np.typing.ArrayLike, truth: np.typing.ArrayLike) -> Predictions:

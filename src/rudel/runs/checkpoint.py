@@ -74,7 +74,7 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
     except OSError as error:
         raise CheckpointError(
             f"The checkpoint {path} could not be written ({error.strerror or error}): make room or give another --run; "
-            "older checkpoints are unharmed, and --resume goes on from the newest."
+            "older checkpoints are unharmed, and --resume continues from the newest."
         ) from error
 
 
@@ -99,7 +99,7 @@ def newest(run: Path) -> Checkpoint | None:
             damaged.append(path)
             continue
         for broken in damaged:
-            warnings.warn(f"The checkpoint {broken} is damaged; going on from step {found.step:,}.", stacklevel=2)
+            warnings.warn(f"The checkpoint {broken} is damaged; continuing from step {found.step:,}.", stacklevel=2)
             broken.unlink()
         return found
     if damaged:

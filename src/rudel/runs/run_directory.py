@@ -209,7 +209,7 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise RunError(
-            f"The run {path} could not be written ({reason}): make room, then go on with --resume."
+            f"The run {path} could not be written ({reason}): make room, then continue with --resume."
         ) from error
 
 
@@ -276,7 +276,7 @@ def check_free(path: Path, resume: bool) -> None:
     """
     if (path / "config.json").exists() and not resume:
         raise RunError(
-            f"{path} already holds a run: add --resume to go on with it, or give another directory with --run."
+            f"{path} already holds a run: add --resume to continue it, or give another directory with --run."
         )
 
 
@@ -309,7 +309,7 @@ def open_finished(path: Path) -> RunDirectory:
     """
     run = open_run(path)
     if not run.model.is_file() or run.read_summary() is None:
-        raise RunError(f"The run at {path} is not finished: go on with it by `rudel train ... --run {path} --resume`.")
+        raise RunError(f"The run at {path} is not finished: continue it by `rudel train ... --run {path} --resume`.")
     return run
 
 

@@ -41,7 +41,7 @@ class Guard:
         if self.token is not None and not is_open and not self._is_shown(headers.authorization):
             raise Refusal(
                 401,
-                "Show the token: send the header `Authorization: Bearer TOKEN`.",
+                "A token is required: send the header `Authorization: Bearer TOKEN`.",
                 ((b"www-authenticate", b"Bearer"),),
             )
 

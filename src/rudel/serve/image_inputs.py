@@ -129,7 +129,7 @@ def _by_recipe(content: bytes, read_image: Callable[[Any], Any], shape: tuple[in
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise DataError(f"{_NAME} has more than {MOST_PIXELS:,} pixels: make it smaller.") from None
     except Exception as error:  # a damaged file makes Pillow raise almost anything
-        raise DataError(f"{_NAME} is no JPEG or PNG file that can be read.") from error
+        raise DataError(f"{_NAME} is not a JPEG or PNG file that can be read.") from error
     if array.size != int(np.prod(shape)):
         raise DataError(f"{_NAME} becomes an input of shape {array.shape}, and the model takes {shape}.")
     return array.reshape(shape)

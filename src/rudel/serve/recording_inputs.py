@@ -32,7 +32,7 @@ def reader(signature: Signature, rate: int) -> Decode | None:
         windows = cut_or_padded(decode(content, rate, "The recording", admit), length)
         if len(windows) > 1:
             raise DataError(
-                f"The recording has {len(windows)} times the {length / rate:g} seconds that the model hears at once: "
+                f"The recording has {len(windows)} times the {length / rate:g} seconds that the model takes at once: "
                 "send it in parts."
             )
         return windows[0]

@@ -119,7 +119,7 @@ async def _serve(
     watching = Watching(sources, models, settings.limits, log.tell)
     await watching.load_all()
     if settings.token is None and not is_loopback(listening.getsockname()[0]):
-        log.tell(f"Anybody who reaches {settings.host} can ask the models: --token-file asks for a token.")
+        log.tell(f"Anybody who reaches {settings.host} can use the models: require a token with --token-file.")
     other = other_routes(models, PROTOCOLS, metrics, settings.token is not None)
     guard = Guard(settings.token, is_loopback(listening.getsockname()[0]), settings.allowed)
     web = Web(Application(models, settings.limits, metrics, log, guard, PROTOCOLS, other), settings.limits)

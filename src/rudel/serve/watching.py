@@ -112,7 +112,7 @@ class Watching:
         if found not in now:
             return  # it has changed while it was read
         number = self._put(source, found, loaded, seconds)
-        self._tell(f"{source.name}: version {number} is served from now on.")
+        self._tell(f"{source.name}: version {number} is now served.")
 
     def _load(self, found: Found) -> tuple[Loaded, float]:
         loaded = load(found, self._limits.batch)

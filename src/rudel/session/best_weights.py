@@ -98,7 +98,7 @@ def make_watch(options: TrainingOptions, metrics: Iterable[Any], names: Iterable
     sign = better(monitor) or {"up": 1, "down": -1}.get(directions.get(bare.partition("/")[0]) or "", 0)
     if not sign:
         raise OptionError(
-            f"Whether more or less of `{monitor}` is better cannot be told from its name: monitor another metric, or "
+            f"Whether higher or lower `{monitor}` is better is not clear from its name: monitor another metric, or "
             "give Keras' EarlyStopping with `mode` as a callback."
         )
     return Watch(monitor, sign, options.stop_early)

@@ -43,7 +43,7 @@ def check_callbacks(keras: ModuleType, callbacks: Sequence[Any], *, one_device: 
         if isinstance(callback, keras.callbacks.BackupAndRestore) and (has_run or not one_device):
             raise ModelError(
                 "BackupAndRestore works on one device of this computer, without a run directory: give run=... and "
-                "resume=True in its place, which restore every bit."
+                "resume=True instead, which restore every bit."
             )
         hooks = _hooks_between_steps(keras, callback)
         refused = [hook for hook in hooks if hook in _TEST_HOOKS or not one_device]

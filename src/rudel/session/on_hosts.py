@@ -29,4 +29,4 @@ def unforeseen(run: RunDirectory | None) -> Iterator[None]:
     except Exception as error:
         what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         where = f": please report it with its traceback, which is in {run.log}; --resume continues" if run else ""
-        raise ClusterError(f"The training ended by an error that Rudel did not foresee ({what}){where}.") from error
+        raise ClusterError(f"The training ended by an error that Rudel did not expect ({what}){where}.") from error

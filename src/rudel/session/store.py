@@ -95,7 +95,7 @@ class RunStore:
 
     def after_interrupt(self) -> str:
         """See `Store`."""
-        return f"; go on with --run {self._run.path} --resume" if self._run else ""
+        return f"; continue with --run {self._run.path} --resume" if self._run else ""
 
     def after_failure(self, step: int) -> str:
         """See `Store`."""

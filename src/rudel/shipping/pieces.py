@@ -99,5 +99,5 @@ def _make_room(folder: Path, wanted: int) -> None:
 
 def _path(name: str) -> Path:
     if not name.isalnum():
-        raise ValueError(f"{name!r} is no name of a piece")
+        raise ValueError(f"{name!r} is not a name of a piece")
     return cache_folder() / "pieces" / name

@@ -69,7 +69,7 @@ def decided(request: Request, strategy: "Strategy | Auto | str | None") -> Reque
         steps = sole_steps(rehearsal.work, measured.quiet * host.step, measured.links.to([host]).slowest)
         options = {"round_steps": steps}
     if best.strategy == "mesh" and auto.patience is not None:
-        _tell(request, "mesh does not ask how long to wait for hosts: --host-timeout counts for diloco and async")
+        _tell(request, "--host-timeout has no effect on mesh, only on diloco and async")
     document = {
         "strategy": best.strategy,
         "options": options,
@@ -92,8 +92,8 @@ def summary_line(planned: "Planned") -> str:
     >>> from rudel.planning.forecast import Forecast
     >>> from rudel.planning.planning import Planned
     >>> forecast = Forecast("diloco", ("a", "b"), 10.0, 1, 0, 0, 0, 1)
-    >>> summary_line(Planned((forecast,), forecast, "2 hosts are 1.9 times as fast."))
-    'diloco on 2 hosts, about 10.0\u202fs. 2 hosts are 1.9 times as fast.'
+    >>> summary_line(Planned((forecast,), forecast, "2 hosts are 1.9x faster."))
+    'diloco on 2 hosts, about 10.0\u202fs. 2 hosts are 1.9x faster.'
     """
     best = planned.best
     hosts = "1 host" if len(best.hosts) == 1 else f"{len(best.hosts):,} hosts"
@@ -144,5 +144,5 @@ def _resumed(request: Request, before: dict[str, Any], auto: Auto) -> Request:
     if any(name in there for name in before["hosts"]):
         return _as_planned(request, before, auto, there)
     gone = ", ".join(before["hosts"])
-    _tell(request, f"{strategy} on all hosts, as of those that were chosen none is there ({gone})")
+    _tell(request, f"{strategy} on all hosts, as none of those that were chosen is available ({gone})")
     return replace(everybody, forecast=before)

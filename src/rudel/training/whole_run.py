@@ -157,7 +157,7 @@ def check(keras: ModuleType, request: Request) -> None:
     if request.initial_epoch and (request.run or not one_device):
         raise OptionError(
             "`initial_epoch` works on one device of this computer, without a run directory: give run=... and "
-            "resume=True in its place, which restore the weights, the optimizer and the epoch."
+            "resume=True instead, which restore the weights, the optimizer and the epoch."
         )
     for part, name in ((dataset.train, "training"), (dataset.validation, "validation"), (dataset.test, "test")):
         if isinstance(part, Examples):  # those of a stream are looked at when they are read

@@ -133,7 +133,7 @@ class Sweep:
                     seen = time.monotonic()
                 elif time.monotonic() - seen > _PATIENCE_SECONDS:
                     raise ClusterError(
-                        f"No host has taken a trial for {_PATIENCE_SECONDS:.0f} s: see to the hosts, then continue "
+                        f"No host has taken a trial for {_PATIENCE_SECONDS:.0f} s: check the hosts, then continue "
                         "with --resume."
                     )
                 await asyncio.sleep(_LOOK_SECONDS / 10)  # where others still work on the last trials, nothing waits

@@ -285,7 +285,7 @@ def _direction_of(monitor: str) -> Literal["minimize", "maximize"]:
     sign = better(monitor)
     if not sign:
         raise OptionError(
-            f"Whether more or less of `{monitor}` is better cannot be told from its name: give `direction`, or another "
+            f"Whether higher or lower `{monitor}` is better is not clear from its name: give `direction`, or another "
             "metric."
         )
     return "maximize" if sign > 0 else "minimize"

@@ -72,7 +72,7 @@ def _nobody(signs: Signs) -> tuple[str, str]:
         return "waiting", "Waiting for a training to begin in this directory."
     return "stopped", (
         "No process of this computer trains here, and the training is not finished: it was stopped or killed. "
-        "The same command with --resume goes on with it."
+        "The same command with --resume continues it."
     )
 
 

@@ -195,13 +195,13 @@ class Watched:
 
 def _check(path: Path) -> None:
     if path.exists() and not path.is_dir():
-        raise RunError(f"`{path}` is no run directory: give one that `rudel train` makes, such as runs/digits.")
+        raise RunError(f"`{path}` is not a run directory: give one that `rudel train` makes, such as runs/digits.")
     if not path.is_dir() or (path / "config.json").exists() or (path / ".lock").exists() or not any(path.iterdir()):
         return
     inside = sorted(str(found.parent) for found in path.glob("*/config.json"))
     if inside:
-        raise RunError(f"`{path}` holds runs and is none: watch {', '.join(inside[:3])}, or several at once.")
-    raise RunError(f"`{path}` is no run directory, it has no config.json: give one that `rudel train` makes.")
+        raise RunError(f"`{path}` holds runs and is not one itself: watch {', '.join(inside[:3])}, or several at once.")
+    raise RunError(f"`{path}` is not a run directory, it has no config.json: give one that `rudel train` makes.")
 
 
 def _object(path: Path) -> dict[str, Any] | None:

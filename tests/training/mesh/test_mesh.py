@@ -144,8 +144,8 @@ def test_streamed_and_in_memory_are_the_same_bits(told: dict[str, Any]) -> None:
         ("no variable", "The layout `lstm` matches no variable: there are `dense/dense/kernel`, `dense/dense/bias`, "),
         ("no axis", "The layout `dense` names the axis `model`, which the mesh data=8 does not have: use data."),
         ("dimensions", "The layout `kernel` has 1 dimension, and `dense/dense/kernel` has 2, (144, 32)"),
-        ("size", "cuts 4 into 8 parts, which are not alike, in `dense/dense_1/kernel` (32, 4)"),
-        ("regex", "The layout `(` is no regular expression"),
+        ("size", "shards 4 into 8 unequal parts in `dense/dense_1/kernel` (32, 4)"),
+        ("regex", "The layout `(` is not a regular expression"),
         ("batch", "A batch of 30 cannot be cut into 8 equal parts, for the mesh data=8: give a batch_size of 24 or"),
     ],
 )  # fmt: skip
@@ -170,7 +170,7 @@ def test_axes_that_are_none(axes: Any) -> None:
     ("axes", "sentence"),
     [
         ("data=2,data=4", "The mesh data=2,data=4 has the axis `data` twice"),
-        ("data=2,expert=4", "Nothing is cut along the axis `expert` of the mesh data=2,expert=4"),
+        ("data=2,expert=4", "Nothing is sharded along the axis `expert` of the mesh data=2,expert=4"),
     ],
 )
 def test_axes_that_make_no_sense(axes: str, sentence: str) -> None:

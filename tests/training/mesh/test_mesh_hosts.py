@@ -107,7 +107,7 @@ def test_processes_that_tf_config_names_train_as_one_does_until_one_is_lost(
             process.kill()
     errors = [error.decode() for _, error in ended]
     assert [process.returncode for process in processes] == [1, -9], errors
-    assert errors[0].rstrip().endswith("to go on from the newest checkpoint."), "JAX has aborted it, or it hung"
+    assert errors[0].rstrip().endswith("to continue from the newest checkpoint."), "JAX has aborted it, or it hung"
     told = [json.loads(said) for said, _ in ended]
     alone = rudel.fit(classifier(), *blobs, **SETTINGS).history
     for index, process in enumerate(told):
@@ -213,7 +213,7 @@ def test_what_a_host_says_is_not_run(tmp_path: Path) -> None:
         finally:
             await attempt._stop("a")
 
-    with pytest.raises(ClusterError, match="a says something that is not a message"):
+    with pytest.raises(ClusterError, match="a sent something that is not a message"):
         asyncio.run(follow())
     assert not heard
     assert not (tmp_path / "made by a host").exists()

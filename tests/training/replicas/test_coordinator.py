@@ -43,7 +43,7 @@ def test_a_killed_worker_holds_up_nobody_and_takes_part_again_when_it_is_back(
     crew.kill("a")
     training.more_rounds(1, {"b"})
     lost = training.until(lambda log: log.events("lost"))[0]
-    assert (lost["host"], lost["reason"]) == ("a", "its connection broke off"), "nobody waits until it is overdue"
+    assert (lost["host"], lost["reason"]) == ("a", "its connection was closed"), "nobody waits until it is overdue"
     training.more_rounds(20, {"b"})
     crew.start("a", wait=False)
     joined = training.until(lambda log: log.events("joined"))[0]
@@ -150,7 +150,7 @@ def test_all_workers_lost_for_good_is_told_and_leaves_a_checkpoint_to_go_on_from
     training.more_rounds(5, {"a", "b"})
     for name in ("a", "b"):
         crew.kill(name)
-    with pytest.raises(ClusterError, match=r"All hosts were lost.*a: its connection broke off.*--resume"):
+    with pytest.raises(ClusterError, match=r"All hosts were lost.*a: its connection was closed.*--resume"):
         training.result()
     rounds = training.log.rounds[-1]["round"]
     (*_, kept) = sorted((training.run / "checkpoints").iterdir())

@@ -82,7 +82,7 @@ def test_workers_are_measured_and_auto_takes_what_is_soonest_done(
     last = train_recipe("digits", steps=128, client=client, run=run, strategy="auto", resume=True, verbose=True)
     assert last.summary["hosts"] == ["a", "b"]
     assert last.summary["strategy_options"]["round_steps"] != 7
-    assert "diloco on all hosts, as of those that were chosen none is there (gone)" in told(capsys)
+    assert "diloco on all hosts, as none of those that were chosen is available (gone)" in told(capsys)
 
 
 def told(capsys: pytest.CaptureFixture[str]) -> str:
@@ -146,7 +146,7 @@ def small(operations: dict[str, Any]) -> None:
     ("change", "reason"),
     [
         (without_memory, "RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes"),
-        (freed, "its connection broke off"),
+        (freed, "its connection was closed"),
         (silent, "it did not answer in time"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -88,9 +88,9 @@ def test_hosts_with_little_memory_keep_their_part_on_disk(crew: Any, listed: Any
 def test_an_example_that_cannot_be_read_is_told(crew: Any, listed: Any) -> None:
     def fail(indices: np.ndarray) -> None:
         if 700 in indices and len(indices) > 1:
-            raise DataError("shard.tfrecord is cut short at byte 1,234.")
+            raise DataError("shard.tfrecord is truncated at byte 1,234.")
 
-    with pytest.raises(DataError, match=r"^shard\.tfrecord is cut short at byte 1,234\.$"):
+    with pytest.raises(DataError, match=r"^shard\.tfrecord is truncated at byte 1,234\.$"):
         rudel.fit(network(), listed(X + 1, Y, before=fail), client=crew.client, strategy=SHORT)
 
 

@@ -623,9 +623,9 @@ def test_a_defect_ends_the_training_with_its_traceback_in_the_log(
         monkeypatch.setattr(RoundCoordinator, "_measure_skew", defective)
     else:
         crew.client.run(break_service)
-    with pytest.raises(ClusterError, match=r"by an error that Rudel did not foresee .*the defect.*log\.txt") as caught:
+    with pytest.raises(ClusterError, match=r"by an error that Rudel did not expect .*the defect.*log\.txt") as caught:
         training.result()
-    assert "No host can go on" not in str(caught.value)
+    assert "No host can continue" not in str(caught.value)
     log = (training.run / "log.txt").read_text()
     assert "Traceback (most recent call last)" in log
     assert "in defective" in log, "the traceback of where it happened"

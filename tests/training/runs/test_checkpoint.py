@@ -54,7 +54,7 @@ def test_passes_over_a_damaged_one_and_removes_it(tmp_path: Path, damage: str) -
     if place is not None:
         content[place] ^= 1
     path.write_bytes({"cut": content[:-40], "empty": b"", "rubbish": b"rubbish"}.get(damage, content))
-    with pytest.warns(UserWarning, match=r"step-0000000002.npz is damaged; going on from step 1"):
+    with pytest.warns(UserWarning, match=r"step-0000000002.npz is damaged; continuing from step 1"):
         found = checkpoint.newest(tmp_path)
     assert found is not None
     assert found.step == 1

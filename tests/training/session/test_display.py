@@ -129,7 +129,7 @@ def test_a_host_that_never_answers_is_named_once_and_has_a_line(rounds):
     display = RichDisplay(Console(file=screen, width=160))
     display.start(plan_schedule(10_000, 32, None, 100, 0), 0, 0.0)
     display.hosts(["raspi1", "raspi2", "raspi3"])
-    display.host(HostChanged("raspi3", "lost", 0.5, "its connection broke off"))
+    display.host(HostChanged("raspi3", "lost", 0.5, "its connection was closed"))
     for number in range(1, rounds):
         display.round(closed(number, float(number), [told("raspi1")]))
     display.stop()
@@ -157,16 +157,16 @@ def test_a_lost_host_says_so_until_it_is_back():
 
 def test_a_round_that_ends_late_does_not_bring_a_lost_host_back():
     training = Training().rounds(2)
-    training.event("lost", "raspi2", 2.5, "its connection broke off")
+    training.event("lost", "raspi2", 2.5, "its connection was closed")
     assert training.rounds(1).cells("raspi2")[0] == "lost"
 
 
 def test_new_hosts_and_the_last_that_is_lost():
     training = Training(["1"]).rounds(2)
     assert training.event("joined", "raspi9", 2.5) == "raspi9 has joined; 2 hosts train."
-    training.event("lost", "raspi9", 2.6, "its connection broke off")
-    last = training.event("lost", "1", 2.7, "its connection broke off")
-    assert last == "host 1 was lost: its connection broke off; no host is left, waiting for one to come back."
+    training.event("lost", "raspi9", 2.6, "its connection was closed")
+    last = training.event("lost", "1", 2.7, "its connection was closed")
+    assert last == "host 1 was lost: its connection was closed; no host is left, waiting for one to come back."
 
 
 def test_a_host_that_mostly_waits_and_one_that_is_not_heard_of():

@@ -132,7 +132,7 @@ class TestBest:
         with pytest.raises(OptionError, match=r"`val_loss` to monitor \(there is no validation data\)"):
             rudel.fit(classifier(), *blobs, stop_early=3)
         odd = keras.metrics.MeanMetricWrapper(lambda y, p: keras.ops.sum(p, -1), name="odd")
-        with pytest.raises(OptionError, match="more or less of `odd` is better cannot be told"):
+        with pytest.raises(OptionError, match="higher or lower `odd` is better is not clear"):
             rudel.fit(classifier(metrics=[odd]), *blobs, monitor="odd")
         assert not (tmp_path / "run").exists()
         fit(classifier, blobs, tmp_path / "run", epochs=1)

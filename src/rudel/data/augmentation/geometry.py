@@ -75,7 +75,7 @@ def random_enlarged_crop(key: jax.Array, x: jax.Array, pixels: int = 10) -> jax.
         OptionError: `pixels` is negative.
     """
     if pixels < 0:
-        raise OptionError(f"`pixels` says by how much pictures are enlarged and cannot be {pixels}: give 0 or more.")
+        raise OptionError(f"`pixels` says by how much images are enlarged and cannot be {pixels}: give 0 or more.")
     corners = jax.random.randint(key, (2, len(x)), 0, pixels + 1)
     starts, lengths = [], []
     for axis in (0, 1):

@@ -67,7 +67,7 @@ class Augmentation(keras.layers.Layer):
 
 def _function(name: str, settings: dict[str, Any]) -> Any:
     if name not in CHANGES:
-        raise OptionError(f"There is no change {name!r} of pictures: there are {', '.join(sorted(CHANGES))}.")
+        raise OptionError(f"There is no augmentation {name!r}: there are {', '.join(sorted(CHANGES))}.")
     function = CHANGES[name]
     unknown = set(settings) - set(inspect.signature(function).parameters) | set(settings) & {"key", "x"}
     if unknown:

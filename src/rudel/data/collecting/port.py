@@ -36,7 +36,9 @@ class SerialPort:
             first = self._serial.read(1)
             return first + self._serial.read(min(self._serial.in_waiting, _AT_ONCE)) if first else b""
         except (OSError, TypeError) as error:  # TypeError: pySerial, of a port that is closed meanwhile
-            raise DataError(f"The board at {self.name} is gone: plug it in again, and repeat the command.") from error
+            raise DataError(
+                f"The board at {self.name} was disconnected: plug it in again, and repeat the command."
+            ) from error
 
 
 @contextlib.contextmanager
@@ -57,7 +59,7 @@ def opened(name: str | None) -> Iterator[SerialPort]:
     boards = sorted(port.device for port in comports() if port.vid is not None)
     if name is None:
         if len(boards) != 1:
-            raise DataError(f"Say with --port where the board is: {_listed(boards)}.")
+            raise DataError(f"Name the board's port with --port: {_listed(boards)}.")
         (name,) = boards
     try:
         line = serial.Serial(name, _BAUD, timeout=_WAIT)

@@ -164,7 +164,7 @@ def write_sketch(kind: str, out: Path) -> Path:
     """
     path = out / f"{out.resolve().name}.ino"
     if path.exists():
-        raise DataError(f"{path} is there already: give another folder to --out.")
+        raise DataError(f"{path} already exists: give another folder to --out.")
     try:
         out.mkdir(parents=True, exist_ok=True)
         with written_atomically(path) as file:

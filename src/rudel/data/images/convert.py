@@ -136,7 +136,7 @@ def _make(
             made.append(already)
     except KeyboardInterrupt as interrupt:
         raise KeyboardInterrupt(
-            f"Interrupted: {len(made)} of {len(planned)} shards are done, and the same command goes on after them."
+            f"Interrupted: {len(made)} of {len(planned)} shards are done, and the same command continues after them."
         ) from interrupt
     finally:
         threads.shutdown(cancel_futures=True)
@@ -158,7 +158,7 @@ def _check_apart(address: str, folder: Path) -> None:
         return
     pictures, records = Path(address).expanduser().resolve(), folder.resolve()
     if records == pictures or records.is_relative_to(pictures):
-        raise DataError(f"{folder} is in the folder of the pictures, {address}: put the records elsewhere.")
+        raise DataError(f"{folder} is in the folder of the images, {address}: put the records elsewhere.")
 
 
 def _check_result(converted: Converted, least_classes: int) -> None:
@@ -170,7 +170,7 @@ def _check_result(converted: Converted, least_classes: int) -> None:
     left_out = converted.left_out
     dataset_file.discard(converted.path)
     examples = "; ".join(f"{one.name}: {dataset_file.describe(one)}" for one in left_out[:_NAMED])
-    what = f"pictures of one class only, `{present[0]}`, are left" if present else "no picture is left"
+    what = f"images of one class only, `{present[0]}`, are left" if present else "no image is left"
     raise DataError(f"Of all files, {what}, and {len(left_out):,} were left out ({examples}).")
 
 
@@ -198,7 +198,7 @@ def _written(folder: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise DataError(
-            f"{folder} cannot be written ({reason}): mend that; the same command goes on after what is done."
+            f"{folder} cannot be written ({reason}): repair that; the same command continues after what is done."
         ) from error
 
 

@@ -43,7 +43,7 @@ def read_table(content: bytes, name: str) -> list[Row]:
     """
     rows = list(_rows(_text(content, name), name))
     if not rows:
-        raise DataError(f"{name} is empty: give a line `PATH,LABEL` for every picture.")
+        raise DataError(f"{name} is empty: give a line `PATH,LABEL` for every image.")
     seen: dict[str, int] = {}
     for row in rows:
         before = seen.setdefault(row.path, row.line)

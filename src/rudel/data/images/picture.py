@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 QUALITY = 95
 """Of JPEGs that are made here."""
 
-NO_PICTURE, UNREADABLE, ANIMATED, TOO_LARGE = "not a picture", "unreadable", "animated", "decompression bomb"
+NO_PICTURE, UNREADABLE, ANIMATED, TOO_LARGE = "not an image", "unreadable", "animated", "decompression bomb"
 TOO_MANY_BYTES = "too large"
 """Why pictures are left out."""
 
@@ -86,7 +86,7 @@ def examine(content: bytes, max_side: int | None = None) -> Picture | Refused:
         max_side: pictures with a longer side are made smaller; None for those of any size.
 
     >>> examine(b"a text")
-    Refused(reason='not a picture', detail='')
+    Refused(reason='not an image', detail='')
     """
     try:
         if content.startswith(b"\xff\xd8"):

@@ -27,7 +27,7 @@ def write_sheet(path: Path, pictures: Mapping[str, Sequence[bytes]], classes: Se
         raise DataError(f"A contact sheet is a PNG file: give a name that ends in .png, not {path.name}.")
     rows = [name for name in classes if pictures.get(name)][:_MOST_ROWS]
     if not rows:
-        raise DataError("There are no pictures for a contact sheet: the records have no `image/encoded` with a class.")
+        raise DataError("There are no images for a contact sheet: the records have no `image/encoded` with a class.")
     from PIL import Image, ImageDraw, ImageFont
 
     step = _SIDE + _GAP

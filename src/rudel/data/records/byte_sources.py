@@ -114,7 +114,7 @@ class RemoteSource:
         self.files, self._path = filesystem(address)
         about = self._retrying(lambda: self.files.info(self._path))
         if about.get("size") is None:
-            raise DataError(f"{address} does not tell its size: copy it to this computer.")
+            raise DataError(f"{address} does not report its size: copy it to this computer.")
         self.size = int(about["size"])
         known = sorted((key, str(value)) for key, value in about.items())
         self.state = f"{address} {hashlib.sha256(repr(known).encode()).hexdigest()}"

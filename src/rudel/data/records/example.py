@@ -74,7 +74,7 @@ def parse_example(content: bytes, names: Collection[str] | None = None) -> dict[
                 elif name in wanted:
                     features[wanted[name]] = _feature(content, value)
     except (IndexError, ValueError) as error:
-        raise MalformedError("it is no tf.train.Example") from error
+        raise MalformedError("it is not a tf.train.Example") from error
     return features
 
 
@@ -148,7 +148,7 @@ def _floats(content: bytes, lists: list[tuple[int, int]]) -> np.ndarray:
         while position < end:
             tag, begin, position = next_field(content, position, end)
             if tag == 0x0A and (position - begin) % 4:
-                raise ValueError("a cut float")
+                raise ValueError("a truncated float")
             if tag in (0x0A, 0x0D):
                 pieces.append(content[begin:position])
     return np.frombuffer(b"".join(pieces), "<f4").astype(np.float32, copy=False)
@@ -166,5 +166,5 @@ def _integers(content: bytes, lists: list[tuple[int, int]]) -> np.ndarray:
                     number, begin = varint(content, begin)
                     numbers.append(number)
                 if begin != position:
-                    raise ValueError("a cut number")
+                    raise ValueError("a truncated number")
     return np.array(numbers, np.uint64).view(np.int64)

@@ -58,7 +58,7 @@ class Features:
         try:
             found = parse_example(content, self.shapes)
         except MalformedError as error:
-            raise DataError(f"{_upper(name())} is no tf.train.Example: give files of those.") from error
+            raise DataError(f"{_upper(name())} is not a tf.train.Example: give files of those.") from error
         for key in self.shapes or ():
             if key not in found:
                 there = ", ".join(sorted(parse_example(content))) or "none"

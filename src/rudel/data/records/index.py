@@ -17,7 +17,7 @@ from rudel.data.records.checksum import masked, masked_of_each, masked_of_length
 from rudel.data.records.reading import Reader
 from rudel.errors import DataError
 
-ADVICE = "get the file anew, or leave damaged records out by `rudel.Records(..., skip_corrupt=True)`"
+ADVICE = "get the file again, or leave damaged records out by `rudel.Records(..., skip_corrupt=True)`"
 """What helps against damage, to end a sentence with."""
 
 OVERHEAD = 16
@@ -134,7 +134,7 @@ def _damage(source: Source, at: int) -> str:
     header = source.read(at, _HEADER)
     is_whole = len(header) == _HEADER and header[8:] == masked(header[:8]).to_bytes(4, "little")
     if len(header) < _HEADER or is_whole:
-        problem = f"is cut short: its last record, at byte {at:,}, has no end"
+        problem = f"is truncated: its last record, at byte {at:,}, has no end"
     elif at == 0:
         problem = "is no TFRecord file, or damaged at its beginning: the checksum of its first length is wrong"
     else:

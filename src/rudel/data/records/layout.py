@@ -104,7 +104,7 @@ def _entry(content: bytes, begin: int, end: int) -> tuple[str, Values]:
     if kind != BYTES:
         span = _only(content, values_begin, values_end, 0x0A)
         if (kind == FLOATS and (span[1] - span[0]) % 4) or (kind == INTEGERS and not _is_whole(content, span)):
-            raise ValueError("a cut number")
+            raise ValueError("a truncated number")
         return name, Values(kind, (span,))
     spans, position = [], values_begin
     while position < values_end:

@@ -40,7 +40,7 @@ def decode_all(contents: tf.Tensor, height: int, width: int, channels: int) -> t
 def _decode(content: tf.Tensor, height: int, width: int, channels: int) -> tf.Tensor:
     file = Bytes(content)
     is_jpeg, is_png = file.says(0, b"\xff\xd8"), file.says(0, b"\x89PNG")
-    with tf.control_dependencies([tf.debugging.Assert(is_jpeg | is_png, ["A picture is no JPEG or PNG file."])]):
+    with tf.control_dependencies([tf.debugging.Assert(is_jpeg | is_png, ["A picture is not a JPEG or PNG file."])]):
         turned = orientation(file)
     across, down = tf.where(turned > 4, height, width), tf.where(turned > 4, width, height)
     pixels = tf.cond(is_jpeg, lambda: _jpeg(content, across, down), lambda: _png(content, file))

@@ -207,7 +207,7 @@ class Attempt:
             try:
                 taken = await asyncio.to_thread(list, messages.take(answer["content"]))
             except ValueError as error:
-                raise ClusterError(f"{name} says something that is not a message: {error}.") from error
+                raise ClusterError(f"{name} sent something that is not a message: {error}.") from error
             for message in taken:
                 if isinstance(message, Failed):
                     failed = message.reason
@@ -265,7 +265,7 @@ class Attempt:
             raise EndError(name, f"{name} has not answered for {timeout:.0f} s", 3) from error
         except TRANSPORT_ERRORS as error:
             _log.info("the connection to %s broke off: %s", name, error)
-            raise EndError(name, f"{name} was lost: its connection broke off", 3) from error
+            raise EndError(name, f"{name} was lost: its connection was closed", 3) from error
 
 
 async def answering(fleet: "Fleet", doubted: Mapping[str, str]) -> dict[str, str]:

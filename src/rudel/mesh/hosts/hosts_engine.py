@@ -178,7 +178,7 @@ class HostsEngine:
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"Of {self._cluster.count} hosts, {len(there)} are left, with which this cannot be trained "
-                    f"({least} at least, and a batch that divides over them): go on with --resume when the others are "
+                    f"({least} at least, and a batch that divides over them): use --resume when the others are "
                     "back."
                 )
             if not waiting:
@@ -197,8 +197,8 @@ class HostsEngine:
     def _go_back(self, broken: Broken, noticed: float) -> None:
         """Puts everything back to where the newest checkpoint was."""
         kept = self._kept
-        self._session.display.note(f"{broken.reason}; going on from step {kept.step:,}")
-        _log.info("%s; lost: %s; going on from step %d", broken.reason, broken.lost, kept.step)
+        self._session.display.note(f"{broken.reason}; continuing from step {kept.step:,}")
+        _log.info("%s; lost: %s; continuing from step %d", broken.reason, broken.lost, kept.step)
         self._restarts.append(
             {
                 "step": self._position.step,

@@ -169,7 +169,7 @@ def _unpacked(packed: Arrays | Read) -> Examples | Stream:
                 "on all hosts, as on a shared disk or at an address."
             ) from error
         if found != packed.fingerprint:
-            raise DataError("This host sees other data than the computer that drives: the files there differ.")
+            raise DataError("This host sees other data than the driver: the files there differ.")
         return packed.stream
     arrays = [aligned_empty(shape, np.dtype(dtype)) for shape, dtype in packed.forms]
     for name, (first, last) in packed.names:

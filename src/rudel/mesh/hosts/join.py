@@ -110,7 +110,7 @@ def connect(processes: Processes, seconds: int = CONNECT_SECONDS, heartbeat: int
     except RuntimeError as error:
         at = "" if processes.number else ", which this process is to open"
         raise ClusterError(
-            f"Only some of the {processes.count} processes came together within {seconds} s at "
+            f"Only some of the {processes.count} processes connected within {seconds} s at "
             f"{processes.coordinator}{at} ({_first_line(error)}): have all been started, and can they reach that "
             "address?"
         ) from error
@@ -158,7 +158,7 @@ def _connect_tpu() -> None:
     try:
         jax.distributed.initialize(initialization_timeout=CONNECT_SECONDS, shutdown_timeout_seconds=_SHUTDOWN_SECONDS)
     except (RuntimeError, ValueError) as error:
-        raise ClusterError(f"The hosts of this TPU could not be brought together: {_first_line(error)}") from error
+        raise ClusterError(f"The hosts of this TPU could not connect to each other: {_first_line(error)}") from error
     if jax.process_count() > 1:
         _joined = Processes(jax.process_index(), jax.process_count(), None, "JAX's own detection (TPU)")
 

@@ -138,7 +138,7 @@ def _lost(error: Exception) -> ClusterError | None:
         return None
     return ClusterError(
         "Another process of this training was lost, and without it the step cannot be taken: start all of them again "
-        "with --resume, to go on from the newest checkpoint."
+        "with --resume, to continue from the newest checkpoint."
     )
 
 

@@ -80,7 +80,7 @@ def run(
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise BenchError(f"QEMU did not come to an end within {timeout:.0f} s on {board.machine}.") from error
+        raise BenchError(f"QEMU did not finish within {timeout:.0f} s on {board.machine}.") from error
     if done.returncode:
         reason = _REASONS.get(done.returncode) or done.stderr.strip() or f"QEMU ended with {done.returncode}"
         raise BenchError(f"The model could not be run on {board.machine}: {reason}.")

@@ -57,11 +57,11 @@ def _from_model(model: "keras.Model", path: Path, class_names: tuple[str, ...]) 
         shapes = [tuple(weight.shape) for weight in layer.weights]
         if weights is None:
             raise RecipeError(
-                f"The weights in {path} are of another net than `{model.name}`: they have no layer `{layer.name}`."
+                f"The weights in {path} are of another network than `{model.name}`: they have no layer `{layer.name}`."
             )
         if [weight.shape for weight in weights] != shapes:
             raise RecipeError(
-                f"The weights in {path} do not fit the net `{model.name}`: its layer `{layer.name}` takes "
+                f"The weights in {path} do not fit the network `{model.name}`: its layer `{layer.name}` takes "
                 f"{_described(shapes)}, and the file has {_described([weight.shape for weight in weights])}."
             )
     for layer in body:
@@ -93,7 +93,7 @@ def _from_weights(model: "keras.Model", path: Path, _: tuple[str, ...]) -> bool:
     for layer, new in zip(layers[:-1], changed[:-1], strict=True):
         if not new and not hasattr(layer, "gamma"):  # normalisation may have learned nothing
             raise RecipeError(
-                f"The weights in {path} do not fit the net `{model.name}`: they have none for its layer "
+                f"The weights in {path} do not fit the network `{model.name}`: they have none for its layer "
                 f"`{layer.name}`, which takes {_described([tuple(weight.shape) for weight in layer.weights])}."
             )
     return changed[-1]

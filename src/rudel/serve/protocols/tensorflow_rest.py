@@ -101,7 +101,7 @@ def _file(body: bytes, media_type: str, version: Version) -> Columns:
     kind = next((kind for kind in (PICTURES, RECORDINGS) if media_type in kind.types), None)
     if kind is None:
         raise Refusal(
-            415, f"Pictures are taken as {' or '.join(PICTURES.types)}, recordings as audio/wav or audio/flac."
+            415, f"Images are accepted as {' or '.join(PICTURES.types)}, recordings as audio/wav or audio/flac."
         )
     if version.loaded.decode is None or version.loaded.files is not kind:
         raise bad(f"The model `{version.model}` takes no {kind.noun}.")
