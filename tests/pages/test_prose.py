@@ -1,5 +1,6 @@
-"""The words of the documentation and of the command line: the field's terms, and British spelling."""
+"""The words of the documentation, the command line and errors: the field's terms, and British spelling."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 import typer
 from pages.blocks import PAGES, ROOT
 
+import rudel.errors
 from rudel.cli.main import app
 
 INSTEAD = {
@@ -15,7 +17,7 @@ INSTEAD = {
     r"anew": "again",
     r"(go|goes|going|went) on": "continue",
     r"computer that drives": "driver",
-    r"(is|are) no (JSON|list|object|number|text)s?": "is not a",
+    r"(?<!there )(is|are) no (JSON|list|object|number|text|image|picture|host|model|name|address)s?": "is not a",
     r"errands?": "task",
     r"(on|through) the air": "on the network",
     r"what (it|they|hosts) (has|have )?learned": "pseudo-gradient",
@@ -25,6 +27,18 @@ INSTEAD = {
     r"what it mixes up": "confusion matrix",
     r"where it was surest": "most confident predictions",
     r"pretend(ed|s)?": "simulated",
+    r"in the place of|in its place": "instead",
+    r"(come|comes|came) apart": "is split",
+    r"who has real ones": "if you have them",
+    r"cut short|broke off": "truncated, closed",
+    r"look(s|ed)? after|see to": "check",
+    r"there already": "exists",
+    r"shall": "should, will",
+    r"whoever (wrote|converted) (it|them)": "any",
+    r"(end|begin|start)s? (after|with) so many": "number of",
+    r"tells? (classes apart|good from bad)": "distinguish, compare",
+    r"cannot be told": "is not known",
+    r"mistake in Rudel": "bug",
     r"cut into|cut over": "sharded",
     r"standing": "snapshot",
     r"nets": "neural networks, models",
@@ -62,6 +76,23 @@ def test_a_page_uses_the_fields_terms(page: Path) -> None:
 def test_help_uses_the_fields_terms() -> None:
     found = {name: _found(text) for name, text in _help("rudel", typer.main.get_command(app))}
     assert {name: phrases for name, phrases in found.items() if phrases} == {}
+
+
+def test_errors_use_the_fields_terms() -> None:
+    said = {name: _found(text) for name, text in _errors()}
+    assert len(said) > 500
+    assert {name: phrases for name, phrases in said.items() if phrases} == {}
+
+
+def _errors() -> Iterator[tuple[str, str]]:
+    """Where errors are raised that users see, and the texts in them."""
+    kinds = {name for name, thing in vars(rudel.errors).items() if isinstance(thing, type)}
+    for path in sorted((ROOT / "src" / "rudel").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in kinds:
+                texts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+                text = " ".join(text for text in texts if isinstance(text, str))
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", text
 
 
 def _help(name: str, command: object) -> Iterator[tuple[str, str]]:

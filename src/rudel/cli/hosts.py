@@ -145,7 +145,7 @@ def push(
     to: Annotated[str, typer.Option(metavar="DIR", help="Folder on the hosts, relative to the home folder.")] = "~/",
     ssh_config: _Config = None,
 ) -> None:
-    """Send a file or folder to all hosts, except for what is there already."""
+    """Send a file or folder to all hosts, skipping what is there."""
     from rudel.cli.hosts_display import live_display
     from rudel.cluster.foreground import wait_for
     from rudel.cluster.hosts import Host, parse_hosts

@@ -62,7 +62,7 @@ def plan(
     places = [name for name, value in (("--on", on), ("--scheduler", scheduler), ("--simulate", simulate)) if value]
     if len(places) != 1:
         found = f"not {' and '.join(places)}" if places else "such as --on raspi1,raspi2"
-        raise OptionError(f"Where shall it train? Give one of --on, --scheduler and --simulate, {found}.")
+        raise OptionError(f"Give one of --on, --scheduler and --simulate, {found}.")
     options = dict(key_and_value(text) for text in set_ or [])
     from rudel.backend import keras_on_jax
 

@@ -56,7 +56,7 @@ def look(
         ("micro bench", "memory and instructions on an emulated board", [_check_bench, _check_compiler]),
         ("serve, watch", "models and runs over HTTP", [_check_server, partial(_check_versions, "serve")]),
         ("play", "a page to draw on", said("jax")),
-        ("lab", "a pretend Wi-Fi cluster", [_check_lab]),
+        ("lab", "a simulated Wi-Fi cluster", [_check_lab]),
     ]
     notes = {"play": what_is_missing()}
     return tuple(Feature(command, purpose, problem(*checks), notes.get(command)) for command, purpose, checks in listed)

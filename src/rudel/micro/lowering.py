@@ -57,7 +57,7 @@ def _ways(entry: Entry, operator: Operator, graph: Graph, context: Context) -> l
         if entry.int16 is None:
             raise CompileError(
                 f"{operator.title} cannot be compiled: LiteRT has no kernel of it for int16 activations. Use another "
-                "layer in its place, or export the model by `rudel export RUN --to litert-int8`."
+                "layer instead, or export the model by `rudel export RUN --to litert-int8`."
             )
         ways = [entry.int16]
     else:
