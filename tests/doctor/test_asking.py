@@ -49,7 +49,7 @@ def test_a_driver_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     slow = "import subprocess, time\nsubprocess.Popen(['sleep', '600'])\ntime.sleep(600)"
     answers = asked_with(tmp_path, seconds=3, jax=slow)
     assert answers.failure == (
-        "JAX did not say within 3 s what it computes on: a driver hangs, or another process holds the device."
+        "JAX did not list its devices within 3 s: a driver hangs, or another process holds the device."
     )
     assert lack(answers, "single") == answers.failure
 
@@ -58,7 +58,7 @@ def test_a_driver_that_crashes_leaves_its_last_words(tmp_path: Path) -> None:
     answers = asked_with(
         tmp_path, jax="import os, sys\nsys.stderr.write('out of order\\n')\nsys.stderr.flush()\nos.abort()"
     )
-    assert answers.failure == "JAX finds no device; its last words: out of order"
+    assert answers.failure == "JAX finds no device; its last message: out of order"
 
 
 def test_a_jax_that_is_broken_and_one_that_does_not_begin(tmp_path: Path) -> None:

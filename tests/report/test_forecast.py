@@ -25,7 +25,7 @@ def test_what_was_forecast_stands_beside_what_happened(whole):
     assert "2 <hosts> are faster." in words
     assert "diloco on 2 hosts: 4.56 s were forecast, and it took 5.70 s, 25 % longer." in words
     assert "what happened15.70 s" in page.words("tfoot")
-    rows = page.table("What was forecast of every strategy")
+    rows = page.table("Forecast of every strategy")
     assert [row[:4] for row in rows] == [["single", "", "1", "9.00\u202fs"], ["diloco", "chosen", "2", "4.56\u202fs"]]
 
 

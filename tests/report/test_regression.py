@@ -170,10 +170,10 @@ def test_a_pattern_over_several_inputs_and_outputs_is_found(outputs):
         (MISSED, FINE.gap, "It underfits."),
         (FINE.pattern, LEARNED_BY_HEART, "It overfits."),
         (MISSED, LEARNED_BY_HEART, "It underfits and overfits."),
-        (None, LEARNED_BY_HEART, "It overfits; whether it underfits too cannot be told."),
-        (None, FINE.gap, "It does not overfit; whether it underfits cannot be told."),
-        (FINE.pattern, None, "It does not underfit; whether it overfits cannot be told."),
-        (None, None, "Whether it fits cannot be told."),
+        (None, LEARNED_BY_HEART, "It overfits; whether it also underfits is not known."),
+        (None, FINE.gap, "It does not overfit; whether it underfits is not known."),
+        (FINE.pattern, None, "It does not underfit; whether it overfits is not known."),
+        (None, None, "Whether it fits is not known."),
     ],
 )
 def test_verdicts(pattern, gap, told):
@@ -183,7 +183,7 @@ def test_verdicts(pattern, gap, told):
 
 
 def test_too_few_examples_are_no_ground_for_a_verdict():
-    assert verdict(judge(sine(np.cos, 0, (29, 29)))) == "Whether it fits cannot be told."
+    assert verdict(judge(sine(np.cos, 0, (29, 29)))) == "Whether it fits is not known."
 
 
 def test_a_model_without_any_error():

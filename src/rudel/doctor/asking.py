@@ -121,11 +121,11 @@ def _failure(found: dict[str, Any], complaint: str, last: str, waited: float | N
             return None
         if waited is not None:
             return f"Keras and Dask were not imported within {waited:.0f} s: a disk is slow, or one of them hangs."
-        return f"Python crashed when it imported Keras and Dask; its last words: {last}"
+        return f"Python crashed when it imported Keras and Dask; its last message: {last}"
     if waited is not None:
-        late = f"JAX did not say within {waited:.0f} s what it computes on"
+        late = f"JAX did not list its devices within {waited:.0f} s"
         return f"{late}: a driver hangs, or another process holds the device."
-    return f"JAX finds no device{wish}; its last words: {last}"
+    return f"JAX finds no device{wish}; its last message: {last}"
 
 
 def _refused_by(plugins: Sequence[str], said: str, complaint: str) -> str | None:

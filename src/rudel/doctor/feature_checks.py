@@ -50,9 +50,9 @@ def look(
     listed: list[tuple[str, str, list[Check]]] = [
         ("train", "on this computer", [partial(_check_versions, ""), *said("keras", "single")]),
         ("train --on", "on other computers, over SSH", [*said("keras", "cluster"), keys]),
-        ("train --dashboard", "what its workers do, by Dask", [_check_dashboard]),
+        ("train --dashboard", "Dask's dashboard of the workers", [_check_dashboard]),
         *_of_exports(),
-        ("micro check", "that C computes as the interpreter does", [_check_compiler, _check_interpreter]),
+        ("micro check", "comparison of C with the interpreter", [_check_compiler, _check_interpreter]),
         ("micro bench", "memory and instructions on an emulated board", [_check_bench, _check_compiler]),
         ("serve, watch", "models and runs over HTTP", [_check_server, partial(_check_versions, "serve")]),
         ("play", "a page to draw on", said("jax")),

@@ -9,12 +9,12 @@ _EFFECTS = {
     "KERAS_BACKEND": "Keras runs on that backend; Rudel's compiled loop needs jax",
     "KERAS_HOME": "Keras reads its configuration and keeps downloads there",
     "JAX_PLATFORMS": "JAX computes on that kind of device",
-    "CUDA_VISIBLE_DEVICES": "JAX sees those GPUs alone",
-    "TPU_VISIBLE_CHIPS": "JAX sees those TPU chips alone",
+    "CUDA_VISIBLE_DEVICES": "JAX sees only those GPUs",
+    "TPU_VISIBLE_CHIPS": "JAX sees only those TPU chips",
     "XLA_FLAGS": "options of the compiler",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "whether JAX takes most of a GPU's memory at once",
     "XLA_PYTHON_CLIENT_MEM_FRACTION": "how much of a GPU's memory JAX takes",
-    "JAX_NUM_CPU_DEVICES": "the processor is so many devices",
+    "JAX_NUM_CPU_DEVICES": "number of devices that the processor counts as",
     "JAX_COORDINATOR_ADDRESS": "processes of the strategy `mesh` meet there",
     "JAX_COMPILATION_CACHE_DIR": "compiled programs are kept there",
     "JAX_ENABLE_X64": "arrays may have 64-bit numbers, which is slower",
@@ -25,7 +25,7 @@ _EFFECTS = {
     "SSH_AUTH_SOCK": "an agent has SSH keys",
     "TF_CONFIG": "the strategy `mesh` trains with the processes that it names",
     "SLURM_JOB_ID": "the strategy `mesh` trains with the tasks of that job",
-    "OMPI_COMM_WORLD_SIZE": "the strategy `mesh` trains with so many processes of Open MPI",
+    "OMPI_COMM_WORLD_SIZE": "the strategy `mesh` trains with this number of Open MPI processes",
 }
 
 _EFFECTS_WHEN_EMPTY = {"CUDA_VISIBLE_DEVICES": "JAX sees no GPU"}

@@ -83,7 +83,7 @@ def _picture(picture: np.ndarray, alt: str) -> Html:
 def _load(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
     if not path.is_file():
         return None
-    damaged = f"`{path}` does not hold pictures, or is damaged: delete it or train again."
+    damaged = f"`{path}` does not hold images, or is damaged: delete it or train again."
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             originals, changed = file["originals"], file["changed"]

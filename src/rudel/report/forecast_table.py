@@ -17,7 +17,7 @@ def forecast(run: Run) -> Html | None:
     foot = _happened(run)
     text = [element("p", f"{compared(found, run.summary['train_seconds'])}.")] if run.summary and foot else []
     header = ["strategy", "", "hosts", "time", "computing", "merging", "waiting", "sent"]
-    body = table("What was forecast of every strategy", header, rows, foot, words=(0, 1))
+    body = table("Forecast of every strategy", header, rows, foot, words=(0, 1))
     return join([element("p", found.why), *text, body])
 
 

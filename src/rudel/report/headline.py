@@ -127,7 +127,7 @@ def _unfinished(run: Run) -> Html | None:
     return element(
         "p",
         element("strong", "This run has not finished."),
-        f" It stopped, or is still training, {done}{of}. Below is what there is so far.",
+        f" It stopped, or is still training, {done}{of}. Below are its results so far.",
         class_="unfinished",
         role="note",
     )

@@ -1,4 +1,4 @@
-"""What each host did when: a row for each, from the beginning of the training to its end."""
+"""Timeline of the hosts: a row for each, from the beginning of the training to its end."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def timeline(rounds: Rounds) -> Html:
         for state, meaning in STATES
         if state in states
     ]
-    return join([element("p", join(keys), class_="keys"), scrolling(drawn.svg(), "What each host did when")])
+    return join([element("p", join(keys), class_="keys"), scrolling(drawn.svg(), "Timeline of the hosts")])
 
 
 def time_unit(seconds: float) -> tuple[str, float]:

@@ -20,12 +20,12 @@ def verdict(fit: Fit) -> str:
     if fit.underfits:
         return "It underfits and overfits." if fit.overfits else "It underfits."
     if fit.overfits:
-        return "It overfits." if fit.pattern else "It overfits; whether it underfits too cannot be told."
+        return "It overfits." if fit.pattern else "It overfits; whether it also underfits is not known."
     if fit.pattern and fit.gap:
         return "It neither underfits nor overfits."
     if fit.pattern:
-        return "It does not underfit; whether it overfits cannot be told."
-    return "It does not overfit; whether it underfits cannot be told." if fit.gap else "Whether it fits cannot be told."
+        return "It does not underfit; whether it overfits is not known."
+    return "It does not overfit; whether it underfits is not known." if fit.gap else "Whether it fits is not known."
 
 
 def signs(fit: Fit) -> str:
@@ -38,11 +38,11 @@ def _pattern(fit: Fit) -> str:
     if pattern is None:
         return f"No pattern was looked for in the errors: that takes {LEAST_EXAMPLES} training examples of numbers."
     if not fit.error:
-        return "In training it makes no error at all."
+        return "It makes no errors in training."
     share = _share(pattern, fit.error)
     if not fit.underfits:
         chance = pattern.low <= SHARE_OF_ERROR * fit.error
-        what = "What it gets wrong in training looks like noise" if chance else "It misses too little to matter"
+        what = "Its training errors look like noise" if chance else "Its errors are too small to matter"
         return f"{what}: {share} of the squared error in training is a pattern."
     noise = math.sqrt(max(fit.error - pattern.value, 0))
     return (
@@ -63,7 +63,7 @@ def _gap(fit: Fit) -> str:
     text = f"In validation the squared error is {change} {'larger' if gap.value >= 0 else 'smaller'} than in training"
     interval = f"95 % interval: {_signed(gap.low / fit.error)} to {_signed(gap.high / fit.error)}"
     if fit.overfits:
-        return f"{text} ({interval}): it knows its training examples better than others."
+        return f"{text} ({interval}): it fits its training examples better than others."
     why = "no more than chance" if gap.low <= 0 else "too little to matter"
     return f"{text} ({interval}), {why}." if gap.high > 0 else f"{text} ({interval})."
 

@@ -51,7 +51,7 @@ def judge(signs: Signs) -> tuple[str, str]:
         return "waiting", (
             "The directory was removed; waiting for a new training in it."
             if signs.existed
-            else "Waiting for a training to begin in this directory."
+            else "Waiting for a training to start in this directory."
         )
     if signs.finished:
         return "finished", "The training is finished."
@@ -63,20 +63,20 @@ def judge(signs: Signs) -> tuple[str, str]:
     if not signs.begun or not signs.news:
         return _starting(signs)
     if signs.silent > max(QUIET_SECONDS, _GAPS * signs.gap):
-        return "quiet", "The training is there, but has told nothing for longer than usual."
+        return "quiet", "The training is running, but has sent no news for longer than usual."
     return "running", "The training is running."
 
 
 def _nobody(signs: Signs) -> tuple[str, str]:
     if not signs.begun:
-        return "waiting", "Waiting for a training to begin in this directory."
+        return "waiting", "Waiting for a training to start in this directory."
     return "stopped", (
-        "No process of this computer trains here, and the training is not finished: it was stopped or killed. "
+        "No process on this computer trains here, and the training is not finished: it was stopped or killed. "
         "The same command with --resume continues it."
     )
 
 
 def _starting(signs: Signs) -> tuple[str, str]:
     if signs.silent > _STARTING_SECONDS:
-        return "quiet", "The training has begun, but has told nothing for longer than usual."
+        return "quiet", "The training has started, but has sent no news for longer than usual."
     return "starting", "The training is starting: it reads data, compiles, and takes its first steps."

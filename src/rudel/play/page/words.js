@@ -54,7 +54,7 @@ const WORDS = {
     ends: ["Not my best day", "We are getting there", "Well drawn!", "A master at work!"],
     secondsLeft: (seconds) => `${seconds} seconds left`,
     failed: "The model could not be loaded. Reload the page to try again.",
-    gone: "Rudel does not answer any more. Is `rudel play` still running?",
+    gone: "Rudel no longer answers. Is `rudel play` still running?",
   },
   de: {
     title: "Zeichne, und der Computer rät",

@@ -17,7 +17,7 @@ export class Comparison {
     this.names = numbers.map(() => html("summary"));
     this.plots = html("div", { class: "plots" });
     this.charts = new Map();
-    this.learning = html("section", { hidden: true }, html("h2", {}, "How they learn"), this.plots);
+    this.learning = html("section", { hidden: true }, html("h2", {}, "Training curves"), this.plots);
     this.element = html(
       "div",
       { class: "several" },

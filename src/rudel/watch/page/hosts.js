@@ -31,7 +31,7 @@ export class Hosts {
     this.element = html(
       "section",
       { hidden: true },
-      html("h2", {}, "What the hosts do"),
+      html("h2", {}, "Hosts"),
       this.told,
       html("h3", {}, "Timeline"),
       this.keys,

@@ -21,7 +21,7 @@ export class Progress {
     this.badge = html("strong", { class: "badge" });
     this.told = html("span", { role: "status" });
     this.heard = html("span", { class: "heard" });
-    this.report = html("a", { href: `runs/${number}/report`, hidden: true }, "Read its report");
+    this.report = html("a", { href: `runs/${number}/report`, hidden: true }, "Open the report");
     this.bar = html("progress", { max: 1, value: 0, "aria-label": "Steps done" });
     this.done = html("p", { class: "done" });
     this.best = html("strong");

@@ -19,7 +19,7 @@ export class RunView {
     this.learning = html(
       "section",
       { hidden: true },
-      html("h2", {}, "How it learns"),
+      html("h2", {}, "Training curves"),
       this.plots,
       html(
         "p",
@@ -33,7 +33,7 @@ export class RunView {
     this.throughput = html(
       "section",
       { hidden: true },
-      html("h2", {}, "How fast it is"),
+      html("h2", {}, "Speed"),
       html("div", { class: "plots" }, this.speed.element),
     );
     this.hosts = new Hosts();
