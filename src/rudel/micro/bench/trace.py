@@ -82,8 +82,9 @@ def plugin(image: Path, function: str, mark: str | None = None) -> str:
         CompileError: there is no C compiler.
     """
     version = subprocess.run([program("qemu-system-arm"), "--version"], capture_output=True, text=True, check=True)
-    major = re.search(r"version (\d+)", version.stdout)
-    interface = 1 if major and int(major[1]) < 9 else 2
+    found = re.search(r"version (\d+)", version.stdout)
+    major = int(found[1]) if found else 0
+    interface = 1 if major < 9 else 2 if major < 10 else 4  # what trace.c uses is the same in all of them
     source = image.parent / "trace.c"
     source.write_text((resources.files("rudel.micro.bench") / source.name).read_text())
     command = [*c_compiler(), *OPTIONS, f"-DTRACE_INTERFACE={interface}", source.name, "-o", _PLUGIN]
