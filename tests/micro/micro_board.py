@@ -4,11 +4,13 @@ import shutil
 
 from missing import skip_or_fail
 
-COMMAND = "apt-get install qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi"
+from rudel.micro.bench.boards import core
+from rudel.micro.bench.tools import PACKAGES
 
 
-def needs_board() -> None:
-    """Skips a test where the cross compiler or the emulator is missing; fails it in CI."""
-    missing = [name for name in ("arm-none-eabi-gcc", "qemu-system-arm") if shutil.which(name) is None]
+def needs_board(target: str = "cortex-m4") -> None:
+    """Skips a test where the cross compiler or the emulator of a target is missing; fails it in CI."""
+    missing = [name for name in core(target).programs if shutil.which(name) is None]
     if missing:
-        skip_or_fail(f"{' and '.join(missing)} needed: {COMMAND}")
+        packages = " ".join(PACKAGES[name] for name in missing)
+        skip_or_fail(f"{' and '.join(missing)} needed: apt-get install {packages}")

@@ -13,7 +13,7 @@ from micro_layers import LAYERS, model
 from rudel.errors import RudelError
 from rudel.micro import compile_model
 from rudel.micro.bench import BenchError, bench, measure, uniform_inputs
-from rudel.micro.bench.boards import CORES, core
+from rudel.micro.bench.boards import CORES, Core, core
 from rudel.micro.bench.build import build, size
 from rudel.micro.bench.emulator import run
 from rudel.micro.bench.host import host_outputs
@@ -30,15 +30,18 @@ LOOP = """
 void bench_invoke(void) {
     uint32_t n = 100000;
     for (int i = 0; i < 4; i++) out[i] = (int8_t)(in[i] + 1);
+#ifdef __riscv
+    __asm__ volatile("1: addi %0, %0, -1\\n nop\\n bnez %0, 1b" : "+r"(n));
+#else
     __asm__ volatile("1: sub %0, #1\\n cmp %0, #0\\n bne 1b" : "+r"(n) : : "cc");
+#endif
 }
 """
 
 
-@pytest.mark.parametrize("target", CORES)
-def test_every_core_counts_exactly(target: str, tmp_path: Path) -> None:
-    needs_board()
-    place = core(target)
+@pytest.mark.parametrize("place", dict.fromkeys(CORES.values()), ids=lambda place: place.board.machine)
+def test_every_core_counts_exactly(place: Core, tmp_path: Path) -> None:
+    needs_board(next(target for target in CORES if CORES[target] is place))
     image = build(tmp_path, place, {"model.c": PORTS + LOOP})
     outputs, records = run(image, place.board, [bytes(4), bytes([1, 2, 3, 127])])
     assert outputs == [bytes([1, 1, 1, 1]), bytes([2, 3, 4, 128])]
@@ -59,15 +62,16 @@ def test_stack_and_ram_are_seen(tmp_path: Path) -> None:
     for name, text in (("deep", deep), ("empty", empty)):
         (tmp_path / name).mkdir()
         images.append(build(tmp_path / name, place, {"model.c": PORTS + text}))
-    assert 1000 <= (size(images[0]) - size(images[1])).ram <= 1008
+    assert 1000 <= (size(images[0], place) - size(images[1], place)).ram <= 1008
     (_, (record,)) = run(images[0], place.board, [bytes(4)])
     assert 4000 <= record.stack_bytes <= 4032
 
 
-def test_a_fault_is_told(tmp_path: Path) -> None:
-    needs_board()
-    place = core("cortex-m4")
-    image = build(tmp_path, place, {"model.c": PORTS + 'void bench_invoke(void) { __asm__ volatile("udf #0"); }'})
+@pytest.mark.parametrize("target", ["cortex-m4", "cortex-m55", "rv32imc"])
+def test_a_fault_is_told(target: str, tmp_path: Path) -> None:
+    needs_board(target)
+    place = core(target)
+    image = build(tmp_path, place, {"model.c": PORTS + "void bench_invoke(void) { __builtin_trap(); }"})
     with pytest.raises(BenchError, match="the processor stopped at a fault"):
         run(image, place.board, [bytes(4)])
 
@@ -87,9 +91,9 @@ def test_a_model_that_does_not_fit_is_told(tmp_path: Path) -> None:
         build(tmp_path, core("cortex-m4"), {"model.c": text})
 
 
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m33"])
+@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m33", "cortex-m55", "rv32imc"])
 def test_a_model_is_measured(target: str) -> None:
-    needs_board()
+    needs_board(target)
     measured = bench(model(LAYERS["few channels"]), name="few", target=target)
     assert measured.differing == 0
     assert measured.inputs == 3

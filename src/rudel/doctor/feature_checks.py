@@ -143,9 +143,10 @@ def _check_interpreter() -> None:
 
 
 def _check_bench() -> None:
-    from rudel.micro.bench.tools import PACKAGES, program
+    from rudel.micro.bench.boards import core
+    from rudel.micro.bench.tools import program
 
-    for name in PACKAGES:
+    for name in core("cortex-m4").programs:
         program(name)
 
 

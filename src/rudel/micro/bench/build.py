@@ -1,4 +1,4 @@
-"""C sources to an image for a board, by `arm-none-eabi-gcc`; and how much flash and RAM an image takes."""
+"""C sources to an image for a board, by a cross compiler; and how much flash and RAM an image takes."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from rudel.micro.bench.boards import Core
+from rudel.micro.bench.boards import Core, Timer
 from rudel.micro.bench.tools import BenchError, program
 
-STANDARD = ("-std=c99", "-mthumb", "-O2", "-ffunction-sections", "-fdata-sections")
+STANDARD = ("-std=c99", "-O2", "-ffunction-sections", "-fdata-sections")
 _OWN = ("board.h", "board.ld", "startup.c", "harness.c")
 
 
@@ -47,12 +47,13 @@ def build(
     Raises:
         BenchError: the compiler is not there, or refuses a source.
     """
-    compiler = program("arm-none-eabi-gcc")
+    compiler = program(f"{core.tools}-gcc")
     own = {name: (resources.files("rudel.micro.bench") / name).read_text() for name in _OWN}
     for name, text in {**sources, **own}.items():
         (folder / name).write_text(text)
     board = core.board
     places = {
+        "BENCH_VECTORS": board.flash if board.vectors is None else board.vectors,
         "BENCH_FLASH": board.flash,
         "BENCH_FLASH_BYTES": board.flash_bytes,
         "BENCH_RAM": board.ram,
@@ -64,11 +65,12 @@ def build(
         *core.options,
         *STANDARD,
         *options,
-        f"-DBENCH_TIMER={board.timer:#x}u",
+        *_timer_macros(board.timer),
         *(f"-D{macro}" for macro in macros),
         "-nostartfiles",
         *(f"-Wl,--defsym={name}={value:#x}" for name, value in places.items()),
-        "-Wl,--gc-sections,-T,board.ld",
+        "-Wl,--gc-sections",
+        "-Tboard.ld",
         *sorted(name for name in {**sources, **own} if name.endswith(".c")),
         "-lm",
         "-o",
@@ -77,12 +79,18 @@ def build(
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         said = " ".join((done.stderr.strip().splitlines() or ["nothing said"])[-3:])
-        raise BenchError(f"arm-none-eabi-gcc could not build the image for {board.machine} ({said}).")
+        raise BenchError(f"{core.tools}-gcc could not build the image for {board.machine} ({said}).")
     return image
 
 
-def size(image: Path) -> Size:
-    """Flash and RAM of an image."""
-    done = subprocess.run([program("arm-none-eabi-size"), str(image)], capture_output=True, text=True, check=True)
+def _timer_macros(timer: Timer) -> list[str]:
+    start = " ".join(f"TIMER({place:#x}u) = {value:#x}u;" for place, value in timer.start)
+    now = f"TIMER({timer.value:#x}u)"
+    return [f"-DBENCH_TIMER_START={start}", f"-DBENCH_TIMER_NOW={now if timer.down else f'(0u - {now})'}"]
+
+
+def size(image: Path, core: Core) -> Size:
+    """Flash and RAM of an image for a core."""
+    done = subprocess.run([program(f"{core.tools}-size"), str(image)], capture_output=True, text=True, check=True)
     text, data, bss = map(int, done.stdout.splitlines()[1].split()[:3])
     return Size(text + data, data + bss)

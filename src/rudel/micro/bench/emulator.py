@@ -66,12 +66,12 @@ def run(
     Raises:
         BenchError: QEMU is not there, the image faults, or does not end in time.
     """
-    emulator = program("qemu-system-arm")
+    emulator = program(board.emulator)
     folder = image.parent
     (folder / "inputs.bin").write_bytes(b"".join(inputs))
     for name in ("outputs.bin", "records.bin"):
         (folder / name).unlink(missing_ok=True)
-    command = [emulator, "-M", board.machine, "-nographic", "-monitor", "none", "-serial", "null"]
+    command = [emulator, "-M", board.machine, *board.options, "-nographic", "-monitor", "none", "-serial", "null"]
     command += ["-semihosting-config", "enable=on,target=native", "-icount", f"shift={_SHIFT}", "-kernel", image.name]
     if plugin is not None:
         command += ["-plugin", plugin]
@@ -90,7 +90,7 @@ def run(
     return (
         [outputs[i * length : (i + 1) * length] for i in range(len(inputs))],
         [
-            _record(words, layers, board.timer_hertz)
+            _record(words, layers, board.timer.hertz)
             for words in struct.iter_unpack(f"<{3 + layers if layers else 2}I", records)
         ],
     )

@@ -77,7 +77,7 @@ def measure_features(
             folder = Path(temporary) / name
             folder.mkdir()
             images.append(build(folder, place, texts | {"model.c": _GLUE.format(**values)}, options=options))
-        taken = size(images[0]) - size(images[1])
+        taken = size(images[0], place) - size(images[1], place)
         given = [recording[: count * features.hop].tobytes() for recording in recordings]
         outputs, records = run(images[0], place.board, given)
     frames = np.frombuffer(b"".join(outputs), np.int8).reshape(len(recordings), count, features.width)

@@ -2,13 +2,13 @@
  * `records.bin`: words of ticks and of bytes of stack; with BENCH_LAYERS also the ticks that a call of bench_layer() itself
  * takes, and those until the end of each layer.
  *
- * Time is that of a CMSDK timer, which counts down. */
+ * Time is that of the board's timer, taken as one that counts down. */
 #include "board.h"
 
 extern uint32_t bench_stack_limit;
 
-#define TIMER ((volatile uint32_t *)BENCH_TIMER)
-enum { CONTROL, VALUE, RELOAD };
+#define TIMER(place) (*(volatile uint32_t *)(place))
+#define NOW() (BENCH_TIMER_NOW)
 enum { PAINT = 0x5AFEC0DE, PAINTED_BYTES = 65536, MARGIN_BYTES = 64 };
 
 typedef struct {
@@ -42,7 +42,7 @@ static volatile uint32_t *next_layer;
 
 void bench_layer(int layer) {
     (void)layer;
-    *next_layer++ = TIMER[VALUE];
+    *next_layer++ = NOW();
 }
 
 static uint32_t ticks_of_hook(void) {
@@ -63,18 +63,22 @@ static __attribute__((noinline)) void run(void) {
     uint32_t *const stack = (uint32_t *)__builtin_frame_address(0);
     uint32_t *const low = painted_from(stack);
     uint32_t *here;
+#ifdef __riscv
+    __asm__ volatile("mv %0, sp" : "=r"(here));
+#else
     __asm__ volatile("mov %0, sp" : "=r"(here));
+#endif
     for (volatile uint32_t *place = low; place < here; place++) *place = PAINT;
 
-    const uint32_t nothing = TIMER[VALUE];
-    const uint32_t before = TIMER[VALUE];
+    const uint32_t nothing = NOW();
+    const uint32_t before = NOW();
 #ifdef BENCH_LAYERS
     record.hook_ticks = ticks_of_hook();
     next_layer = record.layers;
 #endif
-    const uint32_t start = TIMER[VALUE];
+    const uint32_t start = NOW();
     bench_invoke();
-    const uint32_t end = TIMER[VALUE];
+    const uint32_t end = NOW();
 
     const volatile uint32_t *deepest = low;
     while (deepest < here && *deepest == PAINT) deepest++;
@@ -93,9 +97,7 @@ static int read_inputs(uint32_t file) {
 }
 
 int main(void) {
-    TIMER[RELOAD] = 0xFFFFFFFFu;
-    TIMER[VALUE] = 0xFFFFFFFFu;
-    TIMER[CONTROL] = 1;
+    BENCH_TIMER_START
     const uint32_t inputs = opened("inputs.bin", 10, 1);   /* rb */
     const uint32_t outputs = opened("outputs.bin", 11, 5); /* wb */
     const uint32_t records = opened("records.bin", 11, 5);

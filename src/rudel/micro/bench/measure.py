@@ -111,7 +111,7 @@ def measure(
         empty = _image(Path(temporary) / "empty", place, {"model.c": glue(compiled, empty=True)}, (), options)
         macros = (f"BENCH_LAYERS={len(steps)}", f"{compiled.name.upper()}_PROFILE")
         layered = _image(Path(temporary) / "layered", place, {**sources, "model.c": glue(compiled)}, macros, options)
-        taken = size(whole) - size(empty)
+        taken = size(whole, place) - size(empty, place)
         traced = can_trace(place)
         counting = plugin(whole, "bench_invoke") if traced else None
         outputs, records = run(whole, place.board, inputs, plugin=counting, timeout=timeout)

@@ -120,7 +120,7 @@ def measure_recogniser(
             folder.mkdir()
             linked = {**used, "glue.c": glue.format(**values)}
             images.append(build(folder, place, linked, options=options))
-        taken = size(images[0]) - size(images[1])
+        taken = size(images[0], place) - size(images[1], place)
         outputs, records = run(images[0], place.board, [recording.tobytes() for recording in recordings])
     results = np.frombuffer(b"".join(outputs), np.uint8).reshape(len(recordings), steps, 2)
     return Recognition(

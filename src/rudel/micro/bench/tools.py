@@ -15,6 +15,9 @@ PACKAGES = {
     "arm-none-eabi-objdump": "binutils-arm-none-eabi",
     "arm-none-eabi-size": "gcc-arm-none-eabi",
     "qemu-system-arm": "qemu-system-arm",
+    "qemu-system-riscv32": "qemu-system-misc",
+    "riscv64-unknown-elf-gcc": "gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf",
+    "riscv64-unknown-elf-size": "gcc-riscv64-unknown-elf",
 }
 """Programs, and the packages of Debian that bring them."""
 
