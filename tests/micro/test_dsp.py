@@ -97,11 +97,10 @@ def test_any_layer_gives_the_same_bits(
     assert outputs_here(special, 5) == outputs_here(plain, 5)
 
 
-def test_the_plain_form_is_clean_under_the_sanitizers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["cortex-m4", "cortex-m55"])
+def test_the_plain_form_is_clean_under_the_sanitizers(target: str, tmp_path: Path) -> None:
     """All layers in one program, which also shows that models do not get in each other's way."""
-    models = [
-        compile_model(model(layer), name=f"layer{i}", target="cortex-m4") for i, layer in enumerate(LAYERS.values())
-    ]
+    models = [compile_model(model(layer), name=f"layer{i}", target=target) for i, layer in enumerate(LAYERS.values())]
     lines = [
         "#include <stdint.h>",
         "#include <stdlib.h>",

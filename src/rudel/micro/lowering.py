@@ -61,7 +61,8 @@ def _ways(entry: Entry, operator: Operator, graph: Graph, context: Context) -> l
             )
         ways = [entry.int16]
     else:
-        ways = [entry.dsp if context.target.dsp else None, entry.lower]
+        target = context.target
+        ways = [entry.helium if target.helium else None, entry.dsp if target.dsp else None, entry.lower]
     return [way for way in ways if way is not None]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from rudel.micro.dsp import dsp_convolution, dsp_dense, dsp_depthwise
 from rudel.micro.emit import Lowering
+from rudel.micro.helium import helium_convolution, helium_dense, helium_depthwise
 from rudel.micro.operators import floats, int16_elements, int16_softmax
 from rudel.micro.operators.binary import lower_binary, lower_prelu
 from rudel.micro.operators.convolution import lower_convolution, lower_dense
@@ -45,6 +46,7 @@ class Entry:
         floats: the same for one whose input is float32; None where `lower` takes these, too, or nothing does.
         int16: the same for one whose input or output is int16; None where interpreters have no kernel for that.
         dsp: the same for cores with the DSP instructions of Armv7E-M; it returns None where `lower` has to do.
+        helium: the same for cores with Helium, tried first.
         main: place of the input whose type counts.
         is_made_up: whether passes make it, and files do not have it.
     """
@@ -55,6 +57,7 @@ class Entry:
     floats: Lowering | None = None
     int16: Lowering | None = None
     dsp: Lowering | None = None
+    helium: Lowering | None = None
     main: int = 0
     is_made_up: bool = False
 
@@ -86,6 +89,7 @@ _ENTRIES = (
         floats=floats.lower_convolution,
         int16=lower_convolution,
         dsp=dsp_convolution,
+        helium=helium_convolution,
     ),
     Entry(
         "DEPTHWISE_CONV_2D",
@@ -100,6 +104,7 @@ _ENTRIES = (
         floats=floats.lower_convolution,
         int16=lower_depthwise,
         dsp=dsp_depthwise,
+        helium=helium_depthwise,
     ),
     Entry("DEQUANTIZE", lower_dequantise, int16=lower_dequantise),
     Entry("ELU", floats.lower_unary),
@@ -116,6 +121,7 @@ _ENTRIES = (
         floats=floats.lower_convolution,
         int16=lower_dense,
         dsp=dsp_dense,
+        helium=helium_dense,
     ),
     Entry("GELU", lower_unary, options={"approximate": Field(0, "?")}),
     Entry("HARD_SWISH", lower_unary, floats=floats.lower_unary),

@@ -1,0 +1,210 @@
+"""Every core gives the bits of the reference, by the kernels that it has: layers of all shapes, and public models."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from micro_board import needs_board
+from micro_layers import LAYERS, C, D, F, Layer, model
+from micro_support import host
+from micro_support.oracles import runner
+
+from rudel.micro import compile_model
+from rudel.micro.arithmetic import ROUNDINGS
+from rudel.micro.bench import uniform_inputs
+from rudel.micro.bench.boards import CORES, core
+from rudel.micro.bench.build import build
+from rudel.micro.bench.emulator import run
+from rudel.micro.bench.host import host_outputs
+from rudel.micro.bench.measure import glue
+from rudel.micro.compiler import Compiled
+
+TARGETS = [next(name for name in CORES if CORES[name] is place) for place in dict.fromkeys(CORES.values())]
+"""One for each core."""
+
+MODELS = ("ad01", "hello_world", "ic_resnet8", "kws_dscnn", "micro_speech", "person_detect", "sww_ref", "vww_96")
+
+WIDE = {
+    "more channels than a block has": Layer(C, (3, 3, 72), 70),
+    "more channels than a block has, odd, linear": Layer(C, (2, 3, 17), 67, activation="NONE", zero_points=(-7, 5)),
+    "a window of 32 bytes": Layer(C, (5, 6, 8), 7, (2, 2)),
+    "a window beyond all borders": Layer(C, (2, 2, 3), 6, (5, 5)),
+    "a window beyond all borders, dilated": Layer(C, (3, 2, 3), 4, (3, 3), dilation=2),
+    "depthwise of many channels": Layer(D, (4, 5, 40), 40, (3, 3)),
+    "depthwise of many channels, linear": Layer(D, (6, 1, 36), 36, (4, 1), activation="NONE", zero_points=(-7, 5)),
+    "depthwise of small weights": Layer(D, (5, 9, 8), 8, (3, 3), least=0),
+    "depthwise beyond all borders": Layer(D, (2, 2, 4), 4, (5, 5)),
+    "depthwise, wide": Layer(D, (4, 17, 8), 8, (3, 3)),
+    "depthwise, wide, of four channels": Layer(D, (3, 19, 4), 4, (2, 3)),
+    "dense, long": Layer(F, (100,), 70),
+}
+"""What kernels with vectors tell apart, beyond the others."""
+
+EVERYWHERE = (
+    "pointwise, linear",
+    "few channels",
+    "dilated",
+    "depthwise, linear",
+    "depthwise 5 x 5",
+    "dense",
+    "odd depth",
+)
+
+
+def compiled_layers(names: Sequence[str], target: str) -> list[Compiled]:
+    """Layers, rounded as all interpreters do by turns."""
+    layers = LAYERS | WIDE
+    return [
+        compile_model(model(layers[name]), name=f"layer{number}", rounding=ROUNDINGS[number % 3], target=target)
+        for number, name in enumerate(names)
+    ]
+
+
+def on_host(models: list[Compiled], given: list[bytes], folder: Path) -> list[bytes]:
+    """What models give here, each for its input."""
+    library = host.build(models, folder, ("-O0",))
+    outputs = []
+    for one, data in zip(models, given, strict=True):
+        (output,) = host.invoke_inside(library, one, [np.frombuffer(data, np.int8)])
+        outputs.append(output.tobytes())
+    return outputs
+
+
+def on_board(models: list[Compiled], given: list[bytes], target: str, folder: Path) -> list[bytes]:
+    """What models give on the target's board, all in one image."""
+    place, count = core(target), len(models)
+    lines = ['#include "board.h"', *(f'#include "{one.name}.h"' for one in models)]
+    for role in ("input", "output"):
+        ports = ", ".join(
+            f"{{L_{role.upper()}, L_{role.upper()}_SIZE}}".replace("L_", f"{one.name.upper()}_") for one in models
+        )
+        lines += [f"const bench_port bench_{role}s[] = {{{ports}}};", f"const uint32_t bench_{role}_count = {count};"]
+    calls = " ".join(f"{m.name}_invoke({m.name.upper()}_INPUT, {m.name.upper()}_OUTPUT);" for m in models)
+    lines += ["void bench_reset_model(void) {}", f"void bench_invoke(void) {{ {calls} }}", ""]
+    sources = {f"{one.name}.h": one.header for one in models} | {f"{one.name}.inc": one.source for one in models}
+    lines += [f'#include "{one.name}.inc"' for one in models]
+    image = build(folder, place, sources | {"model.c": "\n".join([*lines, ""])})
+    (output,), _ = run(image, place.board, [b"".join(given)])
+    sizes = [one.outputs[0].size for one in models]
+    ends = np.cumsum(sizes)
+    return [output[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+ON_BOARDS = [
+    *((target, (*EVERYWHERE, *WIDE) if target == "cortex-m55" else EVERYWHERE) for target in TARGETS),
+    pytest.param("cortex-m55", (*LAYERS, *WIDE), marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(
+    ("target", "names"), ON_BOARDS, ids=lambda value: value if isinstance(value, str) else len(value)
+)
+def test_every_core_gives_the_bits_of_the_plain_kernels(target: str, names: tuple[str, ...], tmp_path: Path) -> None:
+    needs_board(target)
+    plain, special = compiled_layers(names, "generic"), compiled_layers(names, target)
+    given = [uniform_inputs(one, 1)[0] for one in plain]
+    for folder in ("host", "board"):
+        (tmp_path / folder).mkdir()
+    wanted = on_host(plain, given, tmp_path / "host")
+    found = on_board(special, given, target, tmp_path / "board")
+    assert [name for name, a, b in zip(names, wanted, found, strict=True) if a != b] == []
+
+
+def test_the_plain_form_of_the_vectors_gives_the_same_bits(tmp_path: Path) -> None:
+    names = [*LAYERS, *WIDE]
+    plain, special = compiled_layers(names, "generic"), compiled_layers(names, "cortex-m55")
+    for folder in ("plain", "special"):
+        (tmp_path / folder).mkdir()
+    given = [uniform_inputs(one, 1)[0] for one in plain]
+    wanted = on_host(plain, given, tmp_path / "plain")
+    found = on_host(special, given, tmp_path / "special")
+    assert [name for name, a, b in zip(names, wanted, found, strict=True) if a != b] == []
+    for number, one in enumerate(special):
+        depthwise = one.steps[0].operator.kind == D and one.inputs[0].shape[3] % 4
+        if ROUNDINGS[number % 3] != "xnnpack":
+            assert any(kernel.name.startswith("vector_") for kernel in one.steps[0].kernels) == (not depthwise)
+
+
+@given(
+    st.sampled_from((C, D)),
+    st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)),
+    st.integers(1, 9),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.sampled_from(("SAME", "VALID")),
+    st.sampled_from(("NONE", "RELU", "RELU6")),
+    st.tuples(st.integers(-128, 127), st.integers(-128, 127)),
+    st.floats(2, 1000),
+    st.sampled_from(ROUNDINGS),
+    st.integers(0, 1 << 30),
+)
+@settings(max_examples=15, deadline=None, derandomize=True)
+def test_any_layer_gives_the_same_bits(
+    kind: str,
+    shape: tuple[int, int, int],
+    depth: int,
+    size: tuple[int, int],
+    strides: tuple[int, int],
+    padding: str,
+    activation: str,
+    zero_points: tuple[int, int],
+    gain: float,
+    rounding: str,
+    seed: int,
+) -> None:
+    if kind == D:
+        shape = (*shape[:2], 4 * shape[2])
+        depth = shape[2]
+    if padding == "VALID":
+        size = (min(size[0], shape[0]), min(size[1], shape[1]))
+    data = model(Layer(kind, shape, depth, size, strides, padding, 1, activation, zero_points, gain), seed)
+    special = compile_model(data, name="special", rounding=rounding, target="cortex-m55")  # type: ignore[arg-type]
+    plain = compile_model(data, name="plain", rounding=rounding)  # type: ignore[arg-type]
+    inputs = uniform_inputs(plain, 5)
+    assert host_outputs(special, inputs) == host_outputs(plain, inputs)
+
+
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-c")
+BUILDS = (
+    ("cortex-m55", ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-O0")),
+    ("cortex-m55", ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-O3", "-fno-omit-frame-pointer", "-flto")),
+    ("cortex-m55", ("-mcpu=cortex-m55+nomve.fp", "-mthumb", "-mfloat-abi=hard", "-Os")),
+    ("cortex-m55", ("-mcpu=cortex-m55+nomve", "-mthumb", "-mfloat-abi=hard", "-Os")),
+    ("rv32imc", ("-march=rv32imc", "-mabi=ilp32", "--specs=picolibc.specs", "-Os")),
+)
+
+
+@pytest.mark.parametrize(("target", "options"), BUILDS)
+def test_all_builds_are_without_a_warning(target: str, options: tuple[str, ...], tmp_path: Path) -> None:
+    needs_board(target)
+    models = compiled_layers([*LAYERS, *WIDE], target)
+    for one in models:
+        one.write(tmp_path)
+    (tmp_path / "everything.c").write_text("".join(f'#include "{one.name}.c"\n' for one in models))
+    command = [f"{core(target).tools}-gcc", *STRICT, *options, "everything.c"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr[:2000]) == (0, "")
+
+
+@pytest.mark.usefixtures("interpreters")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "sww_ref" else pytest.mark.slow) for name in MODELS]
+)
+def test_every_core_gives_the_bits_of_the_interpreter(
+    name: str, target: str, shared_data: Path, tmp_path: Path
+) -> None:
+    needs_board(target)
+    data = (shared_data / "tflite" / f"{name}_int8.tflite").read_bytes()
+    compiled = compile_model(data, name=name, rounding="tflm", target=target)
+    (port,), place = compiled.inputs, core(target)
+    inputs = uniform_inputs(compiled, 2)
+    sources = {f"{name}.h": compiled.header, f"{name}.c": compiled.source, "model.c": glue(compiled)}
+    outputs, _ = run(build(tmp_path, place, sources), place.board, inputs)
+    interpreter = runner(data, "tflm")
+    wanted = [interpreter([np.frombuffer(given, np.int8).reshape(port.shape)])[0].tobytes() for given in inputs]
+    assert outputs == wanted
