@@ -9,12 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from micro_board import needs_board
 from micro_support.oracles import runner
 from package_models import dense, missing, run, softmax_of_floats, sum_of_two, tool
 from processes import LONG, started
 
 from rudel.errors import CompileError
 from rudel.micro import Compiled, compile_model
+from rudel.micro.bench import uniform_inputs
+from rudel.micro.bench.boards import core
+from rudel.micro.bench.build import build
+from rudel.micro.bench.emulator import run as run_image
+from rudel.micro.bench.host import host_outputs
+from rudel.micro.bench.measure import glue
 from rudel.micro.packages import write_arduino
 
 CORE = Path(__file__).parent / "arduino"
@@ -158,6 +165,25 @@ def test_the_timing_sketch_prints_what_comes_out(tmp_path: Path, integers: bool)
     assert printed[0] == "125"
     assert [float(word) for word in printed[2::2]] == pytest.approx(real.tolist(), abs=6e-5)
     assert told[-1] == ["delay", "1000"]
+
+
+@pytest.mark.parametrize(
+    ("target", "has_dsp"), [("pico", False), ("pico2", True), ("nano33ble", True), ("esp32c3", False)]
+)
+def test_a_library_has_the_kernels_of_the_core(shared_data: Path, tmp_path: Path, target: str, has_dsp: bool) -> None:
+    needs_board(target)
+    path, place = shared_data / "tflite/micro_speech_int8.tflite", core(target)
+    portable, dsp = (compile_model(path, name="speech", target=name) for name in ("generic", "cortex-m4"))
+    write_arduino(portable, tmp_path / "speech", dsp=dsp)
+    sources = {path.name: path.read_text() for path in (tmp_path / "speech/src").iterdir()}
+    (tmp_path / "image").mkdir()
+    image = build(
+        tmp_path / "image", place, sources | {"model.c": glue(portable)}, options=["-Wall", "-Wextra", "-Werror"]
+    )
+    inputs = uniform_inputs(portable, 1)
+    outputs, (record,) = run_image(image, place.board, inputs)
+    assert outputs == host_outputs(portable, inputs)
+    assert (record.instructions < 700_000) == has_dsp
 
 
 def test_inputs_and_outputs_take_no_memory_beside_the_arena(shared_data: Path, tmp_path: Path) -> None:

@@ -51,12 +51,14 @@ def arduino(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]
     """Writes an Arduino library; its sketch reads the microphone or motion sensor where the model takes that."""
     # a sketch for a sensor is for the boards that have one; the C still runs everywhere, with the same bits
     sensing = _senses(model.recipe, model.features)
-    compiled = model.compile("nano33ble" if sensing else "generic")
-    sources = model.feature_sources()
-    if sensing and classifies(compiled, model.class_names):
-        return _verified(model, compiled, folder, _write_sensing(compiled, model, made, sources))
-    write_arduino(compiled, made, sources, example="sine" if model.recipe == "sine" else "timing")
-    return _verified(model, compiled, folder)
+    compiled, dsp = model.compile(), model.compile("nano33ble" if sensing else "cortex-m4")
+    sources, notes = model.feature_sources(), []
+    if sensing and classifies(dsp, model.class_names):
+        notes = _write_sensing(compiled, dsp, model, made, sources)
+    else:
+        write_arduino(compiled, made, sources, dsp=dsp, example="sine" if model.recipe == "sine" else "timing")
+    _verified(model, compiled, folder)
+    return _verified(model, dsp, folder, notes)
 
 
 def wasm(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]:
@@ -106,21 +108,21 @@ def _senses(recipe: str, features: LogMel | Columns | None) -> bool:
     return hears or moves
 
 
-def _write_sensing(compiled: Compiled, model: Int8Model, made: Path, more: dict[str, str]) -> list[str]:
+def _write_sensing(compiled: Compiled, dsp: Compiled, model: Int8Model, made: Path, more: dict[str, str]) -> list[str]:
     """Writes a library whose sketch recognises what the board's microphone or motion sensor gives; returns notes."""
     features, class_names = model.features, model.class_names
     untested = "the sensor's driver has not been tried on a board by Rudel's tests."
     if isinstance(features, LogMel):
-        plan = listening(compiled, features)
+        plan = listening(dsp, features)
         every = 1000 * plan.every * features.hop / features.rate
-        more = more | sound_recogniser(compiled, features, class_names)
-        write_arduino(compiled, made, more, sketch=listening_sketch(compiled.name))
+        more = more | sound_recogniser(dsp, features, class_names)
+        write_arduino(compiled, made, more, dsp=dsp, sketch=listening_sketch(compiled.name))
         return [
             f"The sketch calls on_keyword(name, score); the network runs every {every:g} ms, so that a core at 64 MHz "
             f"idles for 70 % of the time; {untested}"
         ]
-    more = more | motion_recogniser(compiled, class_names)
-    write_arduino(compiled, made, more, sketch=moving_sketch(compiled.name))
+    more = more | motion_recogniser(dsp, class_names)
+    write_arduino(compiled, made, more, dsp=dsp, sketch=moving_sketch(compiled.name))
     return [f"The sketch calls on_motion(name, score) after each movement; {untested}"]
 
 
