@@ -23,6 +23,7 @@ OTHERS = {
     "python -m http.server": {"--directory"},
     "python -m venv": {"--without-pip"},
     "systemctl": {"--now"},
+    "wsl": {"--shutdown"},
     "C": {"--bytes", "--column"},
 }
 """What stands in texts and belongs to other programs, or decrements a variable."""

@@ -136,6 +136,7 @@ def fit(
         >>> history.history["loss"][-1] < 1e-3
         True
     """
+    from rudel.loop.schedule import check_whole_number
     from rudel.runs.run_directory import path_of
     from rudel.session.training_options import TrainingOptions
     from rudel.training import keras_arguments
@@ -169,6 +170,7 @@ def fit(
         raise OptionError(f"`validation` is a fraction between 0 and 1, or examples, not {validation!r}.")
     if checkpoint_every is not None and run is None:
         raise OptionError("`checkpoint_every` has no effect without a run directory: give run=..., or leave it out.")
+    check_whole_number("initial_epoch", initial_epoch, least=0)
     options = TrainingOptions(
         epochs, steps, batch_size, seed, shuffle, validation_batch_size, eval_every, checkpoint_every, keep, monitor,
         stop_early,

@@ -47,7 +47,9 @@ def write_report(study: "optuna.Study", trials: Sequence[Ended], monitor: str, f
 
 def _plots(study: "optuna.Study") -> list[tuple[str, Html]]:
     """Optuna's plots, those that it can draw of these trials."""
-    with warnings.catch_warnings():
+    import matplotlib as mpl
+
+    with warnings.catch_warnings(), mpl.rc_context():  # Optuna chooses a style for all plots of the process
         warnings.simplefilter("ignore")  # Optuna calls these plots experimental
         from optuna.visualization import matplotlib as drawn
 
