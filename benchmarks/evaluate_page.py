@@ -38,18 +38,17 @@ DEFINITION = """\
 In the manner of [AlgoPerf](https://github.com/mlcommons/algorithmic-efficiency):
 
 - **Clock.** From the first training step, with data and programs on the hosts and compiled, to the target.
-  Evaluations and checkpoints are left out; exchanges, waiting and the driver's work count.
+  Evaluations and checkpoints do not count; exchanges, waiting and the driver's work do.
 - **Evaluations.** On the same validation set after every {evaluations} steps of {batch} examples (the three models
   below), or at the end of a tool's own rounds.
-- **Target.** A validation accuracy that the median training on one host reaches; the first evaluation at or above it
-  counts.
+- **Target.** The first evaluation with a validation accuracy that the median training on one host reaches.
 - **Seeds.** {seeds} of weights, dropout and order: the median, and in brackets the range. A training that misses the
-  target is infinite; a cell whose median is infinite is "not reached".
+  target is infinite, and a cell with an infinite median "not reached".
 - **Settings.** Rudel's defaults; for other tools, the [best we found](../benchmarks/README.md).
 """
 
 _BUSY = 0.95
-_NOT_MEASURED, _NOT_REACHED = "not measured", "not reached"
+_NOT_MEASURED, _NOT_REACHED = "–", "not reached"
 _RUN_AGAIN = """\
 ```
 sudo "$(command -v python)" benchmarks/evaluate.py --data FOLDER --python PY --rival-python PY \\
@@ -57,8 +56,8 @@ sudo "$(command -v python)" benchmarks/evaluate.py --data FOLDER --python PY --r
 python benchmarks/evaluate.py --json docs/evaluation.json --page docs/evaluation.md --plots docs/images
 ```
 
-The first line measures what is missing, and can be interrupted; `--only 'diloco/mlp/*/100'` measures some cells. The
-second writes this page. [How to make the environments](../benchmarks/README.md#several-computers).
+The first command measures what is missing; `--only 'diloco/mlp/*/100'` measures some cells. The second writes this
+page. [Environments](../benchmarks/README.md#several-computers).
 """
 
 
@@ -147,7 +146,7 @@ def _setting(document: Mapping[str, Any]) -> Iterator[str]:
         for net in MODELS.values()
     ]
     yield _table(("model", "weights", "in float32", f"steps of {BATCH_SIZE}", "target"), rows)
-    yield "~ marks numbers extrapolated from some of the steps."
+    yield "~ marks numbers extrapolated from some of the steps, – cells that are not measured."
 
 
 def _against_ema(numbers: Numbers) -> Iterator[str]:
@@ -166,7 +165,8 @@ def _against_ema(numbers: Numbers) -> Iterator[str]:
 
 def _by_rate(numbers: Numbers) -> Iterator[Sequence[str]]:
     for baseline in ALONE:
-        yield TITLES[baseline], *[seconds_of(baseline, numbers.alone("mlp", baseline))] * len(RATES)
+        if found := numbers.alone("mlp", baseline):
+            yield TITLES[baseline], *[seconds_of(baseline, found)] * len(RATES)
     for strategy in (*SEVERAL, *RIVALS):
         found = [numbers.of(strategy, "mlp", CENTRE_HOSTS, rate) for rate in RATES]
         if any(found):

@@ -67,8 +67,7 @@ def cannot_listen(host: str, port: int, error: Exception) -> ServeError:
     """The error of a page whose address cannot be listened at."""
     reason = getattr(error, "strerror", None) or error
     return ServeError(
-        f"{host} port {port} cannot be listened at ({reason}): give another with --port, or --port 0 for one that "
-        "is free."
+        f"{host} port {port} cannot be used ({reason}): give another with --port, or --port 0 for one that is free."
     )
 
 

@@ -89,9 +89,9 @@ def test_other_sites_cannot_ask_by_a_name_of_their_own(served_address: str) -> N
 
 
 def test_an_address_that_is_taken_is_one_sentence(player: Player) -> None:
-    with PlayServer(player) as server, pytest.raises(ServeError, match=r"port \d+ cannot be listened at .*--port"):
+    with PlayServer(player) as server, pytest.raises(ServeError, match=r"port \d+ cannot be used .*--port"):
         PlayServer(player, port=server.server_address[1])
-    with pytest.raises(ServeError, match="cannot be listened at"):
+    with pytest.raises(ServeError, match="cannot be used"):
         PlayServer(player, "no.such.host.example")
 
 
@@ -130,7 +130,7 @@ def test_runs_that_cannot_be_played_with(run: Path, tmp_path: Path, monkeypatch:
     rudel.fit(net, np.zeros((32, 4, 4), "float32"), np.zeros(32), run="runs/grey", epochs=1, verbose=False)
     with pytest.raises(ServeError, match="which cannot be drawn"):
         open_run(Path("runs/numbers"))
-    with pytest.raises(ServeError, match="does not tell classes apart"):
+    with pytest.raises(ServeError, match="is not a classifier"):
         open_run(Path("runs/grey"))
     assert newest_run() is None
     shutil.copytree(run, "runs/quickdraw")

@@ -37,14 +37,14 @@ def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.strip() == (
-        f"Error: 127.0.0.1 port {port} cannot be listened at (Address already in use): give another with --port, or "
+        f"Error: 127.0.0.1 port {port} cannot be used (Address already in use): give another with --port, or "
         "--port 0 for one that is free."
     )
     assert done.stdout == ""
 
 
 def test_an_address_that_is_not_this_computers() -> None:
-    with pytest.raises(ServeError, match=r"^203\.0\.113\.7 port 0 cannot be listened at"):
+    with pytest.raises(ServeError, match=r"^203\.0\.113\.7 port 0 cannot be used"):
         watch([], "203.0.113.7", 0, pytest.fail)
 
 
