@@ -68,5 +68,5 @@ def test_a_batch_that_cannot_be_cut(tmp_path: Path) -> None:
         words, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment | {"JAX_PLATFORMS": "cpu"}
     )
     assert done.returncode == 2, done.stderr
-    assert done.stderr.strip().splitlines()[-1].startswith("Error: A batch of 32 cannot be cut into 3 equal parts")
+    assert done.stderr.strip().splitlines()[-1].startswith("Error: A batch of 32 cannot be divided into 3 equal shards")
     assert "Traceback" not in done.stderr

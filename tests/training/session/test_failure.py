@@ -33,7 +33,7 @@ def test_what_is_refused_before_it_begins_leaves_nothing(tmp_path: Path) -> None
     run.write_config({"batch_size": 35})
     run.write_metrics([])
     with pytest.raises(OptionError), run.keeping_failure():
-        raise OptionError("A batch of 35 cannot be cut into 3 equal parts.")
+        raise OptionError("A batch of 35 cannot be divided into 3 equal shards.")
     run.release()
     assert not run.path.exists()
     run = run_directory.create(tmp_path / "run", resume=False)
