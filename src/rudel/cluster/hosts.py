@@ -96,9 +96,7 @@ def _is_file(given: str) -> bool:
     if path.is_file():
         return True
     if "/" in given:
-        raise HostError(
-            f"There is no hosts file `{given}`: give an existing file, or hosts as in `raspi1,pi@raspi2`."
-        )
+        raise HostError(f"There is no hosts file `{given}`: give an existing file, or hosts as in `raspi1,pi@raspi2`.")
     return False
 
 

@@ -107,7 +107,7 @@ def check_batch(batch_size: int, axes: Mapping[str, int]) -> None:
 
     >>> check_batch(30, {"data": 4})
     Traceback (most recent call last):
-    rudel.errors.OptionError: A batch of 30 cannot be divided into 4 equal shards, for the mesh data=4: give a batch_size ...
+    rudel.errors.OptionError: A batch of 30 cannot be divided into 4 equal shards, for the mesh data=4: ...
     """
     parts = axes.get(DATA, 1)
     if batch_size % parts:

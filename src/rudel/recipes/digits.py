@@ -1,4 +1,4 @@
-"""Handwritten digits, 8x8 pixels, with a small convolutional net. Needs no download; trains in seconds.
+"""Handwritten digits, 8x8 pixels, with a small convolutional network. Needs no download; trains in seconds.
 
 The 1,797 digits come with scikit-learn (a copy of the test set of the UCI "Optical Recognition of Handwritten Digits").
 """
@@ -22,8 +22,8 @@ def data(validation: float = 0.2, augmentation: bool = True, seed: int = 0) -> r
 
     Args:
         validation: share of the examples to hold out.
-        augmentation: move and stretch the training digits a little, at random.
-        seed: of the choice of held-out examples.
+        augmentation: shift and stretch training digits at random.
+        seed: seed of the split.
     """
     from rudel.data.augmentation import random_zoom_and_shift
 
@@ -47,9 +47,9 @@ def model(
     Args:
         dataset: gives the number of classes.
         steps: of the whole training, over which the learning rate falls to 0.
-        filters: of the first convolution; the others have twice as many.
+        filters: filters of the first convolution; the others have twice as many.
         dropout: share of the features to drop in training.
-        learning_rate: of Adam, at the beginning.
+        learning_rate: initial learning rate of Adam.
     """
     import keras
     from keras import layers

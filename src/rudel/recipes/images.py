@@ -1,4 +1,4 @@
-"""Hand signs, or whatever a folder of photographs shows: a small convolutional net, trained on records.
+"""Photographs in a folder per class, such as hand signs, with a small convolutional network.
 
 Made for the Sign Language Digits Dataset (some 2,000 photographs of ten signs), and good for any folder with a folder
 of pictures for each class. Its pictures become records first (as by `rudel data images`); a folder of records is taken
@@ -94,9 +94,9 @@ def model(
         side: height and width of the photographs, in pixels.
         net: compact has 0.2 million weights; mobilenet is MobileNetV2 with 2.3, resnet ResNet50V2 with 23.6 million.
         weights: a file with weights to begin with: the model of a run, or of Keras (.keras, .weights.h5, .h5).
-        freeze: learn the last layer alone, and leave the weights of the others as they are in the file.
+        freeze: train only the last layer, and keep the file's weights in the others.
         dropout: share of the features to drop in training.
-        learning_rate: of AdamW, at its highest.
+        learning_rate: peak learning rate of AdamW.
     """
     import keras
     from keras import layers

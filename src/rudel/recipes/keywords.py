@@ -1,4 +1,4 @@
-"""Spoken words, classified by a small convolutional net that hears sound as it comes from a microphone.
+"""Spoken words, classified by a small convolutional network that takes sound as it comes from a microphone.
 
 For a folder with a folder of recordings for each word (WAV or FLAC), such as the Free Spoken Digit Dataset or Speech
 Commands, or the records that `rudel data sound` makes of it. The model takes samples: its features, MFCCs in
@@ -50,12 +50,12 @@ def data(
             this, every folder is a class.
         validation: share of recordings to hold out; records are split already.
         split: hold out single recordings, or all those of some speakers.
-        speakers: names of speakers to hold out, in the place of a share.
+        speakers: names of speakers to hold out, instead of a share.
         augmentation: what is done at random to recordings that the net learns from: keywords moves them, changes their
             speed and loudness, and adds noise; or none.
         noise: a folder of recordings of background noise to mix in as well; by default `_background_noise_` in the
             folder of recordings, as Speech Commands has it, if it is there.
-        seed: of silence that is made.
+        seed: seed of the generated silence.
     """
     if source is None:
         raise DataError(_WHERE_TO_GET_THEM)
@@ -89,10 +89,10 @@ def evaluation(
         split: of the records; None for all of them.
         class_names: of the model; recordings get its labels by the names of their classes.
         progress: called with (recordings read, recordings in all).
-        rate: samples a second.
-        seconds: what the model hears at a time.
+        rate: samples per second.
+        seconds: length of the model's input.
         words: those to tell apart.
-        seed: of silence that is made.
+        seed: seed of the generated silence.
     """
     found = find_recordings(source, rate, seconds, progress, split, least=1)
     return (chosen(found, words, seed) if words else found).to_evaluate(class_names)
@@ -115,14 +115,14 @@ def model(
     Args:
         dataset: gives the number of classes.
         steps: of the whole training: the learning rate rises over the first tenth, and falls to 0 along a cosine.
-        rate: samples a second.
-        seconds: what the model hears at a time.
+        rate: samples per second.
+        seconds: length of the model's input.
         net: medium is MLPerf Tiny's DS-CNN with 64 filters; small has 32, tiny 16, large 96.
         features: log_mel is a log-mel spectrogram; mfcc is its cosine transform, which is better for new voices.
-        bands: of the spectrogram.
-        coefficients: how many MFCCs a frame has, if those are the features.
+        bands: bands of the spectrogram.
+        coefficients: number of MFCCs per frame.
         dropout: share of the features to drop in training.
-        learning_rate: of AdamW, at its highest.
+        learning_rate: peak learning rate of AdamW.
     """
     import keras
     from keras import layers

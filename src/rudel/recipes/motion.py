@@ -1,4 +1,4 @@
-"""Movements of a sensor in the hand, classified by a small convolutional net over time.
+"""Movements of a sensor in the hand, classified by a small convolutional network.
 
 For a folder of CSV files, one for each movement, with recordings separated by blank lines, such as an Arduino Nano 33
 BLE Sense writes; or the records that `rudel data motion` makes of it.
@@ -68,7 +68,7 @@ def model(dataset: rudel.Dataset, steps: int = 1, dropout: float = 0.2, learning
         dataset: gives the shape, the mean and the variance of each column, and the number of classes.
         steps: of the whole training, over which the learning rate falls to 0 along a cosine.
         dropout: share of the features to drop in training.
-        learning_rate: of AdamW, at the beginning.
+        learning_rate: initial learning rate of AdamW.
     """
     import keras
     from keras import layers

@@ -43,11 +43,11 @@ def data(
     Args:
         source: an address or a folder laid out as the public bucket; None for the bucket itself.
         progress: called with (bytes done, bytes in all) while something is fetched.
-        classes: names of the classes, of the 345 that there are.
-        drawings: how many of each class.
+        classes: names of the classes, out of 345.
+        drawings: number of drawings per class.
         validation: share of the drawings to hold out.
         net: mlp or cnn; the drawings that the latter learns from are mirrored, stretched and moved at random.
-        seed: of the choice of held-out drawings.
+        seed: seed of the split.
     """
     from rudel.data import quickdraw
 

@@ -31,11 +31,11 @@ def data(
     Args:
         users: how many.
         items: how many, all of which are ranked in an evaluation.
-        tastes: how many; a user has one of them.
+        tastes: number of tastes; a user has one of them.
         history: most items that a user is known to have taken before, of 3 at least.
-        targets: items of every user to learn from.
+        targets: training items per user.
         held_out: users of whom one more item is held out.
-        seed: of everything that is drawn.
+        seed: seed of the interactions.
     """
     _check(users, items, tastes, history, targets, held_out)
     world = make_world(items, tastes, seed)
@@ -70,7 +70,7 @@ def model(
         items: rows of the items' table.
         dims: columns of the tables.
         dropout: share of what is known of a user to drop in training.
-        learning_rate: of Adam, at the beginning.
+        learning_rate: initial learning rate of Adam.
     """
     import keras
 

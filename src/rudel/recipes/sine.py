@@ -17,9 +17,9 @@ def data(samples: int = 1000, noise: float = 0.1, seed: int = 0) -> rudel.Datase
     """Makes the samples.
 
     Args:
-        samples: how many, all parts together.
-        noise: standard deviation of what is added to sin x.
-        seed: of the samples, their noise and their parts.
+        samples: number of samples in all sets together.
+        noise: standard deviation of the noise added to sin x.
+        seed: seed of samples, noise and split.
     """
     random = np.random.default_rng(seed)
     x = random.uniform(0, 2 * np.pi, (samples, 1))
@@ -38,7 +38,7 @@ def model(
         dataset: says nothing that the net needs.
         steps: of the whole training, over which the learning rate falls to 0.
         net: full has two hidden layers of 16 units; small has one, and misses half of the curve.
-        learning_rate: of Adam, at the beginning.
+        learning_rate: initial learning rate of Adam.
     """
     import keras
     from keras import layers

@@ -1,4 +1,4 @@
-"""Tables of numbers and categories: predicts a column from the others, with a small net.
+"""Tables of numbers and categories: predicts a column from the others, with a small network.
 
 For a CSV or Parquet file, or in Python a frame. The model takes the values as they are in the table: it holds the scale
 of each number and the list of each column's categories.
@@ -57,7 +57,7 @@ def data(
         categories: columns whose numbers are names of categories, such as postcodes, separated by commas.
         ignore: columns to leave out, separated by commas.
         validation: share of rows to hold out.
-        seed: of their choice.
+        seed: seed of the split.
     """
     if source is None:
         raise DataError(_WHERE_TO_GET_THEM)
@@ -127,9 +127,9 @@ def model(
         dataset: gives the columns, the classes, and the mean and the spread of numbers to predict.
         steps: of the whole training, over which the learning rate falls to 0 along a cosine.
         hidden: units of each hidden layer.
-        layers: how many hidden layers.
+        layers: number of hidden layers.
         dropout: share of the units to drop in training.
-        learning_rate: of AdamW, at the beginning.
+        learning_rate: initial learning rate of AdamW.
     """
     import keras
 
