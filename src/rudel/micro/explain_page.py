@@ -135,7 +135,7 @@ def _layer_table(rows: Sequence[Layer], measured: Measurement | None, costs: _Co
 
 def _share(value: int, values: Sequence[int]) -> Html:
     part = element("span", style=f"width:{100 * value / max(*values, 1):.1f}%")
-    bar = element("span", part, class_="bar", style="width:4rem", aria_hidden="true")
+    bar = element("span", part, class_="bar", style="width:2.5rem", aria_hidden="true")
     return join([bar, f"{100 * value / max(sum(values), 1):.0f} %"])
 
 
