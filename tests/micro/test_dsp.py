@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from micro_board import needs_board
 from micro_layers import LAYERS, Layer, model
 from micro_support import host
+from micro_support.models import Op, T, build
 
 from rudel.micro import compile_model
 from rudel.micro.arithmetic import ROUNDINGS, scaling_once, scaling_to_even, scaling_twice
@@ -31,7 +32,7 @@ def outputs_here(compiled: Compiled, count: int) -> list[bytes]:
 def uses_dsp(compiled: Compiled) -> bool:
     """Whether the first layer is done by one of the kernels for DSP instructions."""
     return "rudel_" not in compiled.source and any(
-        kernel.name.startswith(("pointwise", "windows", "depthwise3", "depthwise_windows", "dense"))
+        kernel.name.startswith(("pointwise", "windows", "strip", "depthwise3", "depthwise_windows", "dense"))
         for kernel in compiled.steps[0].kernels
         if kernel.name != "dense_type"
     )
@@ -132,6 +133,12 @@ ON_BOARD = (
     "pointwise, linear",
     "3 x 3, linear, strides",
     "few channels",
+    "three channels, wide",
+    "three channels, odd strides, linear",
+    "one channel, long rows",
+    "many pixels, linear, stride 2",
+    "many pixels, long rows",
+    "many pixels, pointwise",
     "depthwise of odd width",
     "depthwise, stride 2, odd",
     "depthwise, strides apart",
@@ -239,6 +246,35 @@ def test_a_convolution_that_grows_writes_over_its_input() -> None:
     compiled = compile_model(model(LAYERS["pointwise that grows"]), name="special", target="cortex-m4")
     scratch = compiled.steps[0].scratch
     assert compiled.arena_bytes <= 6 * 6 * 20 + scratch
+
+
+def sum_model(kind: str, scales: tuple[float, float], zero_points: tuple[int, int, int]) -> bytes:
+    """A .tflite file that adds or subtracts two inputs of 61 numbers."""
+    tensors = [
+        T((1, 61), scale=scale, zero_point=zero) for scale, zero in zip((*scales, 1.0), zero_points, strict=True)
+    ]
+    return build(tensors, [Op(kind, (0, 1), (2,), {"activation": "NONE"})], [0, 1], [2])
+
+
+SUMS = (
+    ("ADD", (0.7732462684520817, 2.045217092454641), (-128, 4, -128)),
+    ("SUB", (0.4, 0.6), (3, -5, 17)),
+)
+
+
+@pytest.mark.parametrize(("kind", "scales", "zero_points"), SUMS)
+def test_sums_have_the_same_bits(kind: str, scales: tuple[float, float], zero_points: tuple[int, int, int]) -> None:
+    needs_board()
+    data = sum_model(kind, scales, zero_points)
+    for rounding in ("tflm", "litert"):
+        special = compile_model(data, name="special", rounding=rounding, target="cortex-m4")
+        plain = compile_model(data, name="plain", rounding=rounding)
+        assert special.steps[0].kernels[0].name.startswith("sum_")
+        inputs = uniform_inputs(plain, 20)
+        outputs = host_outputs(plain, inputs)
+        assert host_outputs(special, inputs) == outputs
+        assert len(set(outputs)) == 20
+    assert measure(special, inputs, outputs).differing == 0
 
 
 STRICT = ("-std=c99", "-mthumb", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-c")

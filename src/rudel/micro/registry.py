@@ -7,7 +7,7 @@ operator, write the function that lowers it in a module of `rudel.micro.operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rudel.micro.dsp import dsp_convolution, dsp_dense, dsp_depthwise
+from rudel.micro.dsp import dsp_convolution, dsp_dense, dsp_depthwise, dsp_sum
 from rudel.micro.emit import Lowering
 from rudel.micro.helium import helium_convolution, helium_dense, helium_depthwise
 from rudel.micro.operators import floats, int16_elements, int16_softmax
@@ -68,7 +68,14 @@ _ACTIVATION = {"activation": Field(0, "activation")}
 _SUM = {**_ACTIVATION, "by_shifts": Field(1, "?", 1)}
 
 _ENTRIES = (
-    Entry("ADD", lower_binary, options=_SUM, floats=floats.lower_binary, int16=int16_elements.lower_binary),
+    Entry(
+        "ADD",
+        lower_binary,
+        options=_SUM,
+        floats=floats.lower_binary,
+        int16=int16_elements.lower_binary,
+        dsp=dsp_sum,
+    ),
     Entry("AVERAGE_POOL_2D", lower_pool, options=_POOL, floats=floats.lower_pool, int16=lower_pool),
     Entry(
         "CONCATENATION",
@@ -177,7 +184,14 @@ _ENTRIES = (
         },
         int16=lower_strided_slice,
     ),
-    Entry("SUB", lower_binary, options=_SUM, floats=floats.lower_binary, int16=int16_elements.lower_binary),
+    Entry(
+        "SUB",
+        lower_binary,
+        options=_SUM,
+        floats=floats.lower_binary,
+        int16=int16_elements.lower_binary,
+        dsp=dsp_sum,
+    ),
     Entry(
         "SVDF",
         lower_svdf,

@@ -3,5 +3,6 @@
 from rudel.micro.dsp.convolution import lower_convolution as dsp_convolution
 from rudel.micro.dsp.dense import lower_dense as dsp_dense
 from rudel.micro.dsp.depthwise import lower_depthwise as dsp_depthwise
+from rudel.micro.dsp.sums import lower_sum as dsp_sum
 
-__all__ = ["dsp_convolution", "dsp_dense", "dsp_depthwise"]
+__all__ = ["dsp_convolution", "dsp_dense", "dsp_depthwise", "dsp_sum"]

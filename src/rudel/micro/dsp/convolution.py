@@ -4,8 +4,17 @@ import numpy as np
 
 from rudel.micro.dsp.columns import SPREAD, packable
 from rudel.micro.dsp.instructions import DSP
-from rudel.micro.dsp.pairs import STEP, pairs_kernel, pairs_stream
+from rudel.micro.dsp.pairs import (
+    PIXELS,
+    PIXELS_BANDS,
+    pairs_kernel,
+    pairs_stream,
+    pixels_table,
+    step_of,
+    unit_lead,
+)
 from rudel.micro.dsp.scaling import Scaling, TwiceRounded, find_scaling, twice_rounded
+from rudel.micro.dsp.strips import strips_step
 from rudel.micro.emit import Bands, Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.operators.convolution import Convolution, prepare_convolution
@@ -27,10 +36,14 @@ def channel_scaling(c: Convolution | Depthwise, shifts: tuple[int, ...] = SHIFTS
 def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Step | None:
     """Makes a step of a CONV_2D of int8; None where it does not fit these kernels."""
     c = prepare_convolution(operator, graph, context)
-    if c.groups > 1 or c.source[0] > 1 or c.output[3] % 2 or not packable(c.weights):
+    if c.groups > 1 or c.source[0] > 1 or c.output[3] % 2:
         return None
     scaling = channel_scaling(c)
     if scaling is None:
+        return None
+    if (step := strips_step(operator, c, scaling, _scratch(c))) is not None:
+        return step
+    if not packable(c.weights):
         return None
     w = c.window
     if (w.height, w.width, w.stride_h, w.stride_w) == (1, 1, 1, 1) and c.source[3] % 4 == 0:
@@ -38,39 +51,24 @@ def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Ste
     return _windows(operator, c, scaling)
 
 
-def pair_lead(c: Convolution) -> int:
-    """Returns how many bytes the input has to start after the output, for a kernel that makes two pixels at a time."""
-    _, height, width, channels = c.source
-    _, rows, columns, depth = c.output
-    w = c.window
-    y = np.minimum(np.maximum(np.arange(rows) * w.stride_h - w.top, 0), height - 1)
-    x = np.minimum(np.maximum(np.arange(columns) * w.stride_w - w.left, 0), width - 1)
-    reads = (y[:, None] * width + x[None]).ravel() * channels
-    later = np.minimum.accumulate(reads[::-1])[::-1]
-    written = np.arange(2, rows * columns, 2)
-    if not len(written):
-        return -height * width * channels
-    return int((written * depth - later[written]).max())
+def _scratch(c: Convolution) -> int:
+    """Returns bytes of scratch memory for the windows of two pixels, and for bytes that are gathered."""
+    return _length(c) * (4 if c.source[3] % 4 == 0 else 5)
 
 
-_POINTWISE = Kernel(
-    "pointwise",
-    """\
-typedef struct {
-    const int32_t *stream;
-    int32_t offset, pixels;
-    int16_t channels, depth;
-} rudel_pixels;
-""",
-)
+def _length(c: Convolution) -> int:
+    """Returns how many numbers a column has, with zeros that make its length a multiple of a step."""
+    length = c.window.height * c.window.width * c.source[3]
+    return length + -length % step_of(length)
 
 
 def _pointwise(operator: Operator, c: Convolution, scaling: Scaling | TwiceRounded) -> Step | None:
-    form = scaling.form
+    step = step_of(_length(c))
+    name = f"{scaling.form}_{step}"
     kernel = Kernel(
-        f"pointwise_{form}",
+        f"pointwise_{name}",
         f"""\
-static void rudel_pointwise_{form}(const rudel_pixels *p, const int8_t *in, int8_t *out, int8_t *scratch)
+static void rudel_pointwise_{name}(const rudel_pixels *p, const int8_t *in, int8_t *out, int8_t *scratch)
 {{
     const int32_t channels = p->channels, depth = p->depth, words = channels >> 2;
     uint32_t *const columns = (uint32_t *)(void *)scratch, *const end = columns + ((channels + 7) & ~7);
@@ -83,28 +81,26 @@ static void rudel_pointwise_{form}(const rudel_pixels *p, const int8_t *in, int8
             in += channels;
             second += depth;
         }}
-        rudel_pairs_{form}(columns, end, p->stream, depth, p->offset, out, second);
+        rudel_pairs_{name}(columns, end, p->stream, depth, p->offset, out, second);
         out = second + depth;
     }}
 }}
 """,
-        (_POINTWISE, pairs_kernel(form), SPREAD),
+        (PIXELS, pairs_kernel(scaling.form, step), SPREAD),
     )
-    channels, depth = c.source[3], c.output[3]
-    if max(channels, depth) >= 1 << 15:
+    depth = c.output[3]
+    if max(c.source[3], depth) >= 1 << 15:
         return None
-    length = -(-channels // STEP) * STEP
-    fields = f"{{$stream, {scaling.offset}, {c.source[1] * c.source[2]}, {channels}, {depth}}}"
     return Step(
         operator,
-        f"rudel_pointwise_{form}(&$layer, $in0, $out0, $scratch);",
+        f"rudel_pointwise_{name}(&$layer, $in0, $out0, $scratch);",
         (kernel,),
         {"stream": Constant(pairs_stream(c.weights.reshape(depth, -1), scaling))},
-        {"layer": f"static const rudel_pixels $name = {fields};"},
-        scratch=length * 4,
-        overlap={(0, 0): Overlap(lead=pair_lead(c))},
+        {"layer": pixels_table(c, scaling.offset)},
+        scratch=_scratch(c),
+        overlap={(0, 0): Overlap(lead=unit_lead(c, np.arange(0, c.output[1] * c.output[2], 2)))},
         macs=c.macs,
-        bands=Bands("rudel_pixels", rows=None, in_place=True),
+        bands=PIXELS_BANDS,
     )
 
 
@@ -228,7 +224,8 @@ static void rudel_window(const rudel_windows *p, const int8_t *in, int32_t y, in
 
 
 def _windows(operator: Operator, c: Convolution, scaling: Scaling | TwiceRounded) -> Step | None:
-    w, form = c.window, scaling.form
+    w, step = c.window, step_of(_length(c))
+    name = f"{scaling.form}_{step}"
     _, height, width, channels = c.source
     _, rows, columns, depth = c.output
     small = (w.height, w.width, w.stride_h, w.stride_w, w.dilation_h, w.dilation_w, w.top, w.left)
@@ -238,9 +235,9 @@ def _windows(operator: Operator, c: Convolution, scaling: Scaling | TwiceRounded
     if channels % 4:
         kind, gather = ("bytes", _ROWS_OF_BYTES) if w.dilation_w == 1 else ("cells", _ANY_BYTES)
     kernel = Kernel(
-        f"windows_{kind}_{form}",
+        f"windows_{kind}_{name}",
         f"""\
-static void rudel_windows_{kind}_{form}(const rudel_windows *p, const int8_t *in, int8_t *out, int8_t *scratch)
+static void rudel_windows_{kind}_{name}(const rudel_windows *p, const int8_t *in, int8_t *out, int8_t *scratch)
 {{
     const int32_t length = p->window_height * p->window_width * p->channels;
     uint32_t *const columns = (uint32_t *)(void *)scratch, *const end = columns + ((length + 7) & ~7);
@@ -256,30 +253,29 @@ static void rudel_windows_{kind}_{form}(const rudel_windows *p, const int8_t *in
         }}
         if (pixel & 1 || pixel == pixels - 1) {{
             int8_t *const second = pixel & 1 ? out + depth : out;
-            rudel_pairs_{form}(columns, end, p->stream, depth, p->offset, out, second);
+            rudel_pairs_{name}(columns, end, p->stream, depth, p->offset, out, second);
             out = second + depth;
         }}
     }}
 }}
 """,
         (
-            pairs_kernel(form),
+            pairs_kernel(scaling.form, step),
             Kernel(f"window_{kind}", gather.text.replace("rudel_window(", f"rudel_window_{kind}("), gather.needs),
         ),
     )
-    length = -(-w.height * w.width * channels // STEP) * STEP
     fields = (
         f"{{$stream, {scaling.offset}, {height}, {width}, {channels}, {rows}, {columns}, {depth}, {w.height}, "
         f"{w.width}, {w.stride_h}, {w.stride_w}, {w.dilation_h}, {w.dilation_w}, {w.top}, {w.left}, {c.zero_point}}}"
     )
     return Step(
         operator,
-        f"rudel_windows_{kind}_{form}(&$layer, $in0, $out0, $scratch);",
+        f"rudel_windows_{kind}_{name}(&$layer, $in0, $out0, $scratch);",
         (kernel,),
         {"stream": Constant(pairs_stream(c.weights.reshape(depth, -1), scaling))},
         {"layer": f"static const rudel_windows $name = {fields};"},
-        scratch=length * 4 + (0 if channels % 4 == 0 else length),
-        overlap={(0, 0): Overlap(lead=pair_lead(c))},
+        scratch=_scratch(c),
+        overlap={(0, 0): Overlap(lead=unit_lead(c, np.arange(0, c.output[1] * c.output[2], 2)))},
         macs=c.macs,
         bands=Bands("rudel_windows", top="int8_t"),
     )

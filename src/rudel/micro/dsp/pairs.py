@@ -5,10 +5,11 @@ import numpy as np
 from rudel.micro.dsp.columns import ODD_SHARE, SPREAD, even_sums, packed, padded
 from rudel.micro.dsp.instructions import DSP, naked, scale_kernel, scaled
 from rudel.micro.dsp.scaling import Scaling, TwiceRounded
-from rudel.micro.emit import Kernel
+from rudel.micro.emit import Bands, Kernel
+from rudel.micro.operators.convolution import Convolution
 
-STEP = 8
-"""Columns have a length that is a multiple of this."""
+_STEPS = (32, 8)
+"""Columns have a length that is a multiple of one of these: the first that asks for no more zeros than the last."""
 
 _QUAD = """
     ldmia r0!, {r8, r9, r10, r11}
@@ -26,7 +27,12 @@ _QUAD = """
 """Sixteen products: r3, r4 are sums of the first pixel, r12, r5 of the second."""
 
 
-def _body(form: str) -> str:
+def step_of(length: int) -> int:
+    """Returns what the length of columns has to be a multiple of, where they have so many numbers."""
+    return next(step for step in _STEPS if -length % step == -length % _STEPS[-1])
+
+
+def _body(form: str, step: int) -> str:
     sums = (("r12", "r6", "r9"), ("r3", "r6", "r8"), ("r5", "r7", "r9"), ("r4", "r7", "r8"))
     scale = scaled(form, sums, "r10", ("r0", "r11"))
     return naked(f"""
@@ -40,7 +46,7 @@ def _body(form: str) -> str:
     mov r0, lr
     mov r12, r3
     mov r5, r4
-    2:{_QUAD}{_QUAD}
+    2:{_QUAD * (step // 4)}
     cmp r0, r1
     bne 2b
     ldrd r6, r7, [r2], #8
@@ -55,36 +61,37 @@ def _body(form: str) -> str:
     """)
 
 
-def pairs_kernel(form: str) -> Kernel:
-    """Returns the kernel for one form of the scaling."""
+def stored(form: str) -> str:
+    """Returns C that makes outputs of sums: a and b of the first pixel, c and d of the second, stored before."""
+    scale, shift = f"rudel_scale_{form}", ("", "")
     if form == "twice":
-        stores = [
-            f"*{out}++ = rudel_scale_rounded_twice({sum_}, after[{i}], offset, after[{i + 2}]);"
-            for sum_, i, out in (("c", 0, "second"), ("a", 0, "first"), ("d", 1, "second"), ("b", 1, "first"))
-        ]
-    else:
-        stores = [
-            f"*{out}++ = rudel_scale_{form}({sum_}, after[{i}], offset);"
-            for sum_, i, out in (("c", 0, "second"), ("a", 0, "first"), ("d", 1, "second"), ("b", 1, "first"))
-        ]
-    stored = "\n        ".join(stores)
+        scale, shift = "rudel_scale_rounded_twice", (", after[2]", ", after[3]")
+    return "\n        ".join(
+        f"*{out}++ = {scale}({sum_}, after[{i}], offset{shift[i]});"
+        for sum_, i, out in (("c", 0, "second"), ("a", 0, "first"), ("d", 1, "second"), ("b", 1, "first"))
+    )
+
+
+def pairs_kernel(form: str, step: int) -> Kernel:
+    """Returns the kernel for one form of the scaling, and columns whose length is a multiple of a step."""
+    name = f"pairs_{form}_{step}"
     return Kernel(
-        f"pairs_{form}",
+        name,
         f"""\
 /* The outputs of two pixels, of which the first is written last. Columns have, for every four inputs, even and odd of
  * the first pixel and of the second. The stream has, for every two channels, their biases, their words of weights by
  * turns, and their multipliers{" and shifts" if form == "twice" else ""}. */
 #ifdef RUDEL_ASSEMBLY
-static RUDEL_NAKED void rudel_pairs_{form}(
+static RUDEL_NAKED void rudel_{name}(
     const uint32_t *columns RUDEL_UNUSED, const uint32_t *end RUDEL_UNUSED, const int32_t *stream RUDEL_UNUSED,
     int32_t depth RUDEL_UNUSED, int32_t offset RUDEL_UNUSED, int8_t *first RUDEL_UNUSED, int8_t *second RUDEL_UNUSED)
 {{
     __asm__(
-{_body(form)}
+{_body(form, step)}
     );
 }}
 #else
-static void rudel_pairs_{form}(const uint32_t *columns, const uint32_t *end, const int32_t *stream, int32_t depth,
+static void rudel_{name}(const uint32_t *columns, const uint32_t *end, const int32_t *stream, int32_t depth,
                           int32_t offset, int8_t *first, int8_t *second)
 {{
     for (; depth > 0; depth -= 2) {{
@@ -98,7 +105,7 @@ static void rudel_pairs_{form}(const uint32_t *columns, const uint32_t *end, con
             d = rudel_dual(rudel_evens(q), x[2], rudel_dual(q, x[3], d));
         }}
         const int32_t *const after = stream;
-        {stored}
+        {stored(form)}
         stream += {4 if form == "twice" else 2};
     }}
 }}
@@ -118,12 +125,53 @@ def pairs_stream(weights: np.ndarray, scaling: Scaling | TwiceRounded) -> np.nda
     Returns:
         int32 (words).
     """
-    whole = padded(weights, STEP)
+    whole = padded(weights, step_of(weights.shape[1]))
     pairs = len(whole) // 2
     bias = scaling.bias - ODD_SHARE * even_sums(whole)
     by_pair = packed(whole).reshape(pairs, 2, -1).transpose(0, 2, 1).reshape(pairs, -1)
     after = scaling.after.reshape(-1, pairs, 2).transpose(1, 0, 2).reshape(pairs, -1)
     return words(np.concatenate([bias.reshape(-1, 2), by_pair.astype(np.int64), after], axis=1))
+
+
+PIXELS = Kernel(
+    "pointwise",
+    """\
+typedef struct {
+    const int32_t *stream;
+    int32_t offset, pixels;
+    int16_t channels, depth;
+} rudel_pixels;
+""",
+)
+"""What windows of one pixel need, which take no account of rows."""
+
+PIXELS_BANDS = Bands("rudel_pixels", rows=None, in_place=True)
+
+
+def pixels_table(c: Convolution, offset: int) -> str:
+    """Returns C that defines the structure of a layer; offset: of the scaling."""
+    _, height, width, channels = c.source
+    return f"static const rudel_pixels $name = {{$stream, {offset}, {height * width}, {channels}, {c.output[3]}}};"
+
+
+def unit_lead(c: Convolution, starts: np.ndarray) -> int:
+    """Returns how many bytes the input has to start after the output.
+
+    Args:
+        c: a convolution whose pixels are made a few at a time, all that they need of the input being read before.
+        starts: the first pixel of each time, int64.
+    """
+    _, height, width, channels = c.source
+    _, rows, columns, depth = c.output
+    w = c.window
+    y = np.minimum(np.maximum(np.arange(rows) * w.stride_h - w.top, 0), height - 1)
+    x = np.minimum(np.maximum(np.arange(columns) * w.stride_w - w.left, 0), width - 1)
+    reads = (y[:, None] * width + x[None]).ravel() * channels
+    later = np.minimum.accumulate(reads[::-1])[::-1]
+    written = starts[1:]
+    if not len(written):
+        return -height * width * channels
+    return int((written * depth - later[written]).max())
 
 
 def words(numbers: np.ndarray) -> np.ndarray:

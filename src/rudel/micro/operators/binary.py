@@ -5,6 +5,7 @@ against what the interpreter does for every one of them; where they differ anywh
 one by one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,9 @@ from rudel.micro.operators.scalings import output_limits
 from rudel.micro.requantisation import evaluate, plan
 
 _VALUES = np.arange(-128, 128, dtype=np.int64)
+
+_AROUND = sorted(((p, q) for p in range(-2, 3) for q in range(-2, 3)), key=lambda pair: abs(pair[0]) + abs(pair[1]))
+"""How far from the nearest whole numbers multipliers are looked for, in this order."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +82,41 @@ def lower_binary(operator: Operator, graph: Graph, context: Context) -> Step:
     )
 
 
-def _sum(operator: Operator, first: Tensor, second: Tensor, output: Tensor, limits, rounding: Rounding):
+@dataclass(frozen=True)
+class Line:
+    """A sum as `saturate(((a * p + b * q + offset) >> shift) + zero_point)`, of inputs as they are."""
+
+    p: int
+    q: int
+    offset: int
+    shift: int
+    zero_point: int = 0
+
+
+def sum_of(
+    operator: Operator, tensors: Sequence[Tensor], limits: tuple[int, int], rounding: Rounding
+) -> tuple[Line | Sum, np.ndarray]:
+    """Returns how an ADD or a SUB is computed, and what comes of it.
+
+    Args:
+        operator: it.
+        tensors: both inputs and the output, of int8.
+        limits: the least and the greatest output.
+        rounding: whose bits.
+
+    Returns:
+        A way that gives the same bits, the line where there is one, and int64 (256, 256): outputs, whose rows go with
+        the first input.
+    """
+    first, second, output = tensors
     sign = -1 if operator.kind == "SUB" else 1
     a, b = np.meshgrid(_VALUES - first.zero_point, _VALUES - second.zero_point, indexing="ij")
-    line = _single_line(first, second, output, sign) if rounding == "xnnpack" else None
-    if line is not None:
-        p, q, offset, shift = line
+    single = _single_line(first, second, output, sign) if rounding == "xnnpack" else None
+    if single is not None:
+        p, q, offset, shift = single
         table = np.clip(((a * p + b * q + offset) >> shift) + output.zero_point, *limits)
         base = offset - p * first.zero_point - q * second.zero_point
-        return _line_kernel(p, q, base, shift, output.zero_point, limits, table)
+        return Line(p, q, base, shift, output.zero_point), table
     twice = 2.0 * max(first.scale, second.scale)
     exact = Sum(
         quantise_multiplier(first.scale / twice),
@@ -103,16 +133,17 @@ def _sum(operator: Operator, first: Tensor, second: Tensor, output: Tensor, limi
     )
     table = np.clip(table, *limits)
     found = _fitting_line(first.scale / output.scale, sign * second.scale / output.scale, table, limits)
-    if found is not None:
-        return _line_kernel(*found, 0, limits, table)
-    fields = ", ".join(str(value) for value in (*exact.first, *exact.second, *exact.result))
-    fields += f", {first.zero_point}, {second.zero_point}, {output.zero_point}, {limits[0]}, {limits[1]}"
-    kernel = _EXACT[sign]
-    return kernel, {"fields": fields}, table
+    return (exact if found is None else Line(*found)), table
 
 
-def _line_kernel(p: int, q: int, offset: int, shift: int, zero_point: int, limits: tuple[int, int], table: np.ndarray):
-    return _LINE, {"fields": f"{p}, {q}, {offset}, {shift}, {zero_point}, {limits[0]}, {limits[1]}"}, table
+def _sum(operator: Operator, first: Tensor, second: Tensor, output: Tensor, limits, rounding: Rounding):
+    way, table = sum_of(operator, (first, second, output), limits, rounding)
+    if isinstance(way, Line):
+        numbers = (way.p, way.q, way.offset, way.shift, way.zero_point, *limits)
+        return _LINE, {"fields": ", ".join(map(str, numbers))}, table
+    zeros = (first.zero_point, second.zero_point, output.zero_point)
+    numbers = (*way.first, *way.second, *way.result, *zeros, *limits)
+    return _EXACT[way.sign], {"fields": ", ".join(map(str, numbers))}, table
 
 
 def _single_line(first: Tensor, second: Tensor, output: Tensor, sign: int) -> tuple[int, int, int, int] | None:
@@ -137,21 +168,17 @@ def _fitting_line(
     above, below = table > limits[0], table < limits[1]
     if not 0 < largest < 2.0**20:
         return None
-    for spare in (0, 1):
-        shift = int(np.floor(np.log2((1 << 30) / (2 * 128 * largest + 256)))) - spare
-        if not 1 <= shift <= 30:
-            continue
-        p0, q0 = round(first * 2.0**shift), round(second * 2.0**shift)
-        for dp in (0, 1, -1):
-            for dq in (0, 1, -1):
-                p, q = p0 + dp, q0 + dq
-                values = a * p + b * q
-                low = int(np.where(above, (table << shift) - values, -(1 << 40)).max())
-                high = int(np.where(below, ((table + 1) << shift) - 1 - values, 1 << 40).min())
-                if low <= high:
-                    offset = low + (high - low) // 2 if high < 1 << 39 and low > -(1 << 39) else max(min(0, high), low)
-                    if np.abs(values + offset).max() < 1 << 31 and abs(offset) + 128 * (abs(p) + abs(q)) < 1 << 31:
-                        return p, q, offset, shift
+    finest = int(np.floor(np.log2((1 << 32) / (2 * 128 * largest + 256))))
+    for shift in range(min(finest, 30), max(finest - 4, 0), -1):
+        for dp, dq in _AROUND:
+            p, q = round(first * 2.0**shift) + dp, round(second * 2.0**shift) + dq
+            values = a * p + b * q
+            low = int(np.where(above, (table << shift) - values, -(1 << 40)).max())
+            high = int(np.where(below, ((table + 1) << shift) - 1 - values, 1 << 40).min())
+            if low <= high:
+                offset = low + (high - low) // 2 if high < 1 << 39 and low > -(1 << 39) else max(min(0, high), low)
+                if np.abs(values + offset).max() < 1 << 31 and abs(offset) + 128 * (abs(p) + abs(q)) < 1 << 31:
+                    return p, q, offset, shift
     return None
 
 
