@@ -10,6 +10,7 @@ from rudel.cli import complete
 from rudel.cli.output import count_display, print_json, print_table, reporting_interrupts
 
 if TYPE_CHECKING:
+    from rudel.micro.bench import BoardMeasurement, Measurement
     from rudel.micro.compiler import Compiled
     from rudel.micro.ports import Port
 
@@ -227,40 +228,96 @@ def bench(
     rounding: RoundingOption = _Rounding.LITERT,
     ram: RamOption = None,
     count: Annotated[int, typer.Option("-n", min=1, help="Number of inputs to run.")] = 3,
+    sketch: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write an Arduino sketch for --port into a folder, and measure nothing."),
+    ] = None,
+    port: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Run a board with that sketch, too: /dev/ttyACM0, COM3, ...")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Build a model for a core, run it in an emulator, and print flash, RAM, stack, and instructions by layer."""
     from dataclasses import asdict
 
+    from rudel.errors import RudelError
     from rudel.micro.bench import bench as measure
+    from rudel.micro.bench import bench_board
 
-    measured = measure(model, target=target, rounding=rounding.value, ram=ram, count=count)
+    if sketch is not None:
+        _write_sketch(model, sketch, target, rounding, ram)
+        return
+    board, measured = None, None
+    if port is not None:
+        with reporting_interrupts(), count_display("running") as progress:
+            board = bench_board(
+                model, port, target=target, rounding=rounding.value, ram=ram, count=count, progress=progress
+            )
+    try:
+        measured = measure(model, target=target, rounding=rounding.value, ram=ram, count=count)
+    except RudelError as error:
+        if board is None:
+            raise
+        typer.echo(f"The board is not compared with an emulated one: {error}", err=True)
     if json:
-        print_json(asdict(measured))
+        of_board = {} if board is None else {"board": {**asdict(board), "cycles": board.cycles}}
+        print_json({**({} if measured is None else asdict(measured)), **of_board})
     else:
-        estimated = measured.estimated_cycles
-        print_table(
-            ["", "operator", "MACs", "instructions", "per MAC", *(["estimated cycles"] if estimated else [])],
-            [
-                [
-                    str(layer.index),
-                    layer.kind,
-                    f"{layer.macs:,}",
-                    f"{layer.instructions:,}",
-                    f"{layer.instructions / layer.macs:.2f}" if layer.macs else "",
-                    *([f"{layer.estimated_cycles:,}"] if estimated else []),
-                ]
-                for layer in measured.layers
-            ],
-            right=(0, 2, 3, 4, 5),
-        )
-        typer.echo(
-            f"\n{measured.instructions:,} instructions an inference"
-            f"{f', an estimated {estimated:,} clock cycles' if estimated else ' (instructions, not clock cycles)'}, "
-            f"{measured.flash:,} bytes of flash, {measured.code:,} of them code, "
-            f"{measured.ram:,} bytes of RAM and {measured.stack:,} of stack"
-        )
-        same = "the same bits as on this computer" if not measured.differing else f"{measured.differing} outputs differ"
-        typer.echo(f"{measured.machine}, {measured.inputs} inputs: {same}")
-    if measured.differing:
+        if measured is not None:
+            _print_measured(measured)
+        if board is not None:
+            _print_board(board, measured)
+    if any(found is not None and found.differing for found in (measured, board)):
         raise typer.Exit(1)
+
+
+def _write_sketch(model: Path, folder: Path, target: str, rounding: _Rounding, ram: int | None) -> None:
+    from rudel.micro.bench.sketch import write_sketch
+    from rudel.micro.compiler import compile_model
+
+    sketch, *others = write_sketch(compile_model(model, rounding=rounding.value, target=target, ram=ram), folder)
+    typer.echo(
+        f"{sketch} and {len(others)} files beside it: upload it, and repeat the command with --port for --sketch"
+    )
+
+
+def _print_measured(measured: "Measurement") -> None:
+    estimated = measured.estimated_cycles
+    print_table(
+        ["", "operator", "MACs", "instructions", "per MAC", *(["estimated cycles"] if estimated else [])],
+        [
+            [
+                str(layer.index),
+                layer.kind,
+                f"{layer.macs:,}",
+                f"{layer.instructions:,}",
+                f"{layer.instructions / layer.macs:.2f}" if layer.macs else "",
+                *([f"{layer.estimated_cycles:,}"] if estimated else []),
+            ]
+            for layer in measured.layers
+        ],
+        right=(0, 2, 3, 4, 5),
+    )
+    typer.echo(
+        f"\n{measured.instructions:,} instructions an inference"
+        f"{f', an estimated {estimated:,} clock cycles' if estimated else ' (instructions, not clock cycles)'}, "
+        f"{measured.flash:,} bytes of flash, {measured.code:,} of them code, "
+        f"{measured.ram:,} bytes of RAM and {measured.stack:,} of stack"
+    )
+    typer.echo(f"{measured.machine}, {measured.inputs} inputs: {_same_bits(measured.differing)}")
+
+
+def _print_board(board: "BoardMeasurement", measured: "Measurement | None") -> None:
+    sentence = f"{board.median / 1000:,.3f} ms an inference"
+    if board.cycles is not None and board.hertz is not None:
+        sentence += f", {board.cycles:,} clock cycles at {board.hertz / 1e6:g} MHz"
+        if measured is not None and measured.estimated_cycles:
+            sentence += f", {board.cycles / measured.estimated_cycles:.2f} of what is estimated"
+        elif measured is not None:
+            sentence += f", {board.cycles / measured.instructions:.2f} an instruction"
+    typer.echo(f"\n{sentence}")
+    typer.echo(f"the board at {board.port}, {len(board.microseconds)} inputs: {_same_bits(board.differing)}")
+
+
+def _same_bits(differing: int) -> str:
+    return f"{differing} outputs differ" if differing else "the same bits as on this computer"

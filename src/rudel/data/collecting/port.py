@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _BAUD = 115_200  # of boards without USB of their own; the others ignore it
 _WAIT = 0.1  # seconds that a read may take
+_WRITE_WAIT = 5.0  # seconds until the board has to take what is sent
 _AT_ONCE = 65_536
 
 
@@ -36,9 +37,27 @@ class SerialPort:
             first = self._serial.read(1)
             return first + self._serial.read(min(self._serial.in_waiting, _AT_ONCE)) if first else b""
         except (OSError, TypeError) as error:  # TypeError: pySerial, of a port that is closed meanwhile
+            raise self._gone() from error
+
+    def write(self, data: bytes) -> None:
+        """Sends bytes.
+
+        Raises:
+            DataError: the board is gone, or takes nothing.
+        """
+        from serial import SerialTimeoutException
+
+        try:
+            self._serial.write(data)
+        except SerialTimeoutException as error:
             raise DataError(
-                f"The board at {self.name} was disconnected: plug it in again, and repeat the command."
+                f"The board at {self.name} does not take what is sent to it: reset it, and repeat the command."
             ) from error
+        except (OSError, TypeError) as error:
+            raise self._gone() from error
+
+    def _gone(self) -> DataError:
+        return DataError(f"The board at {self.name} was disconnected: plug it in again, and repeat the command.")
 
 
 @contextlib.contextmanager
@@ -62,7 +81,7 @@ def opened(name: str | None) -> Iterator[SerialPort]:
             raise DataError(f"Name the board's port with --port: {_listed(boards)}.")
         (name,) = boards
     try:
-        line = serial.Serial(name, _BAUD, timeout=_WAIT)
+        line = serial.Serial(name, _BAUD, timeout=_WAIT, write_timeout=_WRITE_WAIT)
     except (OSError, ValueError) as error:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         raise DataError(f"The port {name} cannot be opened ({reason}): {_listed(boards)}.") from error

@@ -37,7 +37,8 @@ def build(
     Args:
         folder: where files are written; it exists.
         core: what to build for.
-        sources: texts of `.c` and `.h` files by name; among them what `harness.c` asks for.
+        sources: texts of `.c` and `.h` files by name; among them what `harness.c` asks for, or another
+            `harness.c`.
         macros: `NAME=VALUE`, for all sources.
         options: more options of the compiler.
 
@@ -49,7 +50,7 @@ def build(
     """
     compiler = program(f"{core.tools}-gcc")
     own = {name: (resources.files("rudel.micro.bench") / name).read_text() for name in _OWN}
-    for name, text in {**sources, **own}.items():
+    for name, text in {**own, **sources}.items():
         (folder / name).write_text(text)
     board = core.board
     places = {
