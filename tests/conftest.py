@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+import array_checks  # noqa: F401  # first, so that what is imported is checked
 import parallel
 import pytest
 from browser import COMMAND, Browser, find, started

@@ -16,9 +16,9 @@ from pages.blocks import ROOT
 SOURCE = ROOT / "src"
 
 ORDER = (
-    "errors", "aliases", "internals", "files", "limits", "cores", "lab", "cache", "backend", "listening", "c_literals",
-    "features", "shipping.user_code", "data", "recipes", "report", "micro", "cluster", "loop", "shipping",
-    "runs", "session", "replicas.codec", "replicas", "replicas.diloco", "replicas.asynchronous",
+    "errors", "aliases", "array_types", "internals", "files", "limits", "cores", "lab", "cache", "backend",
+    "listening", "c_literals", "features", "shipping.user_code", "data", "recipes", "report", "micro", "cluster",
+    "loop", "shipping", "runs", "session", "replicas.codec", "replicas", "replicas.diloco", "replicas.asynchronous",
     "mesh", "mesh.hosts", "mesh.mesh_options", "planning", "training", "tuning",
     "play", "export", "serve", "watch", "doctor", "cli",
 )  # fmt: skip

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from rudel.array_types import Int8
 from rudel.errors import DataError, OptionError
 from rudel.features.mel_arithmetic import spectrogram
 from rudel.features.mel_tables import Tables, make_tables, weights
@@ -123,7 +124,7 @@ class LogMel:
         """What it can be made of again."""
         return asdict(self)
 
-    def __call__(self, samples: np.ndarray) -> np.ndarray:
+    def __call__(self, samples: np.ndarray) -> Int8[np.ndarray, "*recordings frames width"]:
         """The spectrograms of recordings, each from its beginning.
 
         Args:
@@ -163,7 +164,7 @@ class Stream:
         self._features = features
         self._past = np.zeros(max(0, features.window - features.hop), np.int16)
 
-    def push(self, hop: np.ndarray) -> np.ndarray:
+    def push(self, hop: np.ndarray) -> Int8[np.ndarray, "width"]:
         """The frame that ends with this hop.
 
         Args:

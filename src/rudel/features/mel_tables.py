@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rudel.array_types import Float, Int16, Int32, UInt8, UInt16
+
 LOG_BITS = 12
 """Fraction bits of logarithms in the table, and until they become int8."""
 
@@ -32,12 +34,12 @@ class Tables:
         logarithms: uint16 (LOG_STEPS + 1,), log2(1 + i / LOG_STEPS) with `LOG_BITS` fraction bits.
     """
 
-    window: np.ndarray
-    twiddles: np.ndarray
-    reversed: np.ndarray
-    edges: np.ndarray
-    rises: np.ndarray
-    logarithms: np.ndarray
+    window: Int16[np.ndarray, "window"]
+    twiddles: Int16[np.ndarray, "half 2"]
+    reversed: Int16[np.ndarray, "half"]
+    edges: Int16[np.ndarray, "edges"]
+    rises: UInt8[np.ndarray, "frequencies"]
+    logarithms: UInt16[np.ndarray, "steps"]
 
 
 def make_tables(rate: int, window: int, fft: int, bands: int, low: float, high: float) -> Tables:
@@ -65,7 +67,7 @@ def make_tables(rate: int, window: int, fft: int, bands: int, low: float, high: 
     )
 
 
-def weights(tables: Tables) -> np.ndarray:
+def weights(tables: Tables) -> Int32[np.ndarray, "frequencies bands"]:
     """How much of each frequency is in each band, int32 (frequencies, bands), of `WEIGHT`."""
     edges = tables.edges
     made = np.zeros((edges[-1], len(edges)), np.int32)
@@ -80,5 +82,5 @@ def _mel(hertz: float) -> float:
     return 2595 * math.log10(1 + hertz / 700)
 
 
-def _q15(values: np.ndarray) -> np.ndarray:
+def _q15(values: Float[np.ndarray, "*shape"]) -> Int16[np.ndarray, "*shape"]:
     return np.minimum(np.rint(values * 2**15), 2**15 - 1).astype(np.int16)

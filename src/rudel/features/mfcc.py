@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from rudel.array_types import Int16
 from rudel.errors import OptionError
 from rudel.features.log_mel import LogMel
 from rudel.features.mel_arithmetic import COSINE_BITS
@@ -48,7 +49,7 @@ class MFCC(LogMel):
         return self.coefficients
 
     @property
-    def cosines(self) -> np.ndarray:
+    def cosines(self) -> Int16[np.ndarray, "bands coefficients"]:
         """What bands are multiplied by, int16 (bands, coefficients)."""
         return _cosines(self.bands, self.coefficients)
 
@@ -59,7 +60,7 @@ def features_of(config: dict[str, Any]) -> LogMel:
 
 
 @functools.lru_cache(maxsize=64)
-def _cosines(bands: int, coefficients: int) -> np.ndarray:
+def _cosines(bands: int, coefficients: int) -> Int16[np.ndarray, "bands coefficients"]:
     number, place = np.arange(coefficients), np.arange(bands)[:, None] + 0.5
     lifter = 1 + _LIFTER / 2 * np.sin(math.pi * number / _LIFTER)
     values = np.cos(math.pi * number * place / bands) * lifter / bands

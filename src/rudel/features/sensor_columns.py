@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rudel.array_types import Float32, Num
 from rudel.c_literals import float_literal
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ class Columns:
         deviation: float32 (columns,), greater than 0.
     """
 
-    mean: np.ndarray
-    deviation: np.ndarray
+    mean: Float32[np.ndarray, "columns"]
+    deviation: Float32[np.ndarray, "columns"]
 
-    def __call__(self, rows: np.ndarray) -> np.ndarray:
+    def __call__(self, rows: Num[np.ndarray, "*rows columns"]) -> Float32[np.ndarray, "*rows columns"]:
         """The normalised rows."""
         return (np.asarray(rows, np.float32) - self.mean) / self.deviation
 

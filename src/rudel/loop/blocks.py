@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from rudel.aliases import Tree
+from rudel.array_types import Integer, Shaped
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
 from rudel.errors import DataError
@@ -57,7 +58,7 @@ class Blocks:
         """How many batches a block should have."""
         return max(1, min(int(BLOCK_BYTES // max(1, self.row_bytes * batch_size)), MOST_STEPS, most))
 
-    def read(self, indices: np.ndarray, rows: int | None = None) -> Batch:
+    def read(self, indices: Integer[np.ndarray, "examples"], rows: int | None = None) -> Batch:
         """The examples at these indices, on the device; rows of an index of -1, and those up to `rows`, are zeros.
 
         Raises:
@@ -65,7 +66,7 @@ class Blocks:
         """
         return jax.device_put(self.arrays(indices, rows))
 
-    def arrays(self, indices: np.ndarray, rows: int | None = None) -> Batch:
+    def arrays(self, indices: Integer[np.ndarray, "examples"], rows: int | None = None) -> Batch:
         """The same in memory."""
         there = np.flatnonzero(indices >= 0)
         count = len(indices) if rows is None else rows
@@ -77,7 +78,7 @@ class Blocks:
             batch = jax.tree.map(lambda a: _spread(a, there, count), batch)
         return batch
 
-    def examples(self, indices: np.ndarray) -> Examples:
+    def examples(self, indices: Integer[np.ndarray, "examples"]) -> Examples:
         """The examples at these indices, in memory, checked; raises as `read` does."""
         return self._read(indices)
 
@@ -107,7 +108,9 @@ class Blocks:
             )
 
 
-def _spread(array: np.ndarray, places: np.ndarray, count: int) -> np.ndarray:
+def _spread(
+    array: Shaped[np.ndarray, "some *row"], places: Integer[np.ndarray, "some"], count: int
+) -> Shaped[np.ndarray, "count *row"]:
     """An array of so many rows, with these rows at their places and zeros elsewhere."""
     spread = np.zeros((count, *array.shape[1:]), array.dtype)
     spread[places] = array

@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rudel.array_types import Float32, Int32, Num
 from rudel.data.dataset import Examples
 
 if TYPE_CHECKING:
     import keras
 
 
-def class_labels(examples: Examples) -> np.ndarray | None:
+def class_labels(examples: Examples) -> Int32[np.ndarray, "examples"] | None:
     """Labels (N,) of examples with integer or one-hot targets; None for other targets."""
     y = examples.y
     if not isinstance(y, np.ndarray):
@@ -22,7 +23,9 @@ def class_labels(examples: Examples) -> np.ndarray | None:
     return None
 
 
-def as_probabilities(model: "keras.Model", outputs: np.ndarray) -> np.ndarray | None:
+def as_probabilities(
+    model: "keras.Model", outputs: Num[np.ndarray, "examples *axes"]
+) -> Float32[np.ndarray, "examples classes"] | None:
     """Probabilities (N, C) of the outputs of a classifier; None if they are none. Logits go through a softmax.
 
     A model that is not compiled, hence without a loss, is a classifier if its last layer has a softmax.

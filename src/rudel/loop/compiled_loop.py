@@ -18,6 +18,7 @@ import numpy as np
 from jax import lax
 
 from rudel.aliases import Tree
+from rudel.array_types import Float32, Int32
 from rudel.data.dataset import Arrays
 from rudel.errors import ModelError
 from rudel.loop.convolution import fast_on_cpu
@@ -90,12 +91,12 @@ def compile_training(
     def block(
         progress: Progress,
         data: Batch,
-        order: jax.Array,
+        order: Int32[jax.Array, "steps *batch"],
         key: jax.Array,
-        first: jax.Array,
-        last: jax.Array,
-        offset: jax.Array,
-    ) -> tuple[Progress, jax.Array]:
+        first: Int32[jax.Array, ""],
+        last: Int32[jax.Array, ""],
+        offset: Int32[jax.Array, ""],
+    ) -> tuple[Progress, Int32[jax.Array, ""]]:
         done = run(progress, data, order, key, first, last, offset=offset)
         return done, done.bad_step + jnp.int32(0)  # an array of its own
 
@@ -139,7 +140,7 @@ def training_loop(
         key: jax.Array,
         first: jax.Array,
         last: jax.Array,
-        rates: jax.Array | None = None,
+        rates: Float32[jax.Array, "rates"] | None = None,
         offset: jax.Array | int = 0,
     ) -> Progress:
         def body(i: jax.Array, progress: Progress) -> Progress:

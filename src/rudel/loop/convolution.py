@@ -26,6 +26,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from rudel.array_types import Float, Num
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
@@ -73,7 +75,12 @@ def fast_on_cpu(platform: str | None = None) -> Iterator[None]:
             lax.conv_general_dilated, lax.reduce_window = xla_convolution, xla_reduce_window
 
 
-def convolve(x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Sequence[tuple[int, int]]) -> jax.Array:
+def convolve(
+    x: Float[jax.Array, "images height width channels"],
+    kernel: Float[jax.Array, "h w channels filters"],
+    strides: tuple[int, int],
+    pads: Sequence[tuple[int, int]],
+) -> Float[jax.Array, "images rows columns filters"]:
     """A two-dimensional convolution as one matrix product.
 
     Args:
@@ -122,8 +129,11 @@ def _pieces(count: int, bytes_each: int) -> int:
 
 
 def convolve_depthwise(
-    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Sequence[tuple[int, int]]
-) -> jax.Array:
+    x: Float[jax.Array, "images height width channels"],
+    kernel: Float[jax.Array, "h w 1 filters"],
+    strides: tuple[int, int],
+    pads: Sequence[tuple[int, int]],
+) -> Float[jax.Array, "images rows columns filters"]:
     """A depthwise convolution as a sum of shifted inputs.
 
     Args:
@@ -144,13 +154,13 @@ def convolve_depthwise(
 
 
 def pool(
-    x: jax.Array,
+    x: Num[jax.Array, "images height width channels"],
     combine: Callable[..., jax.Array],
     fill: "ArrayLike",
     size: Sequence[int],
     strides: Sequence[int],
     pads: Sequence[tuple[int, int]],
-) -> jax.Array:
+) -> Num[jax.Array, "images rows columns channels"]:
     """Combines the elements of every window of (N, H, W, C), along W and then along H; `fill` pads."""
     if any(sum(pad) for pad in pads):
         x = jnp.pad(x, ((0, 0), *pads, (0, 0)), constant_values=fill)
@@ -158,7 +168,7 @@ def pool(
     return functools.reduce(combine, _shifted(along_columns, (size[0], 1), (strides[0], 1)))
 
 
-def first_maximum(a: jax.Array, b: jax.Array) -> jax.Array:
+def first_maximum(a: Num[jax.Array, "*shape"], b: Num[jax.Array, "*shape"]) -> Num[jax.Array, "*shape"]:
     """The larger of two, or NaN; where they are equal the gradient goes to `a` alone, as in XLA's pooling."""
     return jnp.where((a >= b) | jnp.isnan(a), a, b)
 

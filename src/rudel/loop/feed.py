@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
+from rudel.array_types import Int32
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
 from rudel.loop.blocks import Blocks, as_batch
@@ -25,7 +26,7 @@ class StepBlock(NamedTuple):
     """Steps of an epoch whose examples are on the device; see `rudel.loop.compiled_loop.compile_training`."""
 
     data: Batch
-    order: jax.Array
+    order: Int32[jax.Array, "steps batch"]
     first: np.int32
     last: np.int32
     offset: np.int32
@@ -153,7 +154,7 @@ class Streamed:
             yield _Block(step, last, self._load(np.concatenate(rows)))
             step = last
 
-    def _load(self, order: np.ndarray) -> Batch:
+    def _load(self, order: Int32[np.ndarray, "steps batch"]) -> Batch:
         """A block on the device, of the examples at these indices (steps, batch_size)."""
         return self._blocks.read(order.reshape(-1), self._rows)
 

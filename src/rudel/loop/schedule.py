@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rudel.array_types import Int32
 from rudel.errors import DataError, OptionError
 
 
@@ -69,7 +70,7 @@ class Schedule:
         """The number of steps done when this epoch (from 0) ends."""
         return min((epoch + 1) * self.steps_per_epoch, self.total_steps)
 
-    def order(self, epoch: int) -> np.ndarray:
+    def order(self, epoch: int) -> Int32[np.ndarray, "steps batch"]:
         """Indices of the examples of an epoch (from 0), int32 (steps_per_epoch, batch_size).
 
         Of the last batch, the first `size` count; what follows is -1.

@@ -15,6 +15,7 @@ import jax
 import ml_dtypes
 import numpy as np
 
+from rudel.array_types import Int32
 from rudel.errors import ModelError
 
 _SHORT = 248
@@ -53,7 +54,7 @@ def first_arrays(arrays: Mapping[str, np.ndarray] | None) -> dict[str, np.ndarra
     return found
 
 
-def numbers(values: Sequence[int]) -> np.ndarray:
+def numbers(values: Sequence[int]) -> Int32[np.ndarray, "processes numbers"]:
     """The numbers of all processes, int32 (processes, N)."""
     own = np.array(values, np.int32)
     return own[None] if alone() else _gathered(own)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
+from rudel.array_types import Int32
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
 from rudel.loop.compiled_loop import Batch
@@ -50,7 +51,7 @@ class MeshStreamed(Streamed):
         )
         self.order = placement.put(np.arange(self._steps, dtype=np.int32), placement.whole)
 
-    def _load(self, order: np.ndarray) -> Batch:
+    def _load(self, order: Int32[np.ndarray, "steps batch"]) -> Batch:
         columns = self._columns
         batch = self._blocks.arrays(order[:, columns].reshape(-1), self._steps * len(columns))
         batch = jax.tree.map(lambda a: a.reshape(self._steps, len(columns), *a.shape[1:]), batch)

@@ -8,6 +8,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from rudel.aliases import Tree
+from rudel.array_types import Integer
 from rudel.errors import OptionError
 from rudel.loop import model_state
 from rudel.loop.model_state import ModelState
@@ -57,7 +58,7 @@ class Placement:
         """Of one batch (rows, ...)."""
         return self._sharding(DATA) if self._can_be_cut(rows) else self.whole
 
-    def columns(self, rows: int) -> np.ndarray:
+    def columns(self, rows: int) -> Integer[np.ndarray, "needed"]:
         """Which rows of every batch the devices of this process need, in their order."""
         places = self.batch(rows).addressable_devices_indices_map((rows,))
         needed = {range(rows)[place[0]] for place in places.values() if place}

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rudel.aliases import Tree
+from rudel.array_types import Float, Float32
 from rudel.replicas.codec.delta_codec import MOST, Codec, largest_of
 from rudel.replicas.codec.weight_vector import Layout
 
@@ -63,7 +64,7 @@ class Exchange:
         came = self._merges.unpacked(message, self._layout)
         return self._merge(_on_device(own), list(shared), list(sent), came)
 
-    def _taken(self, own: Sequence[jax.Array], shared: Sequence[jax.Array]) -> Any:
+    def _taken(self, own: Sequence[Float[jax.Array, "..."]], shared: Sequence[Float32[jax.Array, "..."]]) -> Any:
         moved = [now.astype(jnp.float32) - start for now, start in zip(own, shared, strict=True)]
         return self._deltas.form.write(moved), largest_of(moved)
 

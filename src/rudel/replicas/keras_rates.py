@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rudel.aliases import Tree
+from rudel.array_types import Float32
 
 if TYPE_CHECKING:
     import keras
 
 
-def rate_table(schedule: "keras.optimizers.schedules.LearningRateSchedule", steps: int) -> np.ndarray:
+def rate_table(schedule: "keras.optimizers.schedules.LearningRateSchedule", steps: int) -> Float32[np.ndarray, "steps"]:
     """The learning rate of every step, float32 (steps,).
 
     Args:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rudel.array_types import Float32
 from rudel.replicas.keras_rates import rate_table
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Rates:
         if not self.scheduled:
             self._optimizer.learning_rate = rate
 
-    def of(self, first: int, last: int, count: int, factor: float) -> np.ndarray:
+    def of(self, first: int, last: int, count: int, factor: float) -> Float32[np.ndarray, "steps"]:
         """Rates of local steps, float32 (count,).
 
         Args:

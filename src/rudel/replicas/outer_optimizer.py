@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rudel.array_types import Float32
 from rudel.errors import OptionError
 
 
@@ -35,7 +36,7 @@ class Outer:
     state_size: int
     step: Callable[[np.ndarray, np.ndarray], np.ndarray]
 
-    def init(self, size: int) -> np.ndarray:
+    def init(self, size: int) -> Float32[np.ndarray, "memory"]:
         """The state before the first step, for so many weights: float32 zeros."""
         return np.zeros(self.state_size * size, np.float32)
 
@@ -88,7 +89,9 @@ def rate_and_momentum(name: str) -> tuple[float, float]:
 def _nesterov(lr: float, mu: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     rate, kept, ahead = np.float32(lr), np.float32(mu), np.float32(lr * mu)
 
-    def step(delta: np.ndarray, state: np.ndarray) -> np.ndarray:
+    def step(
+        delta: Float32[np.ndarray, "weights"], state: Float32[np.ndarray, "weights"]
+    ) -> Float32[np.ndarray, "weights"]:
         state *= kept
         state += delta
         movement = state * ahead

@@ -24,6 +24,7 @@ import jax
 import ml_dtypes
 import numpy as np
 
+from rudel.array_types import Num, UInt32
 from rudel.loop.freed_memory import release_freed_memory
 from rudel.replicas.codec.delta_codec import Codec, make_codec
 from rudel.replicas.codec.weight_vector import Layout
@@ -396,7 +397,9 @@ def _usual_seconds(blocks: Sequence[tuple[float, int]]) -> float:
     return float(seconds[there].sum() / counts[there].sum())
 
 
-def agreed(now: np.ndarray, start: np.ndarray, mean: np.ndarray) -> np.ndarray:
+def agreed(
+    now: Num[np.ndarray, "*shape"], start: Num[np.ndarray, "*shape"], mean: Num[np.ndarray, "*shape"]
+) -> Num[np.ndarray, "*shape"]:
     """An averaged variable of a replica, when the mean over all replicas has come.
 
     What it has moved since it was averaged counts on top of the mean. A moving variance has forgotten much of where it
@@ -415,7 +418,7 @@ def agreed(now: np.ndarray, start: np.ndarray, mean: np.ndarray) -> np.ndarray:
     return np.where(positive, np.maximum(moved, np.minimum(now, mean)), moved)
 
 
-def _key(*numbers: int) -> np.ndarray:
+def _key(*numbers: int) -> UInt32[np.ndarray, "2"]:
     """Data of a random key that depends on some numbers, uint32 (2,)."""
     return np.frombuffer(hashlib.blake2b(repr(numbers).encode(), digest_size=8).digest(), np.uint32)
 

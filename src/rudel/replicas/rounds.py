@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rudel.array_types import Float32
 from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.members import Piece
 from rudel.replicas.round_lengths import Agreed, Speeds
@@ -28,11 +29,11 @@ class GlobalState:
 
     round: int
     steps: int
-    weights: np.ndarray
-    momentum: np.ndarray
-    residual: np.ndarray
+    weights: Float32[np.ndarray, "weights"]
+    momentum: Float32[np.ndarray, "memory"]
+    residual: Float32[np.ndarray, "residual"]
     statistics: list[np.ndarray]
-    average: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32))
+    average: Float32[np.ndarray, "average"] = field(default_factory=lambda: np.empty(0, np.float32))
 
     def averaged(self, before: "GlobalState", momentum: float | None, steps: float) -> "GlobalState":
         """The same with the exponential average of the weights.

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rudel.array_types import Float32
 from rudel.replicas.asynchronous.delayed import Delayed, freshness, make_delayed
 from rudel.replicas.asynchronous.visits import Visits
 from rudel.replicas.coordinator import HOST_ERRORS, Coordinator, not_finite
@@ -262,7 +263,9 @@ class ArrivalCoordinator(Coordinator):
         return super()._snapshot_for(member, state, with_slots)
 
 
-def arrived(state: GlobalState, delta: np.ndarray, arrival: Arrival, outer: Delayed, ema: float | None) -> GlobalState:
+def arrived(
+    state: GlobalState, delta: Float32[np.ndarray, "weights"], arrival: Arrival, outer: Delayed, ema: float | None
+) -> GlobalState:
     """The global state after a replica's delta.
 
     Args:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rudel.array_types import Float32
 from rudel.errors import OptionError
 from rudel.replicas.outer_optimizer import rate_and_momentum
 
@@ -52,7 +53,7 @@ class Delayed:
     state_size: Callable[[int], int]
     step: Callable[[np.ndarray, float, float, np.ndarray, np.ndarray], None]
 
-    def init(self, size: int) -> np.ndarray:
+    def init(self, size: int) -> Float32[np.ndarray, "memory"]:
         """The state before the first step, for so many weights: float32 zeros."""
         return np.zeros(self.state_size(size), np.float32)
 
@@ -89,7 +90,13 @@ def make_delayed(name: str) -> Delayed:
 
 
 def _without_memory(name: str) -> Delayed:
-    def step(delta: np.ndarray, weight: float, fresh: float, state: np.ndarray, weights: np.ndarray) -> None:
+    def step(
+        delta: Float32[np.ndarray, "weights"],
+        weight: float,
+        fresh: float,
+        state: Float32[np.ndarray, "memory"],
+        weights: Float32[np.ndarray, "weights"],
+    ) -> None:
         weights += np.float32(fresh if name == "sum" else weight * fresh) * delta
 
     return Delayed(name, lambda size: 0, step)
@@ -99,7 +106,13 @@ def _delayed_nesterov(lr: float, mu: float) -> Delayed:
     """The state: momentum, the sum of weighted deltas, and the sum of their weights, one after the other."""
     kept, ahead = np.float32(mu), np.float32(lr * mu)
 
-    def step(delta: np.ndarray, weight: float, fresh: float, state: np.ndarray, weights: np.ndarray) -> None:
+    def step(
+        delta: Float32[np.ndarray, "weights"],
+        weight: float,
+        fresh: float,
+        state: Float32[np.ndarray, "memory"],
+        weights: Float32[np.ndarray, "weights"],
+    ) -> None:
         momentum, sums, came = np.split(state, [weights.size, 2 * weights.size])
         sums += np.float32(weight * fresh) * delta
         weights += np.float32(lr * weight * fresh) * delta

@@ -37,6 +37,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rudel.array_types import Float32, Num
 from rudel.errors import NonFiniteError, OptionError
 from rudel.replicas.codec.delta_forms import FORMS, Form
 from rudel.replicas.codec.weight_vector import Layout
@@ -60,7 +61,9 @@ class Codec:
     name: str
     form: Form
 
-    def encode(self, vector: np.ndarray, layout: Layout) -> tuple[bytes, np.ndarray]:
+    def encode(
+        self, vector: Float32[np.ndarray, "weights"], layout: Layout
+    ) -> tuple[bytes, Float32[np.ndarray, "weights"]]:
         """Writes a change.
 
         Args:
@@ -79,7 +82,7 @@ class Codec:
             raise NonFiniteError(not_finite(vector, layout))
         return self.packed(arrays), self._read(arrays, layout)
 
-    def decode(self, message: bytes, layout: Layout) -> np.ndarray:
+    def decode(self, message: bytes, layout: Layout) -> Float32[np.ndarray, "weights"]:
         """Reads a change.
 
         Returns:
@@ -118,7 +121,7 @@ class Codec:
     def _checksum(self, body: bytes | memoryview) -> bytes:
         return _CHECKSUM.pack(zlib.crc32(body, zlib.crc32(self.name.encode())))
 
-    def _read(self, arrays: Sequence[Any], layout: Layout) -> np.ndarray:
+    def _read(self, arrays: Sequence[Any], layout: Layout) -> Float32[np.ndarray, "weights"]:
         with _on_cpu():
             return np.asarray(_reader(self.form, layout)(list(arrays)))
 
@@ -145,12 +148,12 @@ def make_codec(name: str) -> Codec:
     return Codec(name, FORMS[name])
 
 
-def largest_of(arrays: Sequence[jax.Array]) -> jax.Array:
+def largest_of(arrays: Sequence[Float32[jax.Array, "..."]]) -> Float32[jax.Array, ""]:
     """The largest size of an element, float32 (); NaN if there is one."""
     return functools.reduce(jnp.maximum, [jnp.abs(array).max(initial=0) for array in arrays], jnp.float32(0))
 
 
-def not_finite(vector: np.ndarray, layout: Layout) -> str:
+def not_finite(vector: Float32[np.ndarray, "weights"], layout: Layout) -> str:
     """What to say of a change that cannot be sent."""
     spans = enumerate(itertools.pairwise(layout.bounds))
     number = next(n for n, (first, last) in spans if not (np.abs(vector[first:last]) <= MOST).all())
@@ -172,7 +175,7 @@ def _writer(form: Form) -> Callable[[Sequence[np.ndarray]], tuple[list[jax.Array
 
 @functools.lru_cache(maxsize=8)
 def _reader(form: Form, layout: Layout) -> Callable[[Sequence[Any]], jax.Array]:
-    def read(arrays: Sequence[jax.Array]) -> jax.Array:
+    def read(arrays: Sequence[Num[jax.Array, "..."]]) -> Float32[jax.Array, "weights"]:
         return jnp.concatenate([array.reshape(-1) for array in form.read(arrays, layout.shapes)])
 
     return jax.jit(read)

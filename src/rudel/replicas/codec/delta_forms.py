@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rudel.array_types import Float32, Int32, UInt8
 from rudel.replicas.codec.weight_vector import Shape
 
 Arrays = list[jax.Array]
@@ -63,7 +64,7 @@ class Form(NamedTuple):
 def _floats(dtype: type[np.floating]) -> Form:
     most = np.float32(np.finfo(dtype).max)
 
-    def write(arrays: Sequence[jax.Array]) -> Arrays:
+    def write(arrays: Sequence[Float32[jax.Array, "..."]]) -> Arrays:
         return [jnp.clip(array, -most, most).astype(dtype) for array in arrays]
 
     def read(came: Sequence[jax.Array], shapes: Sequence[Shape]) -> Arrays:
@@ -72,7 +73,7 @@ def _floats(dtype: type[np.floating]) -> Form:
     return Form(write, read, lambda came: all(map(_finite, came)))
 
 
-def _write_integers(arrays: Sequence[jax.Array]) -> Arrays:
+def _write_integers(arrays: Sequence[Float32[jax.Array, "..."]]) -> Arrays:
     vector = _joined([array.reshape(-1) for array in arrays], jnp.float32)
     blocks = jnp.pad(vector, (0, -vector.size % _BLOCK)).reshape(-1, _BLOCK)
     exponents = _bits(jnp.abs(blocks).max(axis=1, initial=0)) >> _MANTISSA_BITS
@@ -99,7 +100,7 @@ def _largest(place_bits: int) -> Form:
     """One element in 2**place_bits, in a byte: its place, its sign, and its exponent in the other bits."""
     group, level_bits = 1 << place_bits, _CODE_BITS - place_bits
 
-    def write(arrays: Sequence[jax.Array]) -> Arrays:
+    def write(arrays: Sequence[Float32[jax.Array, "..."]]) -> Arrays:
         large = [_write_groups(array.reshape(-1), place_bits) for array in arrays if array.size > _SMALL]
         small = [array.reshape(-1).astype(jnp.bfloat16) for array in arrays if array.size <= _SMALL]
         codes, tops = _joined([codes for codes, _ in large], jnp.uint8), _joined([top for _, top in large], jnp.uint8)
@@ -123,7 +124,9 @@ def _largest(place_bits: int) -> Form:
     return Form(write, read, lambda came: int(came[1].max(initial=0)) <= _MOST_EXPONENT and _finite(came[2]))
 
 
-def _write_groups(vector: jax.Array, place_bits: int) -> tuple[jax.Array, jax.Array]:
+def _write_groups(
+    vector: Float32[jax.Array, "elements"], place_bits: int
+) -> tuple[UInt8[jax.Array, "groups"], UInt8[jax.Array, "1"]]:
     """The largest element of each group as a byte, uint8 (groups,), and the largest exponent, uint8 (1,).
 
     Bits of positive floats are in the order of the floats. So the lowest bits of a size, at most 8e-6 of it, give room
@@ -144,7 +147,9 @@ def _write_groups(vector: jax.Array, place_bits: int) -> tuple[jax.Array, jax.Ar
     return codes.astype(jnp.uint8), top.astype(jnp.uint8)[None]
 
 
-def _read_groups(codes: jax.Array, top: jax.Array, level_bits: int) -> jax.Array:
+def _read_groups(
+    codes: UInt8[jax.Array, "groups"], top: UInt8[jax.Array, ""], level_bits: int
+) -> Float32[jax.Array, "elements"]:
     """The elements that `_write_groups` has written, and zeros between them: float32 (groups * elements of one,)."""
     numbers, most = codes.astype(jnp.int32), 2**level_bits - 1
     levels = numbers & most
@@ -158,11 +163,11 @@ def _read_groups(codes: jax.Array, top: jax.Array, level_bits: int) -> jax.Array
 # -- bits --------------------------------------------------------------------------------------------------------------
 
 
-def _bits(values: jax.Array) -> jax.Array:
+def _bits(values: Float32[jax.Array, "*shape"]) -> Int32[jax.Array, "*shape"]:
     return jax.lax.bitcast_convert_type(values, jnp.int32)
 
 
-def _power(exponents: jax.Array) -> jax.Array:
+def _power(exponents: Int32[jax.Array, "*shape"]) -> Float32[jax.Array, "*shape"]:
     """Powers of two of biased exponents: 0.0 for an exponent of 0."""
     return jax.lax.bitcast_convert_type(exponents << _MANTISSA_BITS, jnp.float32)
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from rudel.array_types import Float32, Int64
+
 Shape = tuple[int, ...]
 
 
@@ -32,7 +34,7 @@ class Layout:
         return cls(tuple(tuple(np.shape(array)) for array in arrays))
 
     @cached_property
-    def bounds(self) -> np.ndarray:
+    def bounds(self) -> Int64[np.ndarray, "bounds"]:
         """Where each array begins, and where the last one ends: int64 (arrays + 1,)."""
         return np.cumsum([0, *map(math.prod, self.shapes)])
 
@@ -41,12 +43,12 @@ class Layout:
         """Elements of the vector."""
         return int(self.bounds[-1])
 
-    def arrays(self, vector: np.ndarray) -> list[np.ndarray]:
+    def arrays(self, vector: Float32[np.ndarray, "weights"]) -> list[Float32[np.ndarray, "..."]]:
         """The arrays of a vector, whose memory they share."""
         spans = itertools.pairwise(self.bounds)
         return [vector[first:last].reshape(shape) for (first, last), shape in zip(spans, self.shapes, strict=True)]
 
-    def vector(self, arrays: Sequence[Any]) -> np.ndarray:
+    def vector(self, arrays: Sequence[Any]) -> Float32[np.ndarray, "weights"]:
         """A new float32 vector (size,) of arrays of any dtype."""
         vector = np.empty(self.size, np.float32)
         for part, array in zip(self.arrays(vector), arrays, strict=True):

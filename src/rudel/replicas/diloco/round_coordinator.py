@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rudel.array_types import Float32
 from rudel.replicas.codec.delta_codec import Codec
 from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.coordinator import HOST_ERRORS, Coordinator, not_finite
@@ -311,7 +312,7 @@ class RoundCoordinator(Coordinator):
 
 def outer_step(
     state: GlobalState,
-    deltas: np.ndarray,
+    deltas: Float32[np.ndarray, "weights"],
     steps: int,
     statistics: list[np.ndarray],
     outer: Outer,
