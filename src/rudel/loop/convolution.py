@@ -42,11 +42,11 @@ memory, and slow down whoever shares the next cache.
 _tracing = threading.RLock()
 
 _devices: contextvars.ContextVar[int] = contextvars.ContextVar("devices", default=1)
-"""Into how many parts examples are cut, of which each is on a device of its own."""
+"""Into how many shards examples are cut, each on a device of its own."""
 
 
 @contextlib.contextmanager
-def in_parts(devices: int) -> Iterator[None]:
+def sharded_over(devices: int) -> Iterator[None]:
     """Traces convolutions inside the block so that examples which are on several devices stay where they are."""
     token = _devices.set(devices)
     try:
@@ -95,8 +95,8 @@ def convolve(
     height, width, channels, filters = kernel.shape
     padded = jnp.pad(x, ((0, 0), *pads, (0, 0)))
 
-    def multiply(part: jax.Array, kernel: jax.Array) -> jax.Array:
-        windows = _shifted(part, (height, width), strides)
+    def multiply(microbatch: jax.Array, kernel: jax.Array) -> jax.Array:
+        windows = _shifted(microbatch, (height, width), strides)
         count, rows, columns, _ = windows[0].shape
         gathered = windows[0] if len(windows) == 1 else jnp.concatenate(windows, axis=-1)
         product = gathered.reshape(count * rows * columns, height * width * channels) @ kernel.reshape(-1, filters)
@@ -105,27 +105,27 @@ def convolve(
     count, sides = len(x), zip(padded.shape[1:3], (height, width), strides, strict=True)
     outputs = [(length - size) // step + 1 for length, size, step in sides]
     devices = _devices.get() if count % _devices.get() == 0 else 1
-    pieces = _pieces(count // devices, math.prod(outputs) * height * width * channels * x.dtype.itemsize)
-    if pieces == 1 or height * width == 1:
+    number = _microbatch_count(count // devices, math.prod(outputs) * height * width * channels * x.dtype.itemsize)
+    if number == 1 or height * width == 1:
         return multiply(padded, kernel)
     if devices == 1:
-        parts = padded.reshape(pieces, count // pieces, *padded.shape[1:])
+        microbatches = padded.reshape(number, count // number, *padded.shape[1:])
         each = jax.checkpoint(multiply)
-        return lax.map(lambda part: each(part, kernel), parts).reshape(count, *outputs, filters)
-    # Each device has a kernel of its own, so that gradients are added up over pieces there, and over devices once.
-    parts = jnp.moveaxis(padded.reshape(devices, pieces, -1, *padded.shape[1:]), 1, 0)
+        return lax.map(lambda microbatch: each(microbatch, kernel), microbatches).reshape(count, *outputs, filters)
+    # Each device has a kernel of its own: gradients are added up over microbatches there, and over devices once.
+    microbatches = jnp.moveaxis(padded.reshape(devices, number, -1, *padded.shape[1:]), 1, 0)
     kernels = jnp.broadcast_to(kernel, (devices, *kernel.shape))
     each = jax.checkpoint(jax.vmap(multiply))
-    products = lax.map(lambda part: each(part, kernels), parts)
+    products = lax.map(lambda shards: each(shards, kernels), microbatches)
     return jnp.moveaxis(products, 0, 1).reshape(count, *outputs, filters)
 
 
-def _pieces(count: int, bytes_each: int) -> int:
-    """Into how many equal parts so many examples are cut, so that what is gathered for one stays in a core's cache."""
-    pieces = 1
-    while count % (2 * pieces) == 0 and bytes_each * (count // pieces) > GATHERED_AT_ONCE:
-        pieces *= 2
-    return pieces
+def _microbatch_count(count: int, bytes_each: int) -> int:
+    """The number of equal microbatches whose gathered windows stay in a core's cache."""
+    number = 1
+    while count % (2 * number) == 0 and bytes_each * (count // number) > GATHERED_AT_ONCE:
+        number *= 2
+    return number
 
 
 def convolve_depthwise(

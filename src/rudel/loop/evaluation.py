@@ -85,8 +85,8 @@ class Evaluator:
         """
         self._model.reset_metrics()
         metrics = model_state.read(self._model).metrics
-        with contextlib.closing(self._parts()) as parts:
-            for program, data, batches in parts:
+        with contextlib.closing(self._batch_blocks()) as blocks:
+            for program, data, batches in blocks:
                 before = metrics
                 metrics = program.run(
                     state.trainable, state.non_trainable, metrics, data, np.int32(0), np.int32(batches)
@@ -95,11 +95,11 @@ class Evaluator:
         jax.tree.map(lambda variable, value: variable.assign(value), self._model.metrics_variables, metrics)
         return as_floats(self._model.get_metrics_result())
 
-    def _parts(self) -> Generator[tuple[Program, Batch, int], None, None]:
+    def _batch_blocks(self) -> Generator[tuple[Program, Batch, int], None, None]:
         """Programs, what they run on, and how many batches that is; all examples, once, in their order."""
         if self._blocks:
-            with Ahead(self._read(self._blocks)) as parts:
-                yield from parts
+            with Ahead(self._read(self._blocks)) as blocks:
+                yield from blocks
             return
         if self._full:
             yield self._full, self._data, self._batches
@@ -196,7 +196,7 @@ def predict(model: "keras.Model", x: Arrays, *, batch_size: int = DEFAULT_BATCH_
         outputs = list(_predicted(model, inputs, min(batch_size, count)))
     if not outputs:
         raise DataError("There is nothing to predict: the arrays have length 0.")
-    return jax.tree.map(lambda *parts: np.concatenate(parts), *outputs)
+    return jax.tree.map(lambda *batches: np.concatenate(batches), *outputs)
 
 
 def predictions(model: "keras.Model", stream: Stream, batch_size: int) -> Iterator[tuple[Examples, Any]]:

@@ -5,7 +5,7 @@ steps are read and put on the device while earlier ones are being computed. A bl
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -26,14 +26,50 @@ class StepBlock(NamedTuple):
     """Steps of an epoch whose examples are on the device; see `rudel.loop.compiled_loop.compile_training`."""
 
     data: Batch
-    order: Int32[jax.Array, "steps batch"]
+    order: Int32[jax.Array, "steps *batch"]
     first: np.int32
     last: np.int32
     offset: np.int32
 
 
+class Feed(Protocol):
+    """Brings the examples of steps to the device.
+
+    Attributes:
+        data, order: what the loop is compiled for; arrays, or their shapes and dtypes.
+    """
+
+    data: Batch
+    order: jax.Array
+
+    @property
+    def wait_seconds(self) -> float:
+        """Seconds in which there was nothing to compute with."""
+        ...
+
+    def start(self, step: int, interrupted: Callable[[], bool] = lambda: False) -> None:
+        """Begins to read, from this step on."""
+        ...
+
+    def step_blocks(self, epoch: int, first: int, last: int, synchronise: Callable[[], Any]) -> Iterator[StepBlock]:
+        """The steps `first` (inclusive) to `last` (exclusive) of a training, which lie in one epoch.
+
+        Fewer come where the wait for them is interrupted.
+
+        Args:
+            epoch: its number, from 0.
+            first, last: numbers of steps since the beginning of the training.
+            synchronise: waits until the device has nothing left to do.
+        """
+        ...
+
+    def close(self) -> None:
+        """Ends reading."""
+        ...
+
+
 class Resident:
-    """Examples that are all on the device.
+    """A `Feed` of examples that are all on the device.
 
     Args:
         examples: to learn from.
@@ -41,33 +77,25 @@ class Resident:
     """
 
     wait_seconds = 0.0
-    """Seconds in which there was nothing to compute with."""
 
     def __init__(self, examples: Examples, schedule: Schedule) -> None:
         self._schedule = schedule
         self.data = as_batch(examples)
-        """What the loop is compiled for, with `order`; arrays, or their shapes and dtypes."""
         self.order: jax.Array = self._ordered(0)
         self._epoch = 0
 
     def start(self, step: int, interrupted: Callable[[], bool] = lambda: False) -> None:
-        """Begins to read, from this step on."""
+        """See `Feed`; there is nothing to read."""
 
-    def parts(self, epoch: int, first: int, last: int, settle: Callable[[], Any]) -> Iterator[StepBlock]:
-        """The steps `first` (inclusive) to `last` (exclusive) of a training, which lie in one epoch (from 0).
-
-        Args:
-            epoch: its number.
-            first, last: numbers of steps since the beginning of the training.
-            settle: waits until the device has nothing left to do.
-        """
+    def step_blocks(self, epoch: int, first: int, last: int, synchronise: Callable[[], Any]) -> Iterator[StepBlock]:
+        """See `Feed`; one block."""
         if epoch != self._epoch:
             self._epoch, self.order = epoch, self._ordered(epoch)
         start = self._schedule.first_step(epoch)
         yield StepBlock(self.data, self.order, np.int32(first - start), np.int32(last - start), np.int32(0))
 
     def close(self) -> None:
-        """Ends reading."""
+        """See `Feed`."""
 
     def _ordered(self, epoch: int) -> Any:
         """The order of an epoch, on the device."""
@@ -81,7 +109,7 @@ class _Block(NamedTuple):
 
 
 class Streamed:
-    """Examples that are read block by block, from the first requested step on; see `Resident`.
+    """A `Feed` of examples that are read block by block, from the first requested step on.
 
     Args:
         stream: the examples to learn from.
@@ -102,20 +130,20 @@ class Streamed:
 
     @property
     def wait_seconds(self) -> float:
-        """Seconds in which there was nothing to compute with."""
+        """See `Feed`."""
         return self._waited
 
     def start(self, step: int, interrupted: Callable[[], bool] = lambda: False) -> None:
-        """Begins to read, from this step on."""
+        """See `Feed`."""
         self.close()
         self._block = _Block(step, step, ())
         self._ahead = Ahead(self._read(step), interrupted)
 
-    def parts(self, epoch: int, first: int, last: int, settle: Callable[[], Any]) -> Iterator[StepBlock]:
-        """The steps `first` to `last` of a training, or fewer if somebody interrupts the wait for them."""
+    def step_blocks(self, epoch: int, first: int, last: int, synchronise: Callable[[], Any]) -> Iterator[StepBlock]:
+        """See `Feed`."""
         start = self._schedule.first_step(epoch)
         while first < last:
-            if first >= self._block.last and not self._advance(settle):
+            if first >= self._block.last and not self._advance(synchronise):
                 return
             block = self._block
             stop = min(last, block.last)
@@ -123,16 +151,16 @@ class Streamed:
             first = stop
 
     def close(self) -> None:
-        """Ends reading."""
+        """See `Feed`."""
         if self._ahead:
             self._ahead.close()
         self._ahead = None
 
-    def _advance(self, settle: Callable[[], Any]) -> bool:
+    def _advance(self, synchronise: Callable[[], Any]) -> bool:
         """Goes on to the next block; only time in which the device has nothing to do counts as waiting."""
         assert self._ahead
         if not self._ahead.ready:
-            settle()
+            synchronise()
         before = self._ahead.wait_seconds
         block = next(self._ahead, None)
         self._waited += self._ahead.wait_seconds - before
@@ -159,6 +187,6 @@ class Streamed:
         return self._blocks.read(order.reshape(-1), self._rows)
 
 
-def feed_of(examples: Examples | Stream, schedule: Schedule, model: "keras.Model") -> Resident | Streamed:
+def feed_of(examples: Examples | Stream, schedule: Schedule, model: "keras.Model") -> Feed:
     """The way of these examples into the loop."""
     return Streamed(examples, schedule, model) if isinstance(examples, Stream) else Resident(examples, schedule)

@@ -50,10 +50,10 @@ class OwnEvaluator:
         model.reset_metrics()
         model.make_test_function()
         assert model.test_function is not None
-        with contextlib.closing(self._parts()) as parts:
-            for part in parts:
-                for first in range(0, len(part), self._batch_size):
-                    rows = part.take(slice(first, first + self._batch_size))
+        with contextlib.closing(self._example_blocks()) as blocks:
+            for block in blocks:
+                for first in range(0, len(block), self._batch_size):
+                    rows = block.take(slice(first, first + self._batch_size))
                     try:
                         model.test_function([(rows.x, rows.y, rows.sample_weight)])
                     except Exception as error:
@@ -61,7 +61,7 @@ class OwnEvaluator:
                         raise ModelError(message) from error
         return as_floats(model.get_metrics_result())
 
-    def _parts(self) -> Generator[Examples, None, None]:
+    def _example_blocks(self) -> Generator[Examples, None, None]:
         if self._blocks is None:
             assert isinstance(self._examples, Examples)
             yield self._examples

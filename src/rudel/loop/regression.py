@@ -33,22 +33,22 @@ def is_regression(model: "keras.Model", examples: Examples) -> bool:
     if one_hot or isinstance(loss, dict | list | tuple):
         return False
     name = (loss if isinstance(loss, str) else getattr(loss, "name", None) or getattr(loss, "__name__", "")).lower()
-    if name in _SHORT or any(part in name for part in _FOR_NUMBERS):
+    if name in _SHORT or any(word in name for word in _FOR_NUMBERS):
         return True
-    return classes is None and not any(part in name for part in _FOR_CLASSES)
+    return classes is None and not any(word in name for word in _FOR_CLASSES)
 
 
 def answers_about(model: "keras.Model", dataset: Dataset) -> dict[str, Answers] | None:
-    """What a regression model answers to examples of each part of a dataset; see `rudel.report.regression_data.choose`.
+    """A regression model's predictions for each split of a dataset; see `rudel.report.regression_data.choose`.
 
     Returns:
-        Answers by part; None where the model is no such model, or its outputs are not like its targets.
+        Answers by split; None where the model is no such model, or its outputs are not like its targets.
     """
-    parts = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
+    splits = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
     if not is_regression(model, _some(dataset.train)):
         return None
-    answers = {part: _answers(model, examples, part == "train") for part, examples in parts.items() if examples}
-    known = {part: answer for part, answer in answers.items() if answer is not None}
+    answers = {split: _answers(model, examples, split == "train") for split, examples in splits.items() if examples}
+    known = {split: answer for split, answer in answers.items() if answer is not None}
     return known if len(known) == len(answers) else None
 
 

@@ -136,8 +136,8 @@ def _check_fits(regex: str, spec: Spec, axes: Mapping[str, int], variable: "kera
             )
 
 
-def _by_kind(model: "keras.Model", parts: int) -> Layouts:
-    """What is chosen by the kinds of layers, for so many parts."""
+def _by_kind(model: "keras.Model", shards: int) -> Layouts:
+    """What is chosen by the kinds of layers, for so many shards."""
     specs: dict[int, Spec] = {}
     why: dict[str, str] = {}
     whole: list[str] = []
@@ -146,7 +146,7 @@ def _by_kind(model: "keras.Model", parts: int) -> Layouts:
     def cut(variable: "keras.Variable | None", spec: Spec, how: str) -> bool:
         if variable is None:
             return False
-        if any(axis and size % parts for size, axis in zip(variable.shape, spec, strict=True)):
+        if any(axis and size % shards for size, axis in zip(variable.shape, spec, strict=True)):
             whole.append(variable.path)
             return False
         specs[id(variable)] = spec
@@ -182,14 +182,14 @@ def _by_kind(model: "keras.Model", parts: int) -> Layouts:
                 cut(bias, (MODEL,), "by output channels")
         elif kind in _ATTENTION:
             columns = 0
-            if not _cut_heads(layer, parts, cut):
+            if not _cut_heads(layer, shards, cut):
                 whole.append(layer.path)
         elif kind != "EinsumDense":  # those of attention are cut with it
             columns = 0
     return Layouts(specs, why, tuple(whole))
 
 
-def _cut_heads(layer: "keras.Layer", parts: int, cut: Callable[["keras.Variable | None", Spec, str], bool]) -> bool:
+def _cut_heads(layer: "keras.Layer", shards: int, cut: Callable[["keras.Variable | None", Spec, str], bool]) -> bool:
     """Cuts attention by heads, if there are as many, or a multiple."""
     from rudel.internals.keras import attention_projections
 
@@ -197,7 +197,7 @@ def _cut_heads(layer: "keras.Layer", parts: int, cut: Callable[["keras.Variable 
     kernels: list[Any] = [getattr(dense, "kernel", None) for dense in (*inner, outer)]
     if any(kernel is None or len(kernel.shape) != 3 for kernel in kernels):
         return False
-    if any(kernel.shape[1] % parts for kernel in kernels[:3]) or kernels[3].shape[0] % parts:
+    if any(kernel.shape[1] % shards for kernel in kernels[:3]) or kernels[3].shape[0] % shards:
         return False
     for dense in inner:
         cut(dense.kernel, (None, MODEL, None), "by heads")

@@ -20,7 +20,7 @@ from rudel.aliases import Tree
 from rudel.backend import without_tensorflow
 from rudel.loop import model_state
 from rudel.loop.compiled_loop import Program
-from rudel.loop.feed import Resident, Streamed
+from rudel.loop.feed import Feed
 from rudel.loop.model_state import ModelState
 from rudel.mesh import agreement as agree
 from rudel.mesh import mesh_devices as devices
@@ -117,7 +117,7 @@ class MeshDevices:
 
     def put(self, values: list[np.ndarray]) -> list[Any]:
         """See `Devices`."""
-        return [self._placement.put(value, self._placement.whole) for value in values]
+        return [self._placement.put(value, self._placement.replicated) for value in values]
 
     def release(self, model: "keras.Model") -> None:
         """See `Devices`; until they are written, the variables of the model have no values."""
@@ -129,11 +129,11 @@ class MeshDevices:
         """See `Devices`; all processes have to call it."""
         return jax.tree.map(on_host, state)
 
-    def feed(self, job: Job) -> Resident | Streamed:
+    def feed(self, job: Job) -> Feed:
         """See `Devices`."""
         return feed_of(job.train, job.schedule, job.model, self._placement)
 
-    def compile(self, job: Job, state: ModelState, feed: Resident | Streamed, size: int) -> tuple[Program, Any]:
+    def compile(self, job: Job, state: ModelState, feed: Feed, size: int) -> tuple[Program, Any]:
         """See `Devices`."""
         return compile_training(job.model, self._placement, state, feed.data, feed.order, size, job.augment)
 

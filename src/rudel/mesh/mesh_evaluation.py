@@ -38,8 +38,8 @@ class MeshEvaluator(Evaluator):
         what: str = "evaluation",
     ) -> None:
         self._model, self._placement = model, placement
-        parts = placement.parts
-        self._count, self._batch_size = len(examples), max(batch_size - batch_size % parts, min(parts, batch_size))
+        shards = placement.shards
+        self._count, self._batch_size = len(examples), max(batch_size - batch_size % shards, min(shards, batch_size))
         batches, rest = divmod(self._count, self._batch_size)
         self._blocks = Blocks(Held(examples) if isinstance(examples, Examples) else examples, model, what)
         resident = isinstance(examples, Examples) or is_small(self._blocks)
@@ -48,10 +48,10 @@ class MeshEvaluator(Evaluator):
         self._last = self._compiled(state, 1, rest) if rest else None
         self._held = list(self._read(self._blocks)) if resident else None
 
-    def _parts(self) -> Generator[tuple[Program, Batch, int], None, None]:
+    def _batch_blocks(self) -> Generator[tuple[Program, Batch, int], None, None]:
         """See `Evaluator`."""
         if self._held is None:
-            yield from super()._parts()
+            yield from super()._batch_blocks()
             return
         yield from self._held
 

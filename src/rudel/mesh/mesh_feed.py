@@ -14,7 +14,7 @@ from rudel.array_types import Int32
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
 from rudel.loop.compiled_loop import Batch
-from rudel.loop.feed import Resident, Streamed
+from rudel.loop.feed import Feed, Resident, Streamed
 from rudel.loop.schedule import Schedule
 from rudel.mesh.placement import Placement
 
@@ -49,7 +49,7 @@ class MeshStreamed(Streamed):
         self.data = jax.tree.map(
             lambda a: jax.ShapeDtypeStruct((self._steps, rows, *a.shape[1:]), a.dtype, sharding=sharding), self.data
         )
-        self.order = placement.put(np.arange(self._steps, dtype=np.int32), placement.whole)
+        self.order = placement.put(np.arange(self._steps, dtype=np.int32), placement.replicated)
 
     def _load(self, order: Int32[np.ndarray, "steps batch"]) -> Batch:
         columns = self._columns
@@ -76,9 +76,7 @@ class Held(Stream):
         return ""
 
 
-def feed_of(
-    examples: Examples | Stream, schedule: Schedule, model: "keras.Model", placement: Placement
-) -> Resident | Streamed:
+def feed_of(examples: Examples | Stream, schedule: Schedule, model: "keras.Model", placement: Placement) -> Feed:
     """The way of these examples to a mesh."""
     if isinstance(examples, Examples) and _fit(examples, placement):
         return MeshResident(examples, schedule, placement)

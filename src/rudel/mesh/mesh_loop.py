@@ -17,9 +17,9 @@ from jax import lax
 from rudel.aliases import Tree
 from rudel.loop import compiled_loop as loop
 from rudel.loop.compiled_loop import Batch, Program, Progress
-from rudel.loop.convolution import in_parts
+from rudel.loop.convolution import sharded_over
 from rudel.loop.model_state import ModelState
-from rudel.mesh.moments import moments_in_parts
+from rudel.mesh.moments import moments_by_shard
 from rudel.mesh.placement import Placement
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class OnMesh:
     def __init__(self, model: "keras.Model", placement: Placement, rows: int) -> None:
         self._model, self._placement = model, placement
         self._batch = placement.batch(rows)
-        self._parts = placement.parts if self._batch is not placement.whole else 1
+        self._shards = placement.shards if self._batch is not placement.replicated else 1
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -46,13 +46,13 @@ class OnMesh:
     def train_step(self, state: tuple[Any, ...], batch: Batch) -> tuple[Any, tuple[Any, ...]]:
         """Keras' own."""
         placed = self._placed(batch)
-        with in_parts(self._parts), moments_in_parts(self._parts, self._placement.whole):
+        with sharded_over(self._shards), moments_by_shard(self._shards, self._placement.replicated):
             logs, new = self._model.train_step(state, placed)
         return logs, tuple(lax.with_sharding_constraint(tuple(map(list, new)), tuple(self._placement.state)))
 
     def test_step(self, state: tuple[Any, ...], batch: Batch) -> tuple[Any, tuple[Any, ...]]:
         """Keras' own."""
-        with in_parts(self._parts):
+        with sharded_over(self._shards):
             return self._model.test_step(state, self._placed(batch))
 
     def _placed(self, batch: Batch) -> Batch:
@@ -69,10 +69,10 @@ def compile_training(
     augment: Callable[[Any, Any], Any] | None,
 ) -> tuple[Program, Any]:
     """See `rudel.loop.compiled_loop.compile_training`; the shardings of `data` and `order` are looked at, too."""
-    whole = placement.whole
-    progress = Progress(placement.state, whole, whole)  # type: ignore[arg-type]  # shardings in the place of arrays
-    given = (progress, jax.tree.map(lambda a: a.sharding, data), order.sharding, *[whole] * 4)
-    jit = functools.partial(jax.jit, in_shardings=given, out_shardings=(progress, whole))
+    replicated = placement.replicated
+    progress = Progress(placement.state, replicated, replicated)  # type: ignore[arg-type]  # shardings in the place of arrays
+    given = (progress, jax.tree.map(lambda a: a.sharding, data), order.sharding, *[replicated] * 4)
+    jit = functools.partial(jax.jit, in_shardings=given, out_shardings=(progress, replicated))
     program, logs = loop.compile_training(OnMesh(model, placement, size), state, data, order, augment, jit, size)
     key_of = functools.lru_cache(1)(lambda key: placement.put_key(key.key))
 
@@ -86,9 +86,9 @@ def compile_evaluation(
     model: "keras.Model", placement: Placement, state: ModelState, data: Batch, rows: int
 ) -> Program:
     """See `rudel.loop.compiled_loop.compile_evaluation`; `data` has batches along axis 0, metrics are in memory."""
-    whole, places = placement.whole, placement.state
-    given = (places.trainable, places.non_trainable, whole, jax.tree.map(lambda a: a.sharding, data), whole, whole)
-    jit = functools.partial(jax.jit, in_shardings=given, out_shardings=whole)
+    same, places = placement.replicated, placement.state
+    given = (places.trainable, places.non_trainable, same, jax.tree.map(lambda a: a.sharding, data), same, same)
+    jit = functools.partial(jax.jit, in_shardings=given, out_shardings=same)
     program = loop.compile_evaluation(OnMesh(model, placement, rows), state, data, None, jit)
 
     def run(

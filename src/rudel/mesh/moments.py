@@ -1,7 +1,7 @@
-"""Mean and variance of a batch that is cut into parts, for one exchange between devices.
+"""Mean and variance of a batch that is sharded, for one exchange between devices.
 
 Keras takes the mean and then the mean square of what is left, as `numpy.var` does. Over several devices, each of the
-two waits for all of them, forwards and backwards. Here every device does that for its part, and the parts are put
+two waits for all of them, forwards and backwards. Here every device does that for its shard, and the results are put
 together (T. Chan, G. Golub, R. LeVeque, *Updating formulae and a pairwise algorithm for computing sample variances*,
 1979).
 """
@@ -17,26 +17,26 @@ from jax import lax
 
 
 @contextlib.contextmanager
-def moments_in_parts(parts: int, whole: jax.sharding.NamedSharding) -> Iterator[None]:
-    """Traces Keras' moments over a batch inside the block so, where it is cut into several parts.
+def moments_by_shard(shards: int, replicated: jax.sharding.NamedSharding) -> Iterator[None]:
+    """Traces Keras' moments over a batch inside the block so, where it is sharded.
 
     Args:
-        parts: how many.
-        whole: what is on every device.
+        shards: their number; 1 changes nothing.
+        replicated: the sharding of what is on every device.
     """
-    if parts == 1:
+    if shards == 1:
         yield
         return
     from rudel.internals.keras_jax import replaced_moments
 
-    with replaced_moments(lambda plain: functools.partial(moments, plain, parts, whole)):
+    with replaced_moments(lambda plain: functools.partial(moments, plain, shards, replicated)):
         yield
 
 
 def moments(
     plain: Callable[..., Any],
-    parts: int,
-    whole: jax.sharding.NamedSharding,
+    shards: int,
+    replicated: jax.sharding.NamedSharding,
     x: jax.Array,
     axes: Sequence[int],
     keepdims: bool = False,
@@ -44,11 +44,11 @@ def moments(
 ) -> tuple[jax.Array, jax.Array]:
     """Mean and variance over some axes; see `keras.ops.moments`. What is not over the batch, `plain` does."""
     over = [axis % x.ndim for axis in axes]
-    if synchronized or 0 not in over or x.shape[0] % parts or x.dtype != jnp.float32:
+    if synchronized or 0 not in over or x.shape[0] % shards or x.dtype != jnp.float32:
         return plain(x, axes, keepdims=keepdims, synchronized=synchronized)
-    cut, inner = x.reshape(parts, -1, *x.shape[1:]), [axis + 1 for axis in over]
+    cut, inner = x.reshape(shards, -1, *x.shape[1:]), [axis + 1 for axis in over]
     each = jnp.stack([jnp.mean(cut, inner, keepdims=True), jnp.var(cut, inner, keepdims=True)])
-    means, variances = lax.with_sharding_constraint(each, whole)
+    means, variances = lax.with_sharding_constraint(each, replicated)
     mean = jnp.mean(means, 0)
     variance = jnp.mean(variances + jnp.square(means - mean), 0)
     return (mean, variance) if keepdims else (jnp.squeeze(mean, over), jnp.squeeze(variance, over))

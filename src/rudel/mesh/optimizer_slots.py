@@ -1,7 +1,7 @@
 """How the optimizer's variables are cut: each follows its weight, or is cut by itself to save memory.
 
 Where batches alone are cut, every device would hold the same slots (momentum, velocity). Of large ones, each device
-then keeps a part and updates that part of the weight, and the parts of the weight are put together: stage 1 of *ZeRO*
+then keeps a shard and updates that shard of the weight, and the shards of the weight are gathered: stage 1 of *ZeRO*
 (S. Rajbhandari and others, 1910.02054). That costs bytes on the way, so it is done only where it saves much.
 """
 
@@ -46,7 +46,7 @@ def slots_of(variables: Sequence[Any], weights: Sequence[Any], spec_of: Callable
         variables: of the optimizer.
         weights: of the model, which it trains.
         spec_of: how a weight is cut.
-        data: into how many parts batches are cut, where nothing else is; else 1.
+        data: the number of shards of a batch, where nothing else is sharded; else 1.
     """
     owners = [_owner(variable, weights) for variable in variables]
     specs = [() if owner is None else spec_of(owner) for owner in owners]
@@ -65,9 +65,9 @@ def _owner(variable: "keras.Variable", weights: Sequence[Any]) -> Any:
     return max(fitting, key=lambda weight: len(weight.path), default=None)
 
 
-def _cut(variable: "keras.Variable", parts: int) -> Spec:
+def _cut(variable: "keras.Variable", shards: int) -> Spec:
     """Along the largest dimension that can be cut."""
-    fitting = [i for i, size in enumerate(variable.shape) if size and size % parts == 0]
+    fitting = [i for i, size in enumerate(variable.shape) if size and size % shards == 0]
     if not fitting or _bytes(variable) < LEAST_BYTES:
         return ()
     longest = max(fitting, key=lambda i: variable.shape[i])

@@ -1,4 +1,4 @@
-"""Where things are on a mesh: weights, batches, and what every device has whole."""
+"""Shardings on a mesh: of weights, of batches, and of arrays that are replicated."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -35,34 +35,34 @@ class Placement:
 
     def __init__(self, mesh: jax.sharding.Mesh, model: "keras.Model", rules: Mapping[str, Any] | None) -> None:
         self.mesh, self.axes = mesh, dict(mesh.shape)
-        self.parts = self.axes.get(DATA, 1)
-        """Into how many parts a batch is cut."""
+        self.shards = self.axes.get(DATA, 1)
+        """The number of shards of a batch."""
         self.layouts = layouts_of(model, self.axes, rules)
-        self.whole = self._sharding()
+        self.replicated = self._sharding()
         """Whole on every device."""
         variables = model_state.variables(model)
-        only_data = self.parts if self.parts == mesh.size and not self.layouts.specs else 1
+        only_data = self.shards if self.shards == mesh.size and not self.layouts.specs else 1
         self.slots = slots_of(variables.optimizer, variables.trainable, self.layouts.of, only_data)
         self.state = ModelState(
             [self._sharding(*self.layouts.of(v)) for v in variables.trainable],
             [self._sharding(*self.layouts.of(v)) for v in variables.non_trainable],
             [self._sharding(*spec) for spec in self.slots.specs],
-            [self.whole for _ in variables.metrics],
+            [self.replicated for _ in variables.metrics],
         )
 
     def batches(self, rows: int) -> NamedSharding:
-        """Of an array of batches (steps, rows, ...): cut along its rows, or whole where they cannot be cut."""
-        return self._sharding(None, DATA) if self._can_be_cut(rows) else self.whole
+        """Of an array of batches (steps, rows, ...): sharded along its rows, or replicated if these do not divide."""
+        return self._sharding(None, DATA) if self._can_be_cut(rows) else self.replicated
 
     def batch(self, rows: int) -> NamedSharding:
         """Of one batch (rows, ...)."""
-        return self._sharding(DATA) if self._can_be_cut(rows) else self.whole
+        return self._sharding(DATA) if self._can_be_cut(rows) else self.replicated
 
     def columns(self, rows: int) -> Integer[np.ndarray, "needed"]:
         """Which rows of every batch the devices of this process need, in their order."""
         places = self.batch(rows).addressable_devices_indices_map((rows,))
         needed = {range(rows)[place[0]] for place in places.values() if place}
-        return np.array(sorted({row for part in needed for row in part}), np.intp)
+        return np.array(sorted({row for shard in needed for row in shard}), np.intp)
 
     def put(self, array: jax.typing.ArrayLike, sharding: NamedSharding) -> jax.Array:
         """A whole array, which every process has, as one on the mesh; its memory is its own."""
@@ -72,16 +72,18 @@ class Placement:
         return jax.make_array_from_callback(array.shape, sharding, lambda index: np.array(array[index], copy=True))
 
     def share(self, tree: Tree) -> Any:
-        """Arrays that are only read, whole on every device; on processors, these are the arrays themselves."""
+        """Arrays that are only read, replicated; on processors, these are the arrays themselves."""
         if agree.alone():
-            return jax.device_put(tree, self.whole)
-        return jax.tree.map(
-            lambda a: jax.make_array_from_callback(a.shape, self.whole, lambda index: a[index]), _as_on_device(tree)
-        )
+            return jax.device_put(tree, self.replicated)
+
+        def put(a: Any) -> jax.Array:
+            return jax.make_array_from_callback(a.shape, self.replicated, lambda index: a[index])
+
+        return jax.tree.map(put, _as_on_device(tree))
 
     def put_key(self, key: jax.Array) -> jax.Array:
         """A random key, on every device."""
-        return jax.random.wrap_key_data(self.put(np.asarray(jax.random.key_data(key)), self.whole))
+        return jax.random.wrap_key_data(self.put(np.asarray(jax.random.key_data(key)), self.replicated))
 
     def put_batches(self, tree: Tree, rows: int) -> Any:
         """Batches (steps, this process' rows, ...) as arrays (steps, rows, ...) on the mesh."""
@@ -94,7 +96,7 @@ class Placement:
         return jax.tree.map(put, _as_on_device(tree))
 
     def _can_be_cut(self, rows: int) -> bool:
-        return rows % self.parts == 0 and self.parts > 1
+        return rows % self.shards == 0 and self.shards > 1
 
     def _sharding(self, *axes: str | None) -> NamedSharding:
         return NamedSharding(self.mesh, PartitionSpec(*axes))
@@ -110,12 +112,12 @@ def check_batch(batch_size: int, axes: Mapping[str, int]) -> None:
     Traceback (most recent call last):
     rudel.errors.OptionError: A batch of 30 cannot be divided into 4 equal shards, for the mesh data=4: ...
     """
-    parts = axes.get(DATA, 1)
-    if batch_size % parts:
-        below, above = batch_size // parts * parts, -(-batch_size // parts) * parts
+    shards = axes.get(DATA, 1)
+    if batch_size % shards:
+        below, above = batch_size // shards * shards, -(-batch_size // shards) * shards
         nearest = f"{below} or {above}" if below else f"{above}"
         raise OptionError(
-            f"A batch of {batch_size} cannot be divided into {parts} equal shards, for the mesh {written_axes(axes)}: "
+            f"A batch of {batch_size} cannot be divided into {shards} equal shards, for the mesh {written_axes(axes)}: "
             f"give a batch_size of {nearest}."
         )
 

@@ -60,7 +60,7 @@ class Source:
         spans = cut(self._count, self.row_bytes, workers)
         if self._blocks:
             return self._pieces_of_stream(self._blocks, spans, order)
-        arrays = jax.tree.leaves(_parts(self._examples))
+        arrays = jax.tree.leaves(_arrays_of(self._examples))
         made = [(span, *pieces.encode(rows_of(arrays, span, order))) for span in spans]
         return [Piece(name, span, lambda content=content: content) for span, name, content in made]
 
@@ -68,7 +68,7 @@ class Source:
         whole = f"{blocks.stream.fingerprint()} {self._count} {self._shuffle} {self.leaves}"
 
         def content(span: tuple[int, int]) -> bytes:
-            found = jax.tree.leaves(_parts(blocks.examples(order[slice(*span)])))
+            found = jax.tree.leaves(_arrays_of(blocks.examples(order[slice(*span)])))
             rows = [np.asarray(a).astype(dtype, copy=False) for a, (_, dtype) in zip(found, self.leaves, strict=True)]
             return pieces.encode(rows)[1]
 
@@ -76,9 +76,9 @@ class Source:
         return [Piece(name, span, lambda span=span: content(span)) for name, span in zip(names, spans, strict=True)]
 
 
-def _parts(examples: Any) -> tuple[Any, Any, Any]:
+def _arrays_of(examples: Any) -> tuple[Any, Any, Any]:
     return (examples.x, examples.y, examples.sample_weight)
 
 
 def _form_of(examples: Examples) -> Batch:
-    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a), np.asarray(a[:1]).dtype), _parts(examples))
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a), np.asarray(a[:1]).dtype), _arrays_of(examples))

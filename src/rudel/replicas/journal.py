@@ -29,11 +29,11 @@ class Record:
 
     Args:
         document: plain values.
-        parts: byte strings.
+        payloads: byte strings.
     """
 
     document: dict[str, Any]
-    parts: Sequence[bytes]
+    payloads: Sequence[bytes]
 
 
 class Journal:
@@ -61,8 +61,8 @@ class Journal:
         Raises:
             CheckpointError: it cannot be written.
         """
-        text = json.dumps({**record.document, "_sizes": [len(part) for part in record.parts]}).encode()
-        body = b"".join([struct.pack("<I", len(text)), text, *record.parts])
+        text = json.dumps({**record.document, "_sizes": [len(payload) for payload in record.payloads]}).encode()
+        body = b"".join([struct.pack("<I", len(text)), text, *record.payloads])
         with self._translating_errors():
             self._file.write(_HEAD.pack(len(body), zlib.crc32(body)) + body)
         self.size += len(body)
@@ -98,7 +98,7 @@ def read(checkpoint: Path) -> list[Record]:
     >>> journal.close()
     >>> os.truncate(path_of(place), os.path.getsize(path_of(place)) - 1)  # as a kill may leave it
     >>> read(place)
-    [Record(document={'round': 0}, parts=[b'abc', b''])]
+    [Record(document={'round': 0}, payloads=[b'abc', b''])]
     """
     try:
         content = path_of(checkpoint).read_bytes()
@@ -118,8 +118,8 @@ def read(checkpoint: Path) -> list[Record]:
 def _record(body: bytes) -> Record:
     (size,) = struct.unpack_from("<I", body)
     document = json.loads(body[4 : 4 + size])
-    parts, place = [], 4 + size
+    payloads, place = [], 4 + size
     for length in document.pop("_sizes"):
-        parts.append(body[place : place + length])
+        payloads.append(body[place : place + length])
         place += length
-    return Record(document, parts)
+    return Record(document, payloads)

@@ -135,11 +135,11 @@ class OwnSteps:
         return arrays
 
     def __call__(
-        self, parts: Tree, data: Sequence[np.ndarray], order: np.ndarray, rates: np.ndarray, key: np.ndarray,
+        self, carried: Tree, data: Sequence[np.ndarray], order: np.ndarray, rates: np.ndarray, key: np.ndarray,
         first: int | np.integer, last: int | np.integer,
     ) -> tuple[Any, int]:  # fmt: skip
         """Takes steps, as the program of `rudel.replicas.replica_program.export_rounds` does."""
-        for held, given in zip(self._held, parts[:4], strict=True):
+        for held, given in zip(self._held, carried[:4], strict=True):
             for own, value in zip(held, given, strict=True):
                 if value is not own:
                     own.variable.assign(np.asarray(value))

@@ -98,13 +98,13 @@ class Replica:
         self.shard = Shard(
             setup.examples, leaves, setup.batch_size, setup.seed, setup.number, setup.shuffle, setup.on_disk
         )
-        parts, arrays = [], array_bytes.unpack(setup.state)
+        carried, arrays = [], array_bytes.unpack(setup.state)
         for count in setup.counts:
-            parts.append(arrays[:count])
+            carried.append(arrays[:count])
             arrays = arrays[count:]
-        non_trainable, optimizer, self._fresh_metrics, logs = parts
+        non_trainable, optimizer, self._fresh_metrics, logs = carried
         non_trainable = fold_seeds(non_trainable, setup.seeds, setup.number)
-        self._parts: list[list[Any]] = [[], non_trainable, optimizer, self._fresh_metrics, logs]
+        self._carried: list[list[Any]] = [[], non_trainable, optimizer, self._fresh_metrics, logs]
         self._inbox, self._changed = _Inbox(), threading.Condition()
         self._thread: threading.Thread | None = None
         self._loaded = False
@@ -120,7 +120,7 @@ class Replica:
         self._set_statistics(array_bytes.unpack(snapshot.statistics))
         if snapshot.slots is not None:
             slots = array_bytes.unpack(snapshot.slots)
-            self._parts[2] = [new.astype(old.dtype) for new, old in zip(slots, self._parts[2], strict=True)]
+            self._carried[2] = [new.astype(old.dtype) for new, old in zip(slots, self._carried[2], strict=True)]
 
     def _use_codecs(self, deltas: Codec, merges: Codec) -> None:
         self._codecs, self._exchange = (deltas, merges), Exchange(self._run.weights, deltas, merges)
@@ -142,11 +142,11 @@ class Replica:
             self._snapshot += codec.decode(merge.delta, self._layout)
             self._set_statistics(array_bytes.unpack(merge.statistics))
         self._round, self._awaited, self._merged_at = number, None, 0
-        self._parts[1] = fold_seeds(self._parts[1], self._setup.seeds, 0, number)
+        self._carried[1] = fold_seeds(self._carried[1], self._setup.seeds, 0, number)
         weights = self._layout.arrays(self._snapshot)
         like = zip(weights, self._run.weights, strict=True)
-        self._parts[0] = [value.astype(weight.dtype, copy=True) for value, weight in like]
-        self._parts, self._shared = self._run.put(self._parts), jax.device_put([value.copy() for value in weights])
+        self._carried[0] = [value.astype(weight.dtype, copy=True) for value, weight in like]
+        self._carried, self._shared = self._run.put(self._carried), jax.device_put([value.copy() for value in weights])
         self._inbox = _Inbox()
 
     def give(self, plans: dict[int, Plan], merges: dict[int, Merge]) -> None:
@@ -186,16 +186,16 @@ class Replica:
             The seconds of a step.
         """
         zeros = [np.zeros(w.shape, w.dtype) for w in self._run.weights]
-        parts = [zeros, *([np.array(v) for v in part] for part in self._parts[1:])]
+        carried = [zeros, *([np.array(v) for v in part] for part in self._carried[1:])]
         long = seconds >= _LONG_SECONDS
         rows, settled = self.shard.blank(_REHEARSED_BYTES if long else 1), _SETTLE_SECONDS if long else 0.0
         order = np.random.default_rng(0).integers(0, rows, (ROWS, self._setup.batch_size), np.int32)
         fixed = self._run.put(self.shard.arrays), order, np.zeros(ROWS, np.float32), np.zeros(2, np.uint32)
 
         def taken_by(count: int) -> float:
-            nonlocal parts
+            nonlocal carried
             began = time.perf_counter()
-            parts, bad = self._run(parts, *fixed, np.int32(0), np.int32(count))
+            carried, bad = self._run(carried, *fixed, np.int32(0), np.int32(count))
             int(bad)  # waits for the steps
             return time.perf_counter() - began
 
@@ -257,9 +257,9 @@ class Replica:
         Yields:
             The answer of each, and how many bytes its delta and its merge have.
         """
-        begun = [[np.array(v) for v in part] for part in self._parts[1:]]
+        begun = [[np.array(v) for v in part] for part in self._carried[1:]]
         noise = np.random.default_rng(0).standard_normal(self._layout.size, np.float32)
-        means = array_bytes.pack([np.asarray(self._parts[1][index], np.float32) for index in self._setup.statistics])
+        means = array_bytes.pack([np.asarray(self._carried[1][index], np.float32) for index in self._setup.statistics])
         self.restore(Snapshot(array_bytes.pack([np.zeros_like(noise)]), means))
         self.shard.blank(_REHEARSED_BYTES)
         self._get_ready(0, [])
@@ -276,7 +276,7 @@ class Replica:
                 self._round += 1
                 yield answer, len(delta) + len(message)
         finally:
-            self._parts = [[], *begun]
+            self._carried = [[], *begun]
 
     def _taken(self, where: dict[int, Any], number: int, inbox: _Inbox) -> Any:
         """The plan or merge of this number, as soon as it is there."""
@@ -292,7 +292,7 @@ class Replica:
         if plan.pieces is not None:
             self.shard.own([(int(first), int(last)) for first, last in plan.pieces], self._round)
             self._data = self._run.put(self.shard.arrays)
-        self._parts[3] = [np.array(value) for value in self._fresh_metrics]
+        self._carried[3] = [np.array(value) for value in self._fresh_metrics]
         (rates,) = array_bytes.unpack(plan.rates)
         rates = np.broadcast_to(rates, plan.steps)
         while done < plan.steps:
@@ -320,11 +320,11 @@ class Replica:
             self._merge(self._taken(inbox.merges, self._awaited, inbox))
             self._merged_at, waited = done, time.perf_counter() - waits
         statistics = self._taken_statistics()
-        self._sent, message = self._exchange.take(self._parts[0], self._shared)
+        self._sent, message = self._exchange.take(self._carried[0], self._shared)
         if bad_step < 0 and not message:
             bad_step = plan.steps - 1
         self._awaited = self._round
-        metrics, logs = ([np.asarray(value) for value in part] for part in self._parts[3:])
+        metrics, logs = ([np.asarray(value) for value in part] for part in self._carried[3:])
         return Answer(
             delta=message if bad_step < 0 else b"",
             statistics=array_bytes.pack(statistics),
@@ -344,7 +344,7 @@ class Replica:
 
     def _steps(self, fixed: tuple[Any, Any, Any], first: int, count: int) -> int:
         began = time.perf_counter()
-        self._parts, bad = self._run(self._parts, self._data, *fixed, np.int32(first), np.int32(first + count))
+        self._carried, bad = self._run(self._carried, self._data, *fixed, np.int32(first), np.int32(first + count))
         bad = int(bad)  # waits for the steps
         seconds = time.perf_counter() - began
         self.step_seconds, self._computed = seconds / count, self._computed + seconds
@@ -352,25 +352,25 @@ class Replica:
 
     def _merge(self, merge: Merge) -> None:
         """Applies what became of the last round's deltas; see the module."""
-        moved = self._exchange.merge(self._parts[0], self._shared, self._sent, merge.delta)
-        self._parts[0], self._shared = moved
+        moved = self._exchange.merge(self._carried[0], self._shared, self._sent, merge.delta)
+        self._carried[0], self._shared = moved
         means = array_bytes.unpack(merge.statistics)
         for index, start, mean in zip(self._setup.statistics, self._statistics_at_start, means, strict=True):
-            value = self._parts[1][index]
-            self._parts[1][index] = agreed(np.asarray(value, np.float32), start, mean).astype(value.dtype)
+            value = self._carried[1][index]
+            self._carried[1][index] = agreed(np.asarray(value, np.float32), start, mean).astype(value.dtype)
         self._awaited = None
 
     def _set_statistics(self, values: Sequence[np.ndarray]) -> None:
         for index, value in zip(self._setup.statistics, values, strict=True):
-            self._parts[1][index] = value.astype(self._parts[1][index].dtype)
+            self._carried[1][index] = value.astype(self._carried[1][index].dtype)
 
     def _taken_statistics(self) -> list[np.ndarray]:
         """The averaged variables as they are; remembers them for the merge."""
-        self._statistics_at_start = [np.array(self._parts[1][i], np.float32) for i in self._setup.statistics]
+        self._statistics_at_start = [np.array(self._carried[1][i], np.float32) for i in self._setup.statistics]
         return self._statistics_at_start
 
     def _packed_slots(self) -> bytes:
-        slots = [np.asarray(value) for value in self._parts[2]]
+        slots = [np.asarray(value) for value in self._carried[2]]
         return array_bytes.pack([slot.astype(ml_dtypes.bfloat16) if slot.dtype.kind == "f" else slot for slot in slots])
 
 

@@ -62,7 +62,7 @@ class Steps(Protocol):
 
     def __call__(
         self,
-        parts: Tree,
+        carried: Tree,
         data: Tree,
         order: np.ndarray,
         rates: np.ndarray,
@@ -91,7 +91,7 @@ class CompiledSteps:
 
     def __call__(
         self,
-        parts: Tree,
+        carried: Tree,
         data: Tree,
         order: np.ndarray,
         rates: np.ndarray,
@@ -99,8 +99,8 @@ class CompiledSteps:
         first: int | np.integer,
         last: int | np.integer,
     ) -> tuple[Any, Any]:
-        """Takes steps; `parts` are consumed."""
-        return self._run(parts, data, order, rates, key, first, last)
+        """Takes steps; `carried` is consumed."""
+        return self._run(carried, data, order, rates, key, first, last)
 
 
 def export_rounds(
@@ -111,9 +111,9 @@ def export_rounds(
     augment: Callable[[Any, Any], Any] | None,
     platform: str,
 ) -> RoundProgram:
-    """Exports `run(parts, data, order, rates, key, first, last) -> (parts, bad step)` for a built model.
+    """Exports `run(carried, data, order, rates, key, first, last) -> (carried, bad step)` for a built model.
 
-    `parts` are the four lists of a `ModelState` and the logs of the last step, `data` the leaves of (x, y,
+    `carried` are the four lists of a `ModelState` and the logs of the last step, `data` the leaves of (x, y,
     sample_weight), `order` int32 (ROWS,
     batch_size) of indices into them, `rates` float32 (ROWS,) learning rates of the steps, `key` the data of a random
     key, and the steps are `first` (inclusive) to `last` (exclusive).
@@ -141,7 +141,7 @@ def export_rounds(
         logs, log_form = jax.tree.flatten(begin.logs)
 
         def flat(
-            parts: Tree,
+            carried: Tree,
             leaves: Tree,
             order: jax.Array,
             rates: jax.Array,
@@ -150,14 +150,15 @@ def export_rounds(
             last: int | np.integer,
         ) -> Any:
             progress = Progress(
-                ModelState(*parts[:4]), jax.tree.unflatten(log_form, parts[4]), np.asarray(-1, np.int32)
+                ModelState(*carried[:4]), jax.tree.unflatten(log_form, carried[4]), np.asarray(-1, np.int32)
             )
             data = jax.tree.unflatten(form, leaves)
             done = run(progress, data, order, jax.random.wrap_key_data(key, impl="threefry2x32"), first, last, rates)
             return [*(list(part) for part in done.state), jax.tree.leaves(done.logs)], done.bad_step
 
-        parts = [*(list(part) for part in state), logs]
-        arguments = (parts, leaves, order, np.zeros(ROWS, np.float32), np.zeros(2, np.uint32), np.int32(0), np.int32(1))
+        carried = [*(list(part) for part in state), logs]
+        rates, key = np.zeros(ROWS, np.float32), np.zeros(2, np.uint32)
+        arguments = (carried, leaves, order, rates, key, np.int32(0), np.int32(1))
         shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a), a.dtype), arguments)
         exported = export.export(jax.jit(flat, donate_argnums=0, keep_unused=True), platforms=[platform])(*shapes)
     forms = tuple((np.shape(log), str(log.dtype)) for log in logs)
@@ -170,7 +171,7 @@ def load_rounds(code: bytes) -> tuple[Callable[..., Any], Any]:
     """Compiles an exported loop for this computer.
 
     Returns:
-        The function, which consumes `parts` (their buffers are donated) and takes arrays of NumPy as they are, and the
+        The function, which consumes `carried` (its buffers are donated) and takes arrays of NumPy as they are, and the
         shapes and dtypes of its arguments.
     """
     exported = export.deserialize(bytearray(code))

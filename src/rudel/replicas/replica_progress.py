@@ -84,9 +84,9 @@ class ReplicaProgress:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of a checkpoint."""
-        parts = {name: [getattr(self.state, name)] for name in _VECTORS}
-        parts |= {"statistics": self.state.statistics, "sums": self.sums}
-        arrays = {f"{name}/{i}": array for name, values in parts.items() for i, array in enumerate(values)}
+        payloads = {name: [getattr(self.state, name)] for name in _VECTORS}
+        payloads |= {"statistics": self.state.statistics, "sums": self.sums}
+        arrays = {f"{name}/{i}": array for name, values in payloads.items() for i, array in enumerate(values)}
         if self.slots is not None:
             arrays["slots"] = np.frombuffer(self.slots, np.uint8)
         return arrays
@@ -183,14 +183,14 @@ class ReplicaProgress:
             self._merging.strategy: self._counts(),
             "records": [*new, *late],
         }
-        parts = [array_bytes.pack(closed.state.statistics), array_bytes.pack(self.sums)]
-        self._journal.append(journal.Record(document, [*parts, *(arrival.delta for arrival in closed.arrivals)]))
+        payloads = [array_bytes.pack(closed.state.statistics), array_bytes.pack(self.sums)]
+        self._journal.append(journal.Record(document, [*payloads, *(arrival.delta for arrival in closed.arrivals)]))
 
     def _replay(self) -> None:
         """Takes over the rounds that were closed after the checkpoint at the position."""
         assert self._run
         for record in journal.read(checkpoints.path_of(self._run.path, self._position.step)):
-            document, (statistics, sums, *deltas) = record.document, record.parts
+            document, (statistics, sums, *deltas) = record.document, record.payloads
             arrivals = [Arrival(delta, *of) for delta, of in zip(deltas, document["arrivals"], strict=True)]
             if document["round"] != self.state.round + self._merging.rounds_in(arrivals):
                 continue

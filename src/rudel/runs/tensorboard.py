@@ -53,12 +53,12 @@ class Board:
             RunError: the disk is full.
         """
         with writing(self._run):
-            for part, scalars in _by_part(record).items():
+            for split, scalars in _by_split(record).items():
                 event = _event(record.get("time", 0.0), record["step"], *(_scalar(n, v) for n, v in scalars.items()))
-                self._append(part, [event])
+                self._append(split, [event])
 
-    def _append(self, part: str, events: Sequence[bytes]) -> None:
-        path = self._run / FOLDER / part / self._name
+    def _append(self, split: str, events: Sequence[bytes]) -> None:
+        path = self._run / FOLDER / split / self._name
         path.parent.mkdir(parents=True, exist_ok=True)
         new = not path.exists()
         with path.open("ab") as file:
@@ -68,14 +68,14 @@ class Board:
                 file.write(framed(event))
 
 
-def _by_part(record: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def _by_split(record: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Scalars of a record by the folder that they belong to."""
-    parts: dict[str, dict[str, float]] = {}
+    splits: dict[str, dict[str, float]] = {}
     for name, value in (*record["logs"].items(), *((n, v) for n, v in record.items() if n not in _NO_SCALARS)):
         if isinstance(value, int | float):
-            part = "validation" if name.startswith("val_") else "train"
-            parts.setdefault(part, {})[name.removeprefix("val_")] = float(value)
-    return parts
+            split = "validation" if name.startswith("val_") else "train"
+            splits.setdefault(split, {})[name.removeprefix("val_")] = float(value)
+    return splits
 
 
 def _as_table(settings: Mapping[str, Any]) -> str:

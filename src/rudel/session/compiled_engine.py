@@ -15,7 +15,7 @@ import numpy as np
 from rudel.loop import model_state
 from rudel.loop.compiled_loop import Program, Progress
 from rudel.loop.evaluation import Evaluator
-from rudel.loop.feed import Resident, Streamed
+from rudel.loop.feed import Feed
 from rudel.loop.metric_values import as_floats
 from rudel.loop.model_state import ModelState
 from rudel.runs.checkpoint import Checkpoint
@@ -53,11 +53,11 @@ class Devices(Protocol):
         """Copies a state into NumPy arrays."""
         ...
 
-    def feed(self, job: Job) -> Resident | Streamed:
+    def feed(self, job: Job) -> Feed:
         """The examples' way into the loop."""
         ...
 
-    def compile(self, job: Job, state: ModelState, feed: Resident | Streamed, size: int) -> tuple[Program, Any]:
+    def compile(self, job: Job, state: ModelState, feed: Feed, size: int) -> tuple[Program, Any]:
         """The program that takes steps with batches of this size, and logs to begin with.
 
         One for a smaller batch than the schedule's first is compiled while the others take theirs.
@@ -89,7 +89,7 @@ class Decisions(Protocol):
     keeps: bool
 
     def prepare(self, session: Session) -> None:
-        """Takes part in a session, before its model is placed."""
+        """Joins a session, before its model is placed."""
         ...
 
     def wait(self) -> None:
@@ -146,7 +146,7 @@ class CompiledEngine:
         self._programs: dict[int, Program] = {}
         """By the size of a batch."""
         self._can_write = True
-        self._feed: Resident | Streamed | None = None
+        self._feed: Feed | None = None
         self._evaluator: Evaluator | None = None
         self._keyed = -1
 
@@ -264,12 +264,10 @@ class CompiledEngine:
             began = time.perf_counter()
         return as_floats(progress.logs)
 
-    def _take_steps(
-        self, feed: Resident | Streamed, progress: Progress, epoch: int, stop: int
-    ) -> tuple[Progress, int, int]:
+    def _take_steps(self, feed: Feed, progress: Progress, epoch: int, stop: int) -> tuple[Progress, int, int]:
         """Takes steps of an epoch up to this one, or fewer if it is interrupted while it waits for their examples.
 
-        Part after part of the examples is given to the device without waiting for it to be done with the last but one.
+        Blocks of steps are given to the device without waiting for it to be done with the last but one.
 
         Returns:
             The progress, steps done since the beginning of the training, and the number in the epoch of the first with
@@ -282,14 +280,14 @@ class CompiledEngine:
         done = self._session.position.step
         program = self._programs[self._job.schedule.size(done)]
         under_way: list[jax.Array] = []
-        for part in feed.parts(epoch, done, stop, lambda: jax.block_until_ready(under_way)):
+        for block in feed.step_blocks(epoch, done, stop, lambda: jax.block_until_ready(under_way)):
             progress, bad_step = program.run(
-                progress, part.data, part.order, self._key, part.first, part.last, part.offset
+                progress, block.data, block.order, self._key, block.first, block.last, block.offset
             )
             self._state = progress.state  # what went in is gone
             jax.block_until_ready(under_way)
             under_way[:] = [bad_step]
-            done = self._job.schedule.first_step(epoch) + int(part.last)
+            done = self._job.schedule.first_step(epoch) + int(block.last)
         return progress, done, int(under_way[0]) if under_way else -1
 
     def _let_callbacks_act(self, batch: int, progress: Progress) -> Progress:

@@ -9,7 +9,7 @@ import numpy as np
 from rudel.loop import model_state
 from rudel.loop.compiled_loop import Program, compile_training
 from rudel.loop.evaluation import Evaluator, make_evaluator
-from rudel.loop.feed import Resident, Streamed, feed_of
+from rudel.loop.feed import Feed, feed_of
 from rudel.loop.model_state import ModelState
 from rudel.session.compiled_engine import CompiledEngine
 from rudel.session.job import Job
@@ -53,11 +53,11 @@ class OneDevice:
         """See `Devices`."""
         return model_state.to_host(state)
 
-    def feed(self, job: Job) -> Resident | Streamed:
+    def feed(self, job: Job) -> Feed:
         """See `Devices`."""
         return feed_of(job.train, job.schedule, job.model)
 
-    def compile(self, job: Job, state: ModelState, feed: Resident | Streamed, size: int) -> tuple[Program, Any]:
+    def compile(self, job: Job, state: ModelState, feed: Feed, size: int) -> tuple[Program, Any]:
         """See `Devices`."""
         ahead = size < job.schedule.sizes[0]
         return compile_training(job.model, state, feed.data, feed.order, job.augment, size=size, ahead=ahead)

@@ -95,7 +95,7 @@ def hold_out_last(dataset: Dataset, fraction: float) -> Dataset:
         fraction: share of the training examples, from 0 (which holds out none) up to 1.
 
     Raises:
-        DataError: one of the parts would be empty.
+        DataError: a split would be empty.
     """
     if not fraction:
         return dataset
@@ -154,8 +154,8 @@ def weigh_classes(dataset: Dataset, weights: Mapping[Any, float] | None) -> Data
     return replace(dataset, train=replace(examples, sample_weight=of_found[inverse]))
 
 
-def _range(part: Examples | Stream, first: int, last: int) -> Examples | Stream:
+def _range(examples: Examples | Stream, first: int, last: int) -> Examples | Stream:
     """The examples from one to before another, in their order."""
-    if isinstance(part, Examples):
-        return part.take(slice(first, last))
-    return part.subset(np.arange(first, last))
+    if isinstance(examples, Examples):
+        return examples.take(slice(first, last))
+    return examples.subset(np.arange(first, last))

@@ -21,8 +21,8 @@ def encode_text_labels(dataset: Dataset) -> Dataset:
     ([1, 0, 1], ['cat', 'dog'])
     """
     if not _has_text(dataset.train):
-        for part, what in ((dataset.validation, "validation"), (dataset.test, "test")):
-            if _has_text(part):
+        for split, what in ((dataset.validation, "validation"), (dataset.test, "test")):
+            if _has_text(split):
                 raise DataError(f"The labels in {what} y are strings, and those of the training data are not.")
         return dataset
     names = list(dataset.class_names) or np.unique(dataset.train.y).tolist()
@@ -35,16 +35,16 @@ def encode_text_labels(dataset: Dataset) -> Dataset:
     )
 
 
-def _has_text(part: Split | None) -> bool:
-    return isinstance(part, Examples) and isinstance(part.y, np.ndarray) and part.y.dtype.kind == "U"
+def _has_text(split: Split | None) -> bool:
+    return isinstance(split, Examples) and isinstance(split.y, np.ndarray) and split.y.dtype.kind == "U"
 
 
-def _encoded(part: Split | None, names: list[str], what: str) -> Split | None:
-    if part is None or not _has_text(part):
-        return part
+def _encoded(split: Split | None, names: list[str], what: str) -> Split | None:
+    if split is None or not _has_text(split):
+        return split
     numbers = {name: number for number, name in enumerate(names)}
-    found, inverse = np.unique(part.y, return_inverse=True)
+    found, inverse = np.unique(split.y, return_inverse=True)
     if unknown := [label for label in found.tolist() if label not in numbers]:
         known = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         raise DataError(f"The label {unknown[0]!r} in {what} y is not one of the {len(names)} classes: {known}.")
-    return replace(part, y=np.array([numbers[label] for label in found.tolist()], np.int32)[inverse])
+    return replace(split, y=np.array([numbers[label] for label in found.tolist()], np.int32)[inverse])

@@ -159,9 +159,9 @@ def check(keras: ModuleType, request: Request) -> None:
             "`initial_epoch` works on one device of this computer, without a run directory: give run=... and "
             "resume=True instead, which restore the weights, the optimizer and the epoch."
         )
-    for part, name in ((dataset.train, "training"), (dataset.validation, "validation"), (dataset.test, "test")):
-        if isinstance(part, Examples):  # those of a stream are looked at when they are read
-            check_examples(part, model, name)
+    for split, name in ((dataset.train, "training"), (dataset.validation, "validation"), (dataset.test, "test")):
+        if isinstance(split, Examples):  # those of a stream are looked at when they are read
+            check_examples(split, model, name)
 
 
 def job_of(request: Request, identity: dict[str, Any]) -> Job:

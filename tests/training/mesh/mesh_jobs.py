@@ -25,7 +25,7 @@ from rudel.data.augmentation import random_flip
 from rudel.errors import RudelError
 from rudel.loop import blocks
 from rudel.loop import compiled_loop as loop
-from rudel.loop.convolution import convolve, in_parts
+from rudel.loop.convolution import convolve, sharded_over
 from rudel.mesh import optimizer_slots as slots
 from rudel.mesh.mesh_feed import Held
 from rudel.session.compiled_engine import CompiledEngine
@@ -225,7 +225,7 @@ def collectives() -> dict[str, Any]:
 
     def moved(parts: int) -> dict[str, int]:
         def loss(x: Any, kernel: Any) -> Any:
-            with in_parts(parts):
+            with sharded_over(parts):
                 return (convolve(x, kernel, (1, 1), [(1, 1), (1, 1)]) ** 2).sum()
 
         step = jax.jit(jax.grad(loss, argnums=(0, 1)), out_shardings=(cut, whole))

@@ -182,7 +182,7 @@ def test_what_was_not_sent_stays_in_the_weights_and_is_part_of_what_is_sent_next
         one.merge(number, EXACT.encode(sent, layout)[0])  # as if all others had sent the same
     one.plan(4, 1, rates=0.0)
     one.answer(4)
-    kept = layout.vector(one.replica._parts[0]) - layout.vector(one.replica._shared)
+    kept = layout.vector(one.replica._carried[0]) - layout.vector(one.replica._shared)
     movement = -0.05 * 4 * table.reshape(8, 8, -1).mean(1).sum(0)  # the 8 batches, four times
     np.testing.assert_allclose(arrived + kept, movement, rtol=1e-3, atol=1e-4)
     assert np.linalg.norm(kept) > 0.1 * np.linalg.norm(movement)

@@ -36,7 +36,7 @@ _AFTERMATH_SECONDS = 1.0
 """Time for the others to notice by themselves: JAX ends them as soon as process 0 has ended."""
 
 _joined: Processes | None = None
-_parts = False
+_disconnects = False
 
 
 def join() -> Processes | None:
@@ -178,7 +178,7 @@ def _is_tpu() -> bool:
     return library and has_tpu_chips() and os.environ.get("JAX_PLATFORMS", "tpu") != "cpu"
 
 
-def part() -> None:
+def disconnect() -> None:
     """Waits for the others to end, too, so that nobody takes the end of this process for a loss."""
     import jax
 
@@ -186,22 +186,22 @@ def part() -> None:
         jax.distributed.shutdown()
 
 
-def part_at_the_end() -> None:
+def disconnect_at_exit() -> None:
     """Has the process do so when it ends: after a training that ended well, and not where one failed."""
-    global _parts
-    if not _parts:
-        atexit.register(part)
-    _parts = True
+    global _disconnects
+    if not _disconnects:
+        atexit.register(disconnect)
+    _disconnects = True
 
 
-def do_not_part() -> None:
+def never_disconnect() -> None:
     """Has the process end without waiting: a training failed, and the others are to hear of that."""
-    global _parts
-    atexit.unregister(part)
-    _parts = False
+    global _disconnects
+    atexit.unregister(disconnect)
+    _disconnects = False
 
 
-def leave_at_the_end() -> None:
+def exit_without_jax() -> None:
     """Has the process end without JAX: another one was lost, and JAX would wait for it for half a minute, and abort."""
     atexit.register(_leave)
 

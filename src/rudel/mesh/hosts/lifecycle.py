@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 from rudel.errors import ClusterError, OptionError, RudelError, error_named
 from rudel.mesh.hosts.join import (
     check_devices,
-    do_not_part,
+    disconnect,
+    disconnect_at_exit,
+    exit_without_jax,
     has_begun,
     join,
     joined,
-    leave_at_the_end,
-    part,
-    part_at_the_end,
+    never_disconnect,
 )
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def join_for(options: Any) -> None:
     try:
         check_devices()
     except OptionError:
-        part()
+        disconnect()
         raise
 
 
@@ -79,12 +79,12 @@ def all_or_none(do: Callable[[], T]) -> T:
         made = do()
     except RudelError as error:
         agree.everyone(f"{type(error).__name__} {error}")
-        part()
+        disconnect()
         raise
     for failure in agree.everyone(""):
         if failure:
             name, _, sentence = failure.partition(" ")
-            part()
+            disconnect()
             raise error_named(name)(sentence)
     return made
 
@@ -102,17 +102,17 @@ def together(options: Any) -> Iterator[Callable[[Callable[[], T], T], T]]:
     if options is None or options.name != "mesh" or not joined():
         yield lambda do, other: do()
         return
-    do_not_part()
+    never_disconnect()
     try:
         yield _by_the_first
     except RudelError:
         raise
     except Exception as error:
         if lost := _lost(error):
-            leave_at_the_end()
+            exit_without_jax()
             raise lost from error
         raise
-    part_at_the_end()
+    disconnect_at_exit()
 
 
 def _by_the_first(do: Callable[[], T], other: T) -> T:

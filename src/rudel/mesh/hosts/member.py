@@ -51,7 +51,7 @@ def _listen(channel: Channel, answers: "queue.SimpleQueue[Acted]", folder: Path)
 def _trained(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]") -> int:
     """Trains, and tells how that ended; returns the code with which to exit."""
     from rudel.loop.model_state import first_line
-    from rudel.mesh.hosts.join import part
+    from rudel.mesh.hosts.join import disconnect
     from rudel.mesh.hosts.lifecycle import is_of_a_connection
 
     try:
@@ -74,7 +74,7 @@ def _trained(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]"
     else:
         if done:
             channel.tell(done)
-    part()
+    disconnect()
     return 0
 
 
