@@ -21,6 +21,11 @@ A message is one sentence that says what is wrong, where, and what to do. The co
     └── UnsupportedError     a release of a library on whose private parts Rudel cannot rely
 """
 
+import contextlib
+from collections.abc import Iterator
+
+_on_command_line = False
+
 
 class RudelError(Exception):
     """Base class: a problem that the user can mend; the message says how."""
@@ -99,3 +104,30 @@ def error_named(name: str) -> type[RudelError]:
     known = {kind.__name__: kind for kind in globals().values() if isinstance(kind, type)}
     found = known.get(name, RudelError)
     return found if issubclass(found, RudelError) else RudelError
+
+
+@contextlib.contextmanager
+def speaking_options() -> Iterator[None]:
+    """Lets messages name options of the command line, not arguments of Python, for as long as the block lasts."""
+    global _on_command_line
+    _on_command_line = True
+    try:
+        yield
+    finally:
+        _on_command_line = False
+
+
+def option(name: str, value: object = None) -> str:
+    """An argument in a message, as the user gives it: on the command line or in Python.
+
+    Args:
+        name: in Python.
+        value: True for a flag; None where any will do.
+
+    >>> option("resume", True), option("run"), option("run", "runs/first")
+    ('`resume=True`', '`run=`', "`run='runs/first'`")
+    """
+    if _on_command_line:
+        shown = f"--{name.replace('_', '-')}"
+        return shown if value in (None, True) else f"{shown} {value}"
+    return f"`{name}={'' if value is None else value if value is True else repr(str(value))}`"

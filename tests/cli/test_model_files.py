@@ -58,7 +58,56 @@ def test_a_file_is_exported_with_examples(rudel: Callable[..., Any], folder: Pat
     result = rudel("export", folder / "small.keras", "--to", "litert-int8", "--data", folder / "data.npz")
     assert result.code == 0, result.err
     assert (folder / "small-int8.tflite").is_file()
-    assert "give data with --data FILE.npz" in rudel("export", folder / "small.keras", "--to", "litert").error
+    asked = rudel("export", folder / "small.keras", "--to", "c-array").error
+    assert (
+        f"The model {folder / 'small.keras'} has no recipe that makes its data: give data with --data FILE.npz."
+        in asked
+    )
+
+
+def test_a_file_is_exported_without_examples_where_none_are_needed(rudel: Callable[..., Any], folder: Path) -> None:
+    result = rudel("export", folder / "small.h5", "--to", "litert", "--json")
+    assert result.code == 0, result.err
+    made = json.loads(result.out)
+    assert (made["compared_on"], made["metrics"]) == ("made-up", {})
+    assert 0 < made["largest_difference"] + 1e-9 < 1e-5
+
+
+def test_int8_is_calibrated_on_a_folder_of_pictures(rudel: Callable[..., Any], tmp_path: Path) -> None:
+    from PIL import Image
+
+    for number in range(6):
+        Image.new("L", (9, 8), 40 * number).save(tmp_path / f"{number}.png")
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((8, 9, 1)), keras.layers.Flatten(), keras.layers.Dense(3)])
+    model.save(tmp_path / "grey.keras")
+    result = rudel("export", tmp_path / "grey.keras", "--to", "litert-int8", "--calibrate", tmp_path, "--json")
+    assert result.code == 0, result.err
+    made = json.loads(result.out)
+    assert (made["calibrated_on"], made["examples"]) == (3, 3)
+
+
+def test_several_inputs_are_arrays_by_name(rudel: Callable[..., Any], tmp_path: Path) -> None:
+    keras.utils.set_random_seed(0)
+    left, right = keras.Input((3,), name="left"), keras.Input((2,), name="right")
+    both = keras.layers.Dense(2, activation="softmax")(keras.layers.Concatenate()([left, right]))
+    model: Any = keras.Model([left, right], both)
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    model.save(tmp_path / "two.keras")
+    x = {"left": np.eye(3, dtype="float32"), "right": np.ones((3, 2), "float32")}
+    y = model.predict(x, verbose=0).argmax(1)
+    np.savez(tmp_path / "two.npz", **x, y=y)  # type: ignore[arg-type]
+    result = rudel("evaluate", tmp_path / "two.keras", "--data", tmp_path / "two.npz", "--json")
+    assert json.loads(result.out)["metrics"]["accuracy"] == 1.0
+    said = rudel("predict", tmp_path / "two.keras", tmp_path / "two.npz", "--top", 1).out.splitlines()
+    assert [int(line.split()[1]) for line in said] == y.tolist()
+    np.save(tmp_path / "one.npy", x["left"])
+    assert (
+        "takes left, right: give an .npz file" in rudel("predict", tmp_path / "two.keras", tmp_path / "one.npy").error
+    )
+    np.savez(tmp_path / "less.npz", left=x["left"])
+    wanted = "must have an array for each input of the model: `left`, `right`"
+    assert wanted in rudel("predict", tmp_path / "two.keras", tmp_path / "less.npz").error
 
 
 def test_a_file_is_served(folder: Path) -> None:
@@ -89,7 +138,8 @@ def test_layers_of_ones_own_come_from_a_file(rudel: Callable[..., Any], folder: 
     scope: dict[str, Any] = {"__name__": "layers"}
     exec(CODE, scope)
     net(scope["Twice"]()).save(folder / "own.keras")
-    assert "cannot be loaded" in rudel("predict", folder / "own.keras", folder / "some.npy").error
+    asked = rudel("predict", folder / "own.keras", folder / "some.npy").error
+    assert asked.endswith("own.keras cannot be loaded: it needs the class `Twice`: give it by --code FILE.py.")
     assert rudel("predict", folder / "own.keras", folder / "some.npy", "--code", folder / "layers.py").code == 0
     assert "layers" not in sys.modules
     assert "cannot be loaded" in rudel("predict", folder / "own.keras", folder / "some.npy").error
@@ -128,9 +178,11 @@ def test_layers_beyond_convolutions_become_c(rudel: Callable[..., Any], tmp_path
 
 
 def test_a_lambda_needs_trust(rudel: Callable[..., Any], folder: Path) -> None:
-    net(keras.layers.Lambda(lambda x: x + 1)).save(folder / "lambda.keras")
+    net(keras.layers.Lambda(lambda x: x + 1, name="lambda")).save(folder / "lambda.keras")
     before = sorted(folder.iterdir())
-    assert "cannot be loaded" in rudel("predict", folder / "lambda.keras", folder / "some.npy").error
+    refused = rudel("predict", folder / "lambda.keras", folder / "some.npy").error
+    assert "has a lambda in its layer `lambda`" in refused
+    assert "add --unsafe if you trust" in refused
     assert sorted(folder.iterdir()) == before
     program = [str(Path(sys.executable).with_name("rudel"))]
     command = ["predict", folder / "lambda.keras", folder / "some.npy", "--unsafe"]

@@ -203,7 +203,7 @@ def test_a_wifi_that_is_gone_for_good_ends_the_training_at_a_checkpoint(
             lab.cut(name)
         training._thread.join(LONG)
         last = training.rounds[-1]["step"]
-        with pytest.raises(ClusterError, match=r"All hosts were lost, and none came back within 1 s .*--resume"):
+        with pytest.raises(ClusterError, match=r"All hosts were lost, and none came back within 1 s .*`resume=True`"):
             training.end()
         (*_, kept) = sorted((tmp_path / "checkpoints").iterdir())
         assert int(kept.stem.removeprefix("step-")) == last

@@ -73,13 +73,13 @@ def test_a_tilde_means_the_home_folder(digits: Path, tmp_path: Path, monkeypatch
 def test_a_run_without_a_recipe_asks_for_data(fitted: Callable[..., Path], tmp_path: Path) -> None:
     net = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     run = fitted(net, np.zeros((64, 3), "float32"), np.zeros(64))
-    with pytest.raises(RunError, match=r"has no recipe: give data with --data FILE\.npz\."):
-        rudel.export(run, "litert", tmp_path / "net.tflite")
+    with pytest.raises(RunError, match=r"has no recipe that makes its data: give data with `data='FILE\.npz'`\."):
+        rudel.export(run, "litert-int8", tmp_path / "net.tflite")
     two = {"left": np.zeros((4, 3)), "right": np.zeros((4, 3))}
     with pytest.raises(DataError, match="takes 1 inputs, and the examples have 2"):
         rudel.export(run, "litert", tmp_path / "net.tflite", data=list(two.values()))
     np.savez(tmp_path / "data.npz", z=np.zeros((4, 3)))
-    with pytest.raises(DataError, match="must have an array for each input of the model"):
+    with pytest.raises(DataError, match="has no array `x`: save it by"):
         rudel.export(run, "litert", tmp_path / "net.tflite", data=tmp_path / "data.npz")
 
 

@@ -392,3 +392,20 @@ class TestRuns:
         assert same_bits(whole, resumed)
         assert len(history.history["loss"]) == 5
         assert json.loads((tmp_path / "summary.json").read_text())["steps"] == 30
+
+
+def test_messages_in_python_name_arguments_of_python(classifier: Any, blobs: Any, tmp_path: Path) -> None:
+    rudel.fit(classifier(), *blobs, run=tmp_path / "run")
+    with pytest.raises(RunError, match="add `resume=True` to go on with it, or give another directory with `run=`"):
+        rudel.fit(classifier(), *blobs, run=tmp_path / "run")
+
+
+def test_numpy_in_a_model_is_recognised(blobs: Any) -> None:
+    class Mine(keras.Sequential):
+        def call(self, *given: Any, **more: Any) -> Any:
+            return keras.ops.convert_to_tensor(np.maximum(np.asarray(super().call(*given, **more)), 0))
+
+    model = Mine([keras.Input((6,)), keras.layers.Dense(3)])
+    model.compile("sgd", "mse")
+    with pytest.raises(ModelError, match=r"__array__\(\) was called on traced .* Use keras.ops or jax.numpy on the"):
+        rudel.fit(model, blobs[0], blobs[0][:, :3])

@@ -31,6 +31,16 @@ def test_strings_are_numbered_and_name_the_classes(classifier: Any, blobs: Any, 
     assert json.loads((tmp_path / "run/config.json").read_text())["class_names"] == ["ant", "cat", "zebra"]
 
 
+def test_strings_become_one_hot_where_the_loss_takes_that(classifier: Any, blobs: Any) -> None:
+    x, y = blobs
+    histories = []
+    for targets in (NAMES[y], np.eye(3, dtype="float32")[np.array([2, 0, 1])[y]]):
+        keras.utils.set_random_seed(0)
+        model = classifier(loss="categorical_crossentropy")
+        histories.append(rudel.fit(model, x, targets, validation=(x, targets)).history)
+    assert histories[0] == histories[1]
+
+
 def test_names_of_a_data_set_give_the_order(classifier: Any, blobs: Any) -> None:
     x, y = blobs
     data = rudel.Dataset(rudel.Examples(x, NAMES[y]), class_names=NAMES.tolist())

@@ -1,5 +1,6 @@
 """`rudel.fit` on what other libraries feed to Keras: the weights are those of Keras' own `fit`."""
 
+import contextlib
 import importlib
 import importlib.util
 import subprocess
@@ -77,6 +78,16 @@ def endless() -> Iterator[Any]:
             yield X[first : first + SIZE], Y[first : first + SIZE]
 
 
+@contextlib.contextmanager
+def two_hosts() -> Iterator[Client]:
+    """A client of two workers in this process."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
 def same(one: Any, other: Any) -> bool:
     return all(np.allclose(a, b, atol=1e-6) for a, b in zip(one.get_weights(), other.get_weights(), strict=True))
 
@@ -137,23 +148,55 @@ except rudel.RudelError as error:
     assert "does not say how many batches it has: give `steps_per_epoch`." in done.stdout
 
 
-def test_a_pytorch_loader_trains_as_in_keras(lacking: Callable[[str], NoReturn]) -> None:
+@pytest.mark.parametrize("kind", ["tensors", "rows", "copied"])
+def test_a_pytorch_loader_trains_as_in_keras(lacking: Callable[[str], NoReturn], kind: str) -> None:
     if importlib.util.find_spec("torch") is None:
         lacking("There is no PyTorch, whose loader need not be installed: pip install torch")
     data = importlib.import_module("torch.utils.data")
     tensor = importlib.import_module("torch").from_numpy
     mine, theirs = net(), net()
-    loader = data.DataLoader(data.TensorDataset(tensor(X), tensor(Y.astype("int64"))), batch_size=SIZE)
+    tensors = data.TensorDataset(tensor(X), tensor(Y.astype("int64")))
+    collate = {"collate_fn": lambda rows: data.default_collate(rows)} if kind == "copied" else {}
+    loader = data.DataLoader([*tensors] if kind == "rows" else tensors, batch_size=SIZE, **collate)
     rudel.fit(mine, loader, epochs=2, verbose=0)
     theirs.fit(X, Y, SIZE, 2, shuffle=False, verbose=0)
     assert same(mine, theirs)
+    shuffled = stream_of(data.DataLoader(tensors, batch_size=SIZE, shuffle=True), None, "training").in_memory()
+    assert not np.array_equal(shuffled.x, X)
+    np.testing.assert_array_equal(np.sort(shuffled.x, axis=0), np.sort(X, axis=0))
+    with two_hosts() as client:
+        losses = rudel.fit(net(), loader, epochs=20, client=client, verbose=0).history["loss"]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.filterwarnings("default")  # of what `datasets` imports
+def test_a_hugging_face_data_set_trains_alone_and_on_two_hosts(lacking: Callable[[str], NoReturn]) -> None:
+    if importlib.util.find_spec("datasets") is None:
+        lacking("There are no Hugging Face datasets, which need not be installed: pip install datasets")
+    datasets = importlib.import_module("datasets")
+    kinds = {"label": datasets.ClassLabel(names=["low", "high"]), "x": datasets.Array2D((2, 4), "float32")}
+    rows = {"label": Y.tolist(), "x": X.reshape(-1, 2, 4)}
+    data = datasets.Dataset.from_dict(rows, features=datasets.Features(kinds)).train_test_split(0.2, seed=0)
+
+    def flat() -> Any:
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential([keras.Input((2, 4)), keras.layers.Flatten(), keras.layers.Dense(2)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.Adam(0.02), loss, metrics=["accuracy"])
+        return model
+
+    with two_hosts() as client:
+        for where in (None, client):
+            history = rudel.fit(flat(), data["train"], epochs=20, validation_data=data["test"], verbose=0, client=where)
+            assert history.history["val_accuracy"][-1] > 0.8
+    with pytest.raises(DataError, match="has no column `score`: it has label, x"):
+        rudel.fit(flat(), data["train"], "score")
+    with pytest.raises(DataError, match=r"Which of the columns x has the targets\? Name it"):
+        rudel.fit(flat(), data["train"].remove_columns("label"))
 
 
 def test_two_hosts_read_a_pass_into_memory() -> None:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
-        Client(cluster) as client,
-    ):
+    with two_hosts() as client:
         history = rudel.fit(net(), Numbered(), epochs=20, validation_data=Numbered(), client=client, verbose=0).history
     assert history["val_loss"][-1] < 0.8 * history["val_loss"][0]
 

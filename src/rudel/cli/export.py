@@ -11,7 +11,7 @@ import typer
 
 from rudel.cli import complete
 from rudel.cli.output import print_json, print_table, reporting_interrupts
-from rudel.cli.use import ClassesOption, CodeOption, JsonOption, ModelArgument
+from rudel.cli.use import ClassesOption, CodeOption, JsonOption, ModelArgument, UnsafeOption
 from rudel.export.forms import FORMS
 
 if TYPE_CHECKING:
@@ -38,8 +38,10 @@ def export(
     data: Annotated[
         str | None,
         typer.Option(
+            "--data",
+            "--calibrate",
             metavar="FILE.npz|DIR|URL",
-            help="Examples to calibrate and compare on: arrays x and y; or data for the recipe.  "
+            help="Examples to calibrate and compare on: arrays x and y, or a folder of files; or data for the recipe.  "
             "\\[default: the data of the run]",
         ),
     ] = None,
@@ -52,6 +54,7 @@ def export(
     seed: Annotated[int, typer.Option(help="Seed of the choice of examples.")] = 0,
     classes: ClassesOption = None,
     code: CodeOption = None,
+    unsafe: UnsafeOption = False,
     json: JsonOption = False,
 ) -> None:
     """Export a trained model, verify it, report size and accuracy."""
@@ -61,7 +64,7 @@ def export(
     from rudel.export.exporting import export_run
     from rudel.runs.model_as_run import as_run
 
-    with reporting_interrupts(), _status() as tell, as_run(run, classes, code) as directory:
+    with reporting_interrupts(), _status() as tell, as_run(run, classes, code, unsafe) as directory:
         made = export_run(directory, to, out, data, calibration, seed, tell)
     if json:
         print_json(dataclasses.asdict(made) | {"path": str(made.path)})
@@ -87,7 +90,9 @@ def _print(made: "Exported") -> None:
     if made.agreement is None:
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     print_table(headings, rows, right=tuple(range(1, len(headings))))
-    which = "examples given" if made.compared_on == "given" else f"{made.compared_on} examples"
+    which = {"given": "examples given", "made-up": "made-up inputs"}.get(
+        made.compared_on, f"{made.compared_on} examples"
+    )
     typer.echo(f"compared on {made.examples:,} {which}", err=True)
     if made.from_files:
         near = made.from_files

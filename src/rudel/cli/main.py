@@ -28,7 +28,7 @@ from rudel.cli import (
 )
 from rudel.cli.interrupts import TERMINATED, end_on_sigterm, insist_on_interrupts, terminated
 from rudel.cli.log import log_to_terminal
-from rudel.errors import RudelError
+from rudel.errors import RudelError, speaking_options
 
 _PANELS = _TRAIN, _INSPECT, _DEPLOY, _COMPUTERS, _DATA, _TOOLS = (
     "Train", "Inspect", "Deploy", "Computers", "Data", "Tools",
@@ -103,7 +103,8 @@ def run() -> None:
     end_on_sigterm()
     os.environ.pop("MPLBACKEND", None)  # a notebook's, which need not be installed where its commands are
     try:
-        code = app(prog_name="rudel", standalone_mode=False)
+        with speaking_options():
+            code = app(prog_name="rudel", standalone_mode=False)
     except RudelError as error:
         if _show_traceback:
             raise

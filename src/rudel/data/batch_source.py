@@ -10,6 +10,7 @@ Limits: indices that lie behind what was read begin a new pass. A source that ca
 next examples, whatever their indices.
 """
 
+import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -129,11 +130,20 @@ class _Batches:
             return self._by_number()
         if self.can_begin_again:
             source: Any = self.source
+            if self._joined > 1 and _is_of_tensors(source):
+                return self._of_tensors(source)
             if self._joined > 1 and hasattr(source, "rebatch"):  # tf.data hands over large batches with less effort
                 source = source.rebatch(self._joined)
             return map(self._examples, getattr(source, "as_numpy_iterator", source.__iter__)())
         self._under_way = self._under_way or map(self._examples, self.source)
         return self._next_ones(self._under_way)
+
+    def _of_tensors(self, loader: Any) -> Iterator[Examples]:
+        """Large batches of a `DataLoader` whose tensors are in memory: indexed at once, not row by row."""
+        batches = iter(loader.batch_sampler)
+        count = max(1, self._joined // loader.batch_size)
+        while rows := list(itertools.chain.from_iterable(itertools.islice(batches, count))):
+            yield self._examples([tensor[rows] for tensor in loader.dataset.tensors])
 
     def _by_number(self) -> Iterator[Examples]:
         number = 0
@@ -245,6 +255,13 @@ class BatchStream(Stream):
 def _is_indexed(data: object) -> bool:
     """Whether batches are to be had by number, as of Keras' `PyDataset`."""
     return hasattr(data, "__getitem__") and (hasattr(data, "num_batches") or hasattr(data, "__len__"))
+
+
+def _is_of_tensors(source: Any) -> bool:
+    """Whether a source is a `DataLoader` that does nothing but to put rows of a `TensorDataset` together."""
+    plain = getattr(getattr(source, "collate_fn", None), "__name__", "") == "default_collate"
+    tensors = getattr(getattr(source, "dataset", None), "tensors", None)
+    return plain and isinstance(tensors, tuple) and not source.num_workers and bool(source.batch_size)
 
 
 def _arrays(part: Tree) -> Arrays:

@@ -25,9 +25,9 @@ def export(
 ) -> "Exported":
     """Brings the trained model of a run into another form, runs the result, and compares it with the model.
 
-    Models are converted for one example at a time, except for `savedmodel`, which takes any number. Nothing is written
-    to `out` unless all went well, and what is written depends on the run, the arguments and the versions of the tools
-    alone.
+    Models are converted for one example at a time, except for `savedmodel` and `onnx`, which take any number. Nothing
+    is written to `out` unless all went well, and what is written depends on the run, the arguments and the versions of
+    the tools alone.
 
     Args:
         run: the directory of a finished run.
@@ -39,8 +39,9 @@ def export(
             the run. The names in C come from it.
         data: where the run's recipe cannot give data, or other data is meant: a `rudel.Dataset`, a `rudel.Examples`, a
             tuple `(x, y)`, or the path of an `.npz` file with `x` and `y` (or an array for each input by its name), or
-            where the recipe shall take its data from. Of data in one part, a share is kept for calibration, and the
-            rest is compared on.
+            where the recipe shall take its data from; without a recipe, a folder of files as `rudel predict` takes
+            them. Of data in one part, a share is kept for calibration, and the rest is compared on. Without recipe and
+            data, forms that need no calibration are compared on made-up inputs.
         calibration: how many training examples the ranges of int8 numbers are found on, 500 if None; only for forms
             that have such ranges.
         seed: of the choice of examples.

@@ -42,7 +42,7 @@ class Exported:
         largest_difference: between an output of the exported model and of the Keras model.
         agreement: share of the examples for which both name the same class; None for no classifiers.
         examples: how many both were compared on.
-        compared_on: which ones: of the "validation", "test" or "training" part, or those "given".
+        compared_on: which ones: of the "validation", "test" or "training" part, those "given", or "made-up" ones.
         calibrated_on: how many training examples the ranges of integers were found on; 0 for none.
         inputs: of the exported model, in the order of Keras' `model.inputs`: name, shape, dtype, and scale and zero
             point where integers stand for reals.

@@ -1,8 +1,6 @@
 """What an export starts from: a run's model, and examples to calibrate and to compare on."""
 
 import sys
-import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,16 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rudel.backend import keras_on_jax
-from rudel.data.arrays_file import read_arrays
 from rudel.data.dataset import Dataset, Examples
 from rudel.data.stream import Stream
-from rudel.errors import DataError, ExportError
+from rudel.errors import ExportError
 from rudel.loop.data_checks import as_part, check_examples
+from rudel.runs.file_model import file_model
 from rudel.runs.loading import dataset_of, load, recipe_of
+from rudel.runs.model_arrays import names_of, read_examples
+from rudel.runs.predict_many import files_at
 from rudel.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     import keras
+
+_MADE_UP = 64
+"""Inputs that are made up, where there is no data."""
 
 MOST_COMPARED = 5000
 """Examples that a model is compared on; of more, so many are chosen at random."""
@@ -34,7 +37,7 @@ class Materials:
         model: its model, on JAX.
         calibration: examples that int8 ranges are found on; None where they are not needed.
         comparison: examples that the result is compared on.
-        compared_on: what these are: "validation", "test", "training" or "given".
+        compared_on: what these are: "validation", "test", "training", "given" or "made-up".
     """
 
     run: RunDirectory
@@ -88,6 +91,8 @@ class Materials:
 def gather(run: RunDirectory, data: Any, calibration: int | None, seed: int) -> Materials:
     """Reads a run's model and finds examples.
 
+    Where nothing is given to a model without a recipe, and nothing is calibrated, inputs are made up.
+
     Args:
         run: a finished run.
         data: see `rudel.export`.
@@ -101,6 +106,10 @@ def gather(run: RunDirectory, data: Any, calibration: int | None, seed: int) -> 
     """
     model = load(run.path)
     _refuse_half_weights(model)
+    if data is None and not calibration and "source" not in run.read_config():
+        made_up = _made_up(model, seed)
+        if made_up is not None:
+            return Materials(run, model, None, made_up, "made-up")
     parts = _parts(run, model, data)
     if isinstance(parts, Dataset):
         train = parts.train
@@ -133,7 +142,11 @@ def _parts(run: RunDirectory, model: "keras.Model", data: Any) -> Dataset | Exam
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str | Path):
-        return _read(Path(data), run, model) if str(data).endswith(".npz") else dataset_of(run, str(data), model)
+        if str(data).endswith(".npz"):
+            return read_examples(Path(data), model, run.read_config().get("class_names", []))[0]
+        if "source" not in run.read_config() and Path(data).is_dir():
+            return _files(Path(data), run, MOST_COMPARED)
+        return dataset_of(run, str(data), model)
     if data is not None:
         return as_part(data, "given")
     return dataset_of(run, model=model)
@@ -151,43 +164,25 @@ def _choice(size: int, count: int, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).permutation(size)[:count])
 
 
-def _read(path: Path, run: RunDirectory, model: "keras.Model") -> Examples:
-    """Examples from an `.npz` file: `x` or an array for each input, `y` or one for each output, which may be left out.
+def _made_up(model: "keras.Model", seed: int) -> Examples | None:
+    """Inputs at random, for a model of which only shapes are known; None where a size is left open."""
+    tensors = getattr(model, "inputs", None) or ()
+    if not tensors or any(None in tensor.shape[1:] for tensor in tensors):
+        return None
+    random = np.random.default_rng(seed)
+    made = []
+    for tensor in tensors:
+        shape, kind = (_MADE_UP, *tensor.shape[1:]), str(tensor.dtype)
+        whole = random.integers(0, 256 if kind == "uint8" else 2, shape)
+        made.append(whole.astype(kind) if "int" in kind else random.normal(size=shape).astype("float32"))
+    return Examples(made[0] if len(made) == 1 else dict(zip(names_of(model, "inputs"), made, strict=True)))
+
+
+def _files(folder: Path, run: RunDirectory, count: int) -> Examples:
+    """The inputs in the files of a folder, at most so many.
 
     Raises:
-        DataError: it cannot be read, or arrays are missing.
+        DataError: a file cannot be read, or does not fit the model.
     """
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            names = set(stored.files)
-            wanted = {"x", "y", *_names(model, "inputs"), *_names(model, "outputs")}
-            arrays = {name: stored[name] for name in stored.files if name in wanted}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} cannot be read as an .npz file: {error}.") from error
-    inputs, outputs = _names(model, "inputs"), _names(model, "outputs")
-    if "x" in arrays and len(inputs) <= 1:
-        shape = getattr(model, "input_shape", None)
-        shape = tuple(shape[1:]) if isinstance(shape, tuple) else arrays["x"].shape[1:]
-        if None in shape:
-            shape = arrays["x"].shape[1:]
-        if "y" in names:
-            return read_arrays(path, run.read_config().get("class_names", []), shape)[0]
-        return Examples(arrays["x"].reshape(-1, *shape))
-    if not inputs or any(name not in arrays for name in inputs):
-        expected = ", ".join(f"`{name}`" for name in inputs) or "`x`"
-        raise DataError(f"{path} must have an array for each input of the model: {expected}.")
-    x = {name: arrays[name] for name in inputs}
-    if all(name in arrays for name in outputs) and outputs:
-        return Examples(x, {name: arrays[name] for name in outputs})
-    return Examples(x, arrays.get("y"))
-
-
-def _names(model: "keras.Model", side: str) -> list[str]:
-    """Distinct names of the inputs or outputs."""
-    tensors = getattr(model, side, None) or ()
-    structure = getattr(model, side.removesuffix("s"), None) if tensors else None
-    if isinstance(structure, Mapping):
-        return list(structure)
-    if side == "outputs":
-        return list(getattr(model, "output_names", None) or ()) if len(tensors) > 1 else []
-    return [tensor.name for tensor in tensors]
+    read = file_model(run.path).read
+    return Examples(np.concatenate([read(path)[0] for path in files_at([folder])[:count]]))

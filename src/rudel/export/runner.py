@@ -180,22 +180,19 @@ def _onnx(path: Path, names: Sequence[str], columns: Sequence[np.ndarray]) -> Ou
         {
             value.name: {
                 "name": value.name,
-                "shape": list(value.shape),
+                "shape": [None, *value.shape[1:]],
                 "dtype": kinds.get(value.type, value.type.removeprefix("tensor(").removesuffix(")")),
             }
             for value in values
         }
         for values in (session.get_inputs(), session.get_outputs())
     )
-    feeds = {
-        name: column.reshape(len(column), *inputs[name]["shape"]).astype(inputs[name]["dtype"])
-        for name, column in zip(names, columns, strict=True)
-    }
-    rows = [
-        session.run(list(outputs), {name: values[row] for name, values in feeds.items()})
-        for row in range(len(columns[0]))
+    feeds = {name: column.astype(inputs[name]["dtype"]) for name, column in zip(names, columns, strict=True)}
+    parts = [
+        session.run(list(outputs), {name: values[start : start + _BATCH] for name, values in feeds.items()})
+        for start in range(0, len(columns[0]), _BATCH)
     ]
-    results = {name: np.concatenate([row[i] for row in rows]) for i, name in enumerate(outputs)}
+    results = {name: np.concatenate([part[i] for part in parts]) for i, name in enumerate(outputs)}
     return results, {"inputs": list(inputs.values()), "outputs": list(outputs.values())}
 
 

@@ -182,9 +182,14 @@ def _classes_of(model: "keras.Model") -> int | None:
     return shape[-1]
 
 
+def takes_one_hot(model: "keras.Model") -> bool:
+    """Whether the loss of a model takes one-hot labels."""
+    return _loss_name(model) in _ONE_HOT_LOSSES
+
+
 def _loss_name(model: "keras.Model") -> str:
     """The name of the loss as it was given to `compile`: of a function, a class or a string; "" for several."""
-    loss = model.loss
+    loss = getattr(model, "loss", None)
     name = loss if isinstance(loss, str) else type(loss).__name__ if loss is not None else ""
     return getattr(loss, "__name__", name)
 

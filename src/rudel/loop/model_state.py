@@ -151,8 +151,12 @@ def as_arrays(state: ModelState) -> dict[str, Any]:
 
 def why_not_traced(error: BaseException) -> str:
     """Why a program could not be made; where a model wants values while it is made, with what to do about that."""
-    wants_values = isinstance(error, jax.errors.JAXTypeError) or "traced array" in str(error)
-    message = first_line(error).rstrip()
+    chain: list[BaseException | None] = [error]
+    while chain[-1] is not None and len(chain) < 20:
+        chain.append(chain[-1].__cause__ or chain[-1].__context__)
+    own = next((each for each in chain if isinstance(each, jax.errors.JAXTypeError)), None)  # Keras may raise another
+    wants_values = own is not None or "traced array" in str(error)
+    message = first_line(own or error).rstrip()
     message = message if message.endswith((".", "!", "?", ":")) else f"{message}."
     return f"{message} {_NO_VALUES_YET}" if wants_values else message
 
@@ -166,6 +170,18 @@ def first_line(error: BaseException) -> str:
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     if _TRACEBACK in text.partition("\n")[0]:
         text = re.sub(r"^\s.*\n?", "", text.rpartition(_TRACEBACK)[2], flags=re.MULTILINE) or text
-    lines = [line.strip(" '") for line in text.splitlines() if line.strip(" '")]
+    lines = [line for line in map(_unquoted, text.splitlines()) if line.strip("'")]
     own = [line for line in lines if not line.startswith(_PREAMBLES)]
     return (own or lines or [type(error).__name__])[0]
+
+
+def _unquoted(line: str) -> str:
+    """A line without the quotation marks that Keras puts around a message of several lines; others stay.
+
+    >>> _unquoted("''it has no `a`.''"), _unquoted("'str' has no 'a'"), _unquoted("'Exception:")
+    ('it has no `a`.', "'str' has no 'a'", 'Exception:')
+    """
+    line = line.strip().removeprefix("''").removesuffix("''")
+    if line.count("'") % 2:
+        return line[1:] if line.startswith("'") else line.removesuffix("'")
+    return line

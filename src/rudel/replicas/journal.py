@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rudel.errors import CheckpointError
+from rudel.errors import CheckpointError, option
 
 _HEAD = struct.Struct("<II")
 
@@ -78,7 +78,7 @@ class Journal:
         except OSError as error:
             raise CheckpointError(
                 f"The journal {self._path} could not be written ({error.strerror or error}): make room or give another "
-                "--run; --resume continues from the last round that was kept."
+                f"{option('run')}; {option('resume', True)} continues from the last round that was kept."
             ) from error
 
 

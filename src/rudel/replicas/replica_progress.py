@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rudel.errors import RunError
+from rudel.errors import RunError, option
 from rudel.replicas import journal
 from rudel.replicas.local_rates import Rates
 from rudel.replicas.merging import Merging
@@ -110,7 +110,7 @@ class ReplicaProgress:
             which = f" {self._run.path}" if self._run else ""
             raise RunError(
                 f"The run{which} was begun with another strategy, another version of Rudel, or a model of "
-                "other shapes: resume it as it was begun, or give another directory with --run."
+                f"other shapes: resume it as it was begun, or give another directory with {option('run')}."
             )
         self.state = GlobalState(before["round"], saved.step, *vectors, statistics=statistics, average=average)
         slots = saved.arrays.get("slots")

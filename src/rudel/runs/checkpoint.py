@@ -21,7 +21,7 @@ import ml_dtypes
 import numpy as np
 
 from rudel.aliases import Tree
-from rudel.errors import CheckpointError
+from rudel.errors import CheckpointError, option
 from rudel.files import written_atomically
 
 FOLDER = "checkpoints"
@@ -73,8 +73,9 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
             np.savez(file, **stored)  # type: ignore[arg-type]
     except OSError as error:
         raise CheckpointError(
-            f"The checkpoint {path} could not be written ({error.strerror or error}): make room or give another --run; "
-            "older checkpoints are unharmed, and --resume continues from the newest."
+            f"The checkpoint {path} could not be written ({error.strerror or error}): make room or "
+            f"give another {option('run')}; older checkpoints are unharmed, and {option('resume', True)} continues "
+            "from the newest."
         ) from error
 
 

@@ -4,13 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rudel.data.arrays_file import read_arrays
 from rudel.data.dataset import ToEvaluate
-from rudel.errors import OptionError, RunError
+from rudel.errors import OptionError, RunError, option
 from rudel.loop.evaluation import DEFAULT_BATCH_SIZE, evaluate
 from rudel.runs import run_directory
-from rudel.runs.file_model import input_shape
 from rudel.runs.loading import dataset_of, load, to_evaluate
+from rudel.runs.model_arrays import read_examples
 
 
 @dataclass(frozen=True)
@@ -56,20 +55,27 @@ def evaluate_run(
     directory = run_directory.open_finished(Path(run))
     is_file = data is not None and str(data).endswith(".npz")
     if split is not None and (data is None or is_file):
-        raise OptionError("`--split` chooses among the records of a folder: name the folder with --data.")
+        raise OptionError(
+            f"{option('split')} chooses among the records of a folder: name the folder with {option('data')}."
+        )
     model = load(run, best)
     if is_file:
         names = directory.read_config().get("class_names", [])
-        found = ToEvaluate(*read_arrays(Path(str(data)), names, input_shape(model, directory.path)))
+        examples, left_out = read_examples(Path(str(data)), model, names)
+        if examples.y is None:
+            raise DataError(f"{data} has no array `y`: save it by np.savez(file, x=..., y=..., names=...).")
+        found = ToEvaluate(examples, left_out)
     elif data is not None:
         found = to_evaluate(directory, str(data), split, progress, model)
     else:
         validation = dataset_of(directory, model=model).validation
         if validation is None:
-            raise RunError(f"The run {directory.path} has no validation data: give some with --data FILE.npz.")
+            raise RunError(
+                f"The {directory.title} has no validation data: give some with {option('data', 'FILE.npz')}."
+            )
         found = ToEvaluate(validation, {})
     if not model.compiled:
-        raise RunError(f"The model of the run {directory.path} is not compiled, so there is no metric to evaluate.")
+        raise RunError(f"The model of the {directory.title} is not compiled, so there is no metric to evaluate.")
     count = len(found.examples)
     metrics = evaluate(model, found.examples, batch_size=min(DEFAULT_BATCH_SIZE, count))
     return Evaluation(metrics, count, dict(found.left_out), tuple(found.notes))

@@ -18,6 +18,8 @@ from rudel.loop.classification import as_probabilities
 from rudel.loop.evaluation import predict
 from rudel.runs import run_directory
 from rudel.runs.loading import load, recipe_of
+from rudel.runs.model_arrays import names_of, read_inputs
+from rudel.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     import keras
@@ -62,12 +64,14 @@ class Reader:
         columns: of the table that the model takes; empty where it takes none.
         rate: of the sound that it hears, samples a second; None where it hears none.
         read_image: of the recipe; see `read_input`.
+        inputs: names of several inputs; empty where there is one.
     """
 
     shape: tuple[int, ...] = ()
     columns: Sequence[Any] = ()
     rate: int | None = None
     read_image: Callable[[Any], Any] | None = None
+    inputs: Sequence[str] = ()
 
     def __call__(self, path: Path) -> tuple[Any, int]:
         """Inputs (N, ...), or a dict of them, and N.
@@ -78,6 +82,10 @@ class Reader:
         if self.columns:
             table = read_table(path)
             return encoded(self.columns, table.columns, table.name), len(table)
+        if path.suffix == ".npz":
+            return read_inputs(path, self.inputs)
+        if self.inputs:
+            raise DataError(f"{path} is one input, and the model takes {', '.join(self.inputs)}: give an .npz file.")
         rows = read_input(path, self.shape, self.read_image, self.rate)
         return rows, len(rows)
 
@@ -143,8 +151,10 @@ def file_model(run: str | Path) -> FileModel:
     names = directory.read_config().get("class_names") or []
     if columns := columns_of(model):
         return FileModel(model, Reader(columns=columns), names)
+    if len(inputs := names_of(model, "inputs")) > 1:
+        return FileModel(model, Reader(inputs=inputs), names)
     recipe = recipe_of(directory)
-    shape = input_shape(model, directory.path)
+    shape = input_shape(model, directory)
     return FileModel(model, Reader(shape, (), rate_of(model), recipe.read_image if recipe else None), names)
 
 
@@ -194,16 +204,16 @@ def answers_to_contents(
         return _LOADED[key].answers(files)
 
 
-def input_shape(model: "keras.Model", run: Path) -> tuple[int, ...]:
-    """Shape of one input of a model.
+def input_shape(model: "keras.Model", run: RunDirectory) -> tuple[int, ...]:
+    """Shape of the input of a model.
 
     Raises:
-        DataError: it has several inputs, or one without a fixed shape.
+        DataError: it has no fixed shape.
     """
     shape = getattr(model, "input_shape", None)
     if not isinstance(shape, tuple) or any(not isinstance(n, int) for n in shape[1:]):
         raise DataError(
-            f"Files give one input of a fixed shape, and the model of the run {run} takes others: "
+            f"Files give one input of a fixed shape, and the model of the {run.title} takes others: "
             "call rudel.predict or rudel.evaluate in Python."
         )
     return shape[1:]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rudel.backend import keras_here, set_seed
 from rudel.data.dataset import Dataset, ToEvaluate
-from rudel.errors import OptionError, RecipeError, RunError
+from rudel.errors import OptionError, RecipeError, RunError, option
 from rudel.recipes.load import Recipe, find_recipe
 from rudel.runs import run_directory
 from rudel.runs.model_file import load_model
@@ -37,7 +37,7 @@ def load(run: str | Path, best: bool = False, custom_objects: Mapping[str, Any] 
     directory = run_directory.open_finished(Path(run))
     if best and not directory.best.is_file():
         raise RunError(
-            f"The run {directory.path} kept no best weights: train with `--monitor METRIC`, such as val_loss, to have "
+            f"The run {directory.path} kept no best weights: train with {option('monitor')}, such as val_loss, to have "
             "them."
         )
     recipe = recipe_of(directory)  # registers the classes that a recipe of the user's defines
@@ -102,10 +102,14 @@ def to_evaluate(
         given = {"source": source, "split": split, "class_names": names, "progress": progress, "model": model}
         return recipe.evaluation(settings, **given)
     if split is not None:
-        raise OptionError(f"The data of the recipe `{recipe.name}` has no splits to choose from: leave out --split.")
+        raise OptionError(
+            f"The data of the recipe `{recipe.name}` has no splits to choose from: leave out {option('split')}."
+        )
     dataset = recipe.data(settings, source=source, progress=progress)
     if dataset.validation is None:
-        raise RunError(f"The recipe `{recipe.name}` holds nothing out of {source}: give a FILE.npz with --data.")
+        raise RunError(
+            f"The recipe `{recipe.name}` holds nothing out of {source}: give a FILE.npz with {option('data')}."
+        )
     return ToEvaluate(dataset.validation, {}, dataset.notes)
 
 
@@ -113,13 +117,18 @@ def _recipe_and_settings(run: RunDirectory, source: str | None) -> tuple[Recipe,
     config = run.read_config()
     recipe = recipe_of(run)
     if "source" not in config:
-        raise RunError(f"The run {run.path} was made by rudel.fit and has no recipe: give data with --data FILE.npz.")
+        raise RunError(
+            f"The {run.title} has no recipe that makes its data: give data with {option('data', 'FILE.npz')}."
+        )
     if recipe is None:
         raise RunError(
-            f"The recipe `{config.get('recipe')}` of the run {run.path} cannot be read: give data with --data FILE.npz."
+            f"The recipe `{config.get('recipe')}` of the run {run.path} cannot be read: give data with "
+            f"{option('data', 'FILE.npz')}."
         )
     if source is not None and not recipe.takes_source:
-        raise OptionError(f"The recipe `{recipe.name}` takes no data from elsewhere: give a FILE.npz with --data.")
+        raise OptionError(
+            f"The recipe `{recipe.name}` takes no data from elsewhere: give a FILE.npz with {option('data')}."
+        )
     known = {name: value for name, value in config.get("options", {}).items() if name in recipe.options}
     set_seed(config.get("seed", 0))
     return recipe, recipe.settings({k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})

@@ -18,7 +18,7 @@ from typing import Any
 from rudel.backend import keras_here
 from rudel.errors import OptionError, RunError
 from rudel.runs.model_file import load_model, save_model
-from rudel.runs.own_classes import check_can_be_loaded
+from rudel.runs.own_classes import check_can_be_loaded, lambda_layers
 from rudel.runs.run_directory import RunDirectory
 
 SUFFIXES = (".keras", ".h5")
@@ -60,8 +60,13 @@ def as_run(path: Path, classes: str | None = None, code: Path | None = None, uns
     names = _class_names(classes)
     if unsafe:
         keras_here().config.enable_unsafe_deserialization()
+    elif (layer := next(lambda_layers(_config(path)), None)) is not None:
+        raise RunError(
+            f"The model {path} has a lambda in its layer `{layer}`, which can do anything when it is executed: add "
+            "--unsafe if you trust where the file comes from."
+        )
     with _imported(code) as own_code, tempfile.TemporaryDirectory(prefix="rudel-model-") as folder:
-        model = load_model(path, own_code)
+        model = load_model(path, own_code, "give it by --code FILE.py")
         outputs = getattr(model, "output_shape", None)
         if names and isinstance(outputs, tuple) and outputs[-1] not in (len(names), 1):
             raise OptionError(f"--classes has {len(names)} names, and the model in {path} has {outputs[-1]} outputs.")
@@ -69,7 +74,8 @@ def as_run(path: Path, classes: str | None = None, code: Path | None = None, uns
         run.path.mkdir()
         own = check_can_be_loaded(model, lambdas=unsafe)
         save_model(model, run.model)
-        run.write_config({"recipe": "", "class_names": names, **({"own_classes": own} if own else {})})
+        about = {"recipe": "", "file": str(path), "class_names": names}
+        run.write_config(about | ({"own_classes": own} if own else {}))
         run.write_summary({"metrics": {}})
         yield run.path
 
@@ -94,6 +100,20 @@ def check_archive(path: Path) -> None:
     if unpacked > max(_ALWAYS_ALLOWED, _MOST_UNPACKED * path.stat().st_size):
         size = path.stat().st_size
         raise RunError(f"{path} unpacks from {size:,} to {unpacked:,} bytes: Keras writes no such file.")
+
+
+def _config(path: Path) -> object:
+    """What a model file says of its layers; None where it cannot be read."""
+    try:
+        if path.suffix == ".keras":
+            with zipfile.ZipFile(path) as archive:
+                return json.loads(archive.read("config.json"))
+        import h5py
+
+        with h5py.File(path) as file:
+            return json.loads(str(file.attrs["model_config"]))
+    except (OSError, KeyError, ValueError):
+        return None
 
 
 def _class_names(classes: str | None) -> list[str]:

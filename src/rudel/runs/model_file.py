@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import tempfile
 import warnings
 from collections.abc import Mapping
@@ -56,12 +57,15 @@ _OWN_LAYERS = ("rudel.features.layer", "rudel.features.masks", "rudel.features.t
 """Modules that register layers of Rudel's with Keras, so that a run also loads where Rudel is in another folder."""
 
 
-def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def load_model(
+    path: Path, custom_objects: Mapping[str, Any] | None = None, own: str = "use `rudel.load(run, custom_objects=...)`"
+) -> Any:
     """Reads a `.keras` file, compiled as it was.
 
     Args:
         path: of the file.
         custom_objects: classes and functions of the user's, by name.
+        own: how such are given, for a message.
 
     Raises:
         RunError: the file is damaged, or needs classes that are not known.
@@ -74,7 +78,6 @@ def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> A
             warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")  # of one never trained
             return keras.models.load_model(path, custom_objects=dict(custom_objects or {}))
     except Exception as error:
-        raise RunError(
-            f"The model {path} cannot be loaded: {first_line(error)} If it has classes of your own, give them: "
-            '`rudel.load(run, custom_objects={"MyLayer": MyLayer})`.'
-        ) from error
+        missing = re.search(r"Could not locate (class|function) '(?:.*>)?(\w+)'", str(error))
+        why = f"it needs the {missing[1]} `{missing[2]}`: {own}." if missing else first_line(error)
+        raise RunError(f"The model {path} cannot be loaded: {why}") from error

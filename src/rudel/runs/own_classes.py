@@ -44,7 +44,7 @@ def check_can_be_loaded(model: "keras.Model", lambdas: bool = False) -> Places:
     from rudel.shipping.user_code import own_objects
 
     config = check_can_be_saved(model)
-    if not lambdas and (name := next(_lambdas(config), None)) is not None:
+    if not lambdas and (name := next(lambda_layers(config), None)) is not None:
         raise ModelError(
             f"The model `{model.name}` could not be read again, because Keras does not load the lambda in its layer "
             f"`{name}`: make it a function of a module, keras.ops or a layer of your own; or leave out `run`."
@@ -116,7 +116,7 @@ def _place_of(value: Callable[..., object]) -> dict[str, str] | None:
     return {"module": value.__module__, "name": value.__qualname__, "folder": str(path.parents[up])}
 
 
-def _lambdas(config: object, name: str = "") -> Iterator[str]:
+def lambda_layers(config: object, name: str = "") -> Iterator[str]:
     """The names of the layers with lambdas."""
     if isinstance(config, dict):
         if config.get("class_name") == "__lambda__":
@@ -125,7 +125,7 @@ def _lambdas(config: object, name: str = "") -> Iterator[str]:
         inner = config.get("config")
         name = str(inner.get("name", name)) if isinstance(inner, dict) else name
         for value in config.values():
-            yield from _lambdas(value, name)
+            yield from lambda_layers(value, name)
     elif isinstance(config, list | tuple):
         for value in config:
-            yield from _lambdas(value, name)
+            yield from lambda_layers(value, name)

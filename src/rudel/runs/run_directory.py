@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rudel.errors import DataError, ModelError, OptionError, RudelError, RunError
+from rudel.errors import DataError, ModelError, OptionError, RudelError, RunError, option
 from rudel.files import write_json, written_atomically
 
 _LOCK = ".lock"
@@ -66,6 +66,12 @@ class RunDirectory:
     def model(self) -> Path:
         """Where the trained model is."""
         return self.path / "model.keras"
+
+    @property
+    def title(self) -> str:
+        """What messages call it; of a model file (`rudel.runs.model_as_run`), that."""
+        file = self.read_config().get("file")
+        return f"model {file}" if file else f"run {self.path}"
 
     @property
     def best(self) -> Path:
@@ -209,7 +215,7 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise RunError(
-            f"The run {path} could not be written ({reason}): make room, then continue with --resume."
+            f"The run {path} could not be written ({reason}): make room, then continue with {option('resume', True)}."
         ) from error
 
 
@@ -222,7 +228,9 @@ def path_of(run: str | Path | None) -> Path | None:
     if run is None:
         return None
     if not str(run).strip():
-        raise OptionError("The run directory has no name: give one, such as --run runs/first, or leave it out.")
+        raise OptionError(
+            f"The run directory has no name: give one, such as {option('run', 'runs/first')}, or leave it out."
+        )
     return Path(run).expanduser()
 
 
@@ -237,14 +245,14 @@ def create(path: Path, resume: bool) -> RunDirectory:
         lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise RunError(
-            f"The run directory {path} cannot be written ({error.strerror}): give another with --run."
+            f"The run directory {path} cannot be written ({error.strerror}): give another with {option('run')}."
         ) from error
     try:
         _take(lock)
     except BlockingIOError as error:
         os.close(lock)
         raise RunError(
-            f"Another training is using the run directory {path}: wait for it, or give another with --run."
+            f"Another training is using the run directory {path}: wait for it, or give another with {option('run')}."
         ) from error
     try:
         check_free(path, resume)
@@ -276,7 +284,8 @@ def check_free(path: Path, resume: bool) -> None:
     """
     if (path / "config.json").exists() and not resume:
         raise RunError(
-            f"{path} already holds a run: add --resume to continue it, or give another directory with --run."
+            f"{path} already holds a run: add {option('resume', True)} to continue it, or give another directory with "
+            f"{option('run')}."
         )
 
 
@@ -327,7 +336,9 @@ def create_next(name: str) -> RunDirectory:
         except FileExistsError:
             number += 1
         except OSError as error:
-            raise RunError(f"{path} cannot be written ({error.strerror}): give a directory with --run.") from error
+            raise RunError(
+                f"{path} cannot be written ({error.strerror}): give a directory with {option('run')}."
+            ) from error
         else:
             return create(path, resume=False)
 

@@ -11,7 +11,7 @@ import numpy as np
 from rudel.backend import backend_name
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
-from rudel.errors import RunError
+from rudel.errors import RunError, option
 from rudel.recipes import current_name
 from rudel.runs import run_directory
 from rudel.runs.run_directory import RunDirectory
@@ -57,7 +57,7 @@ def check_same(run: RunDirectory, before: Mapping[str, Any], now: Mapping[str, A
         if name in before and before[name] != value:
             raise RunError(
                 f"The run {run.path} was begun with {name} {before[name]!r}, and this is {value!r}: "
-                "resume it as it was begun, or give another directory with --run."
+                f"resume it as it was begun, or give another directory with {option('run')}."
             )
 
 

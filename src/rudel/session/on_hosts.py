@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from rudel.errors import ClusterError, RudelError
+from rudel.errors import ClusterError, RudelError, option
 from rudel.runs.run_directory import RunDirectory
 
 
@@ -28,5 +28,9 @@ def unforeseen(run: RunDirectory | None) -> Iterator[None]:
         raise
     except Exception as error:
         what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        where = f": please report it with its traceback, which is in {run.log}; --resume continues" if run else ""
+        where = (
+            f": please report it with its traceback, which is in {run.log}; {option('resume', True)} continues"
+            if run
+            else ""
+        )
         raise ClusterError(f"The training ended by an error that Rudel did not expect ({what}){where}.") from error

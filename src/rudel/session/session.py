@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from rudel.errors import NonFiniteError, RunError
+from rudel.errors import NonFiniteError, RunError, option
 from rudel.loop import model_state
 from rudel.loop.freed_memory import release_freed_memory
 from rudel.loop.metric_values import as_floats
@@ -304,7 +304,7 @@ class Session:
             which = f" {self.run.path}" if self.run else ""
             raise RunError(
                 f"The run{which} was begun with a model, an optimizer or metrics of other shapes: "
-                "resume it as it was begun, or give another directory with --run."
+                f"resume it as it was begun, or give another directory with {option('run')}."
             )
         return ModelState(*parts)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from rudel.errors import option
 from rudel.runs import checkpoint as checkpoints
 from rudel.runs.checkpoint import Checkpoint
 from rudel.runs.run_directory import RunDirectory
@@ -95,7 +96,7 @@ class RunStore:
 
     def after_interrupt(self) -> str:
         """See `Store`."""
-        return f"; continue with --run {self._run.path} --resume" if self._run else ""
+        return f"; continue with {option('run', self._run.path)} {option('resume', True)}" if self._run else ""
 
     def after_failure(self, step: int) -> str:
         """See `Store`."""

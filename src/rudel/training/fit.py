@@ -71,9 +71,11 @@ def fit(
             on, and the weights are the same bits. Or a source of batches, in its own order: a
             `keras.utils.PyDataset`, a `tf.data.Dataset`, a `torch.utils.data.DataLoader`, a generator. One with a
             length is resumed by skipping what was seen; others want `steps_per_epoch`, and cannot be resumed. Several
-            hosts or devices read one pass into memory first, and take its examples in any order.
+            hosts or devices read one pass into memory first, and take its examples in any order. Or a `Dataset` of
+            Hugging Face's `datasets`, read by index as a stream is; its labels' names become those of the classes.
         y: targets (N, ...), if `x` holds inputs alone. Labels may be strings: they are numbered in alphabetical order,
-            or in that of the `class_names` of a `Dataset`, and become the names of the classes.
+            or in that of the `class_names` of a `Dataset`, and become the names of the classes. Of a Hugging Face data
+            set, the name of a column; None for its labels.
         batch_size: examples a step; None for 32.
         epochs: passes over the examples; 1 if neither epochs nor steps are given.
         verbose: True, 1 or 2 for a live display on standard error, False or 0 for none, "auto" for one on terminals.
@@ -136,7 +138,10 @@ def fit(
         >>> history.history["loss"][-1] < 1e-3
         True
     """
+    from rudel.data.hugging_face import dataset_of, is_hugging_face
+    from rudel.loop.data_checks import takes_one_hot
     from rudel.loop.schedule import check_whole_number
+    from rudel.runs.model_arrays import names_of
     from rudel.runs.run_directory import path_of
     from rudel.session.training_options import TrainingOptions
     from rudel.training import keras_arguments
@@ -152,6 +157,14 @@ def fit(
     keras_arguments.refuse_without_equal(validation_freq, shuffle, verbose)
     callbacks = keras_arguments.as_callbacks(keras, callbacks)
     validation = keras_arguments.chosen_validation(validation, validation_data, validation_split)
+    if is_hugging_face(x):
+        if sample_weight is not None or not isinstance(y, str | None):
+            raise OptionError(
+                "Of a Hugging Face data set, `y` is the name of a column, and there is no `sample_weight`."
+            )
+        fraction = validation if isinstance(validation, float) else None
+        x = dataset_of(x, y, names_of(model, "inputs"), None if fraction else validation)
+        y, validation = None, fraction
     validation = validation_stream(validation, validation_steps)
     source = training_source(
         x, targets=y is not None or sample_weight is not None, batch_size=batch_size, steps_per_epoch=steps_per_epoch,
@@ -176,7 +189,7 @@ def fit(
         stop_early,
     )  # fmt: skip
     dataset = as_dataset(x, y, sample_weight, validation, seed)
-    dataset = encode_text_labels(dataset)
+    dataset = encode_text_labels(dataset, takes_one_hot(model))
     if validation_data is None:
         dataset = keras_arguments.hold_out_last(dataset, validation_split)
     dataset = keras_arguments.first_batches(dataset, validation_steps, validation_batch_size or batch_size)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.backend import keras_here
-from rudel.errors import OptionError
+from rudel.errors import OptionError, option
 from rudel.mesh.hosts.lifecycle import all_or_none, is_first, join_for
 from rudel.runs import checkpoint as checkpoints
 from rudel.runs.run_directory import check_free, path_of
@@ -133,7 +133,7 @@ def train_recipe(
     )  # fmt: skip
     directory = path_of(run)
     if resume and run is None:
-        raise OptionError("Which run is to be resumed? Name its directory with --run.")
+        raise OptionError(f"Which run is to be resumed? Name its directory with {option('run')}.")
     if resume and directory is not None and checkpoints.newest(directory):
         start_from = None  # the checkpoint has the weights
     recipe_request = RecipeRequest(

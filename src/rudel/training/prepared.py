@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rudel.backend import keras_here, set_seed
 from rudel.data.dataset import Dataset
-from rudel.errors import OptionError
+from rudel.errors import OptionError, option
 from rudel.loop.schedule import Schedule, check_whole_number, plan_schedule
 from rudel.recipes import current_name
 from rudel.recipes.load import Recipe, find_recipe
@@ -102,7 +102,7 @@ def prepare(request: RecipeRequest, dataset: Dataset | None = None) -> Prepared:
         values["learning_rate"] = rate
     settings = found.settings(values)
     if request.data is not None and not found.takes_source:
-        raise OptionError(f"The recipe `{found.name}` takes no data from elsewhere: leave out --data.")
+        raise OptionError(f"The recipe `{found.name}` takes no data from elsewhere: leave out {option('data')}.")
     training = found.training(settings)
     plan = _plan(training, request.epochs, request.steps, request.batch_size)
     previous_policy = keras.config.dtype_policy()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-from rudel.errors import OptionError
+from rudel.errors import OptionError, option
 from rudel.mesh.hosts.join import joined
 
 if TYPE_CHECKING:
@@ -124,7 +124,9 @@ def with_options(strategy: str | None, given: Mapping[str, Any]) -> Any:
     if strategy is None:
         raise OptionError(f"{belongs}, and other options to others: give those of one strategy.")
     if strategy == "auto":
-        raise OptionError(f"{belongs}, which `auto` may not choose: leave it out, or give --strategy {having[0]}.")
+        raise OptionError(
+            f"{belongs}, which `auto` may not choose: leave it out, or give {option('strategy', having[0])}."
+        )
     raise OptionError(f"{belongs}, not to {strategy}.")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.backend import without_tensorflow
 from rudel.data.dataset import Dataset, Examples
-from rudel.errors import OptionError, RunError
+from rudel.errors import OptionError, RunError, option
 from rudel.loop.data_checks import check_examples
 from rudel.loop.model_state import check_compiled
 from rudel.loop.schedule import Schedule
@@ -240,7 +240,7 @@ def _resumable(run: RunDirectory, total_steps: int) -> Checkpoint | None:
     if saved and saved.step > total_steps:
         raise RunError(
             f"The run {run.path} has already done {saved.step:,} steps, more than the {total_steps:,} asked for: "
-            "ask for more, or give another directory with --run."
+            f"ask for more, or give another directory with {option('run')}."
         )
     return saved
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rudel.errors import OptionError, RunError
+from rudel.errors import OptionError, RunError, option
 from rudel.files import write_json
 from rudel.runs.run_directory import finite, writing
 
@@ -67,16 +67,19 @@ class Ledger:
         before = self._read_settings()
         if before is not None and not resume:
             raise RunError(
-                f"{self.path} already holds a sweep: add --resume to continue it, or give another folder with --run."
+                f"{self.path} already holds a sweep: add {option('resume', True)} to continue it, or give another "
+                f"folder with {option('run')}."
             )
         if before is None and self.path.is_dir() and any(self.path.iterdir()):
-            raise RunError(f"{self.path} holds something that is not a sweep: give another folder with --run.")
+            raise RunError(
+                f"{self.path} holds something that is not a sweep: give another folder with {option('run')}."
+            )
         now = json.loads(json.dumps(finite(settings)))
         for name in now:
             if before is not None and name != "trials" and before.get(name) != now[name]:
                 raise OptionError(
                     f"The sweep {self.path} was begun with {name} {before.get(name)!r}, and this is {now[name]!r}: "
-                    "resume it as it was begun, or give another folder with --run."
+                    f"resume it as it was begun, or give another folder with {option('run')}."
                 )
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from rudel.backend import keras_here
 from rudel.data.dataset import Dataset, Examples
-from rudel.errors import OptionError
+from rudel.errors import OptionError, option
 from rudel.recipes.load import find_recipe
 from rudel.session.training_options import TrainingOptions
 from rudel.shipping.user_code import own_modules
@@ -131,7 +131,7 @@ def _monitor_of(made: Prepared) -> str:
     if made.dataset.validation is None:
         raise OptionError(
             f"The recipe `{made.name}` holds nothing out by which trials could be compared: name a metric of the "
-            "training with --monitor, such as loss."
+            f"training with {option('monitor')}, such as loss."
         )
     from rudel.loop import model_state
     from rudel.loop.metric_values import as_floats

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rudel.cluster.fleet import TRANSPORT_ERRORS
-from rudel.errors import ClusterError, RudelError
+from rudel.errors import ClusterError, RudelError, option
 from rudel.tuning.ledger import Ended, Ledger
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Sweep:
                 elif time.monotonic() - seen > _PATIENCE_SECONDS:
                     raise ClusterError(
                         f"No host has taken a trial for {_PATIENCE_SECONDS:.0f} s: check the hosts, then continue "
-                        "with --resume."
+                        f"with {option('resume', True)}."
                     )
                 await asyncio.sleep(_LOOK_SECONDS / 10)  # where others still work on the last trials, nothing waits
         finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.cluster.host_options import check_used
-from rudel.errors import OptionError
+from rudel.errors import OptionError, option
 from rudel.loop.schedule import check_whole_number
 from rudel.runs.run_directory import path_of
 from rudel.tuning.ledger import Ended, Ledger
@@ -128,7 +128,7 @@ def tune(
     name = f"{Path(objective).stem}-tune" if is_recipe else "tune"
     ledger = Ledger(path_of(run) or Path("runs") / name)
     if resume and run is None and not ledger.path.is_dir():
-        raise OptionError("Which sweep is to be resumed? Name its folder with --run.")
+        raise OptionError(f"Which sweep is to be resumed? Name its folder with {option('run')}.")
     if is_recipe:
         code, metric = _of_recipe(
             objective, varied, fixed, monitor, data=data, epochs=epochs, steps=steps, batch_size=batch_size,
@@ -181,7 +181,8 @@ def tune(
     except KeyboardInterrupt as interrupt:
         count = len(ledger.ended())
         raise KeyboardInterrupt(
-            f"Interrupted after {count} of {trials} trials: continue with --run {ledger.path} --resume."
+            f"Interrupted after {count} of {trials} trials: continue with {option('run', ledger.path)} "
+            f"{option('resume', True)}."
         ) from interrupt
     finally:
         if ledger.ended():

@@ -150,7 +150,7 @@ def test_all_workers_lost_for_good_is_told_and_leaves_a_checkpoint_to_go_on_from
     training.more_rounds(5, {"a", "b"})
     for name in ("a", "b"):
         crew.kill(name)
-    with pytest.raises(ClusterError, match=r"All hosts were lost.*a: its connection was closed.*--resume"):
+    with pytest.raises(ClusterError, match=r"All hosts were lost.*a: its connection was closed.*`resume=True`"):
         training.result()
     rounds = training.log.rounds[-1]["round"]
     (*_, kept) = sorted((training.run / "checkpoints").iterdir())

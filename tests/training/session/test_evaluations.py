@@ -136,7 +136,7 @@ class TestBest:
             rudel.fit(classifier(metrics=[odd]), *blobs, monitor="odd")
         assert not (tmp_path / "run").exists()
         fit(classifier, blobs, tmp_path / "run", epochs=1)
-        with pytest.raises(RunError, match="kept no best weights: train with `--monitor METRIC`"):
+        with pytest.raises(RunError, match="kept no best weights: train with `monitor=`, such as val_loss"):
             rudel.load(tmp_path / "run", best=True)
 
 

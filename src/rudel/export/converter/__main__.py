@@ -38,17 +38,17 @@ def convert(job: dict[str, Any]) -> dict[str, Any]:
     made, form = Path(job["made"]), job["form"]
     versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
     if form == "savedmodel":
-        savedmodel.write(
-            Forward(model, job["inputs"], job["structure"], batch=None), job["photographs"], job["texts"], made
-        )
+        forward = Forward(model, job["inputs"], job["structure"], batch=None, constants=False)
+        savedmodel.write(forward, job["photographs"], job["texts"], made)
         return versions
-    if form in ("litert-int8", "litert-int16"):
-        unroll(model)
-    forward = Forward(model, job["inputs"], job["structure"], batch=1)
     if form == "onnx":
         from rudel.export.converter import onnx
 
+        forward = Forward(model, job["inputs"], job["structure"], batch=None)
         return versions | onnx.write(forward, job["texts"], made)
+    if form in ("litert-int8", "litert-int16"):
+        unroll(model)
+    forward = Forward(model, job["inputs"], job["structure"], batch=1)
     # The converter cannot quantise the operator of an LSTM to int16.
     with contextlib.nullcontext() if form == "litert-int16" else fuse_lstms():
         litert.write(forward, form, job.get("calibration"), Path(job["folder"]), made)

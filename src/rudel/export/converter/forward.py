@@ -17,20 +17,28 @@ from rudel.export.inputs import output_names
 class Forward:
     """What a model computes in inference, with a name for every input and output.
 
-    Where the batch has a fixed size, no shape is computed at run time, and weights are part of the graph, where the
-    converters can fold them. Where it has not, weights stay variables.
+    Weights that are constants are part of the graph, where the converters can fold them. Where the batch has a fixed
+    size, no shape is computed at run time.
 
     Args:
         model: on TensorFlow.
         inputs: `name`, `shape` of one example and `dtype` of each input.
         structure: how the model takes them; see `__main__`.
         batch: examples a call, or None for any number.
+        constants: whether weights are constants; else they stay variables.
     """
 
-    def __init__(self, model: keras.Model, inputs: list[dict[str, Any]], structure: Tree, batch: int | None) -> None:
+    def __init__(
+        self,
+        model: keras.Model,
+        inputs: list[dict[str, Any]],
+        structure: Tree,
+        batch: int | None,
+        constants: bool = True,
+    ) -> None:
         self._model = model
         self._structure = structure
-        self._values = None if batch is None else [(variable, variable.numpy()) for variable in model.variables]
+        self._values = [(variable, variable.numpy()) for variable in model.variables] if constants else None
         self.inputs: list[str] = [i["name"] for i in inputs]
         self.outputs: list[str] = []
         self.signature = [tf.TensorSpec((batch, *i["shape"]), i["dtype"], name=i["name"]) for i in inputs]

@@ -1,12 +1,14 @@
-"""ONNX, by way of tf2onnx."""
+"""ONNX, by way of tf2onnx, for batches of any size."""
 
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import tf2onnx
+from tf2onnx.handler import tf_op
 
 from rudel.errors import ExportError
 from rudel.export.converter.forward import Forward
@@ -17,7 +19,7 @@ _ML = "ai.onnx.ml"
 
 
 def write(forward: Forward, texts: Mapping[str, Sequence[str]], made: Path) -> dict[str, str]:
-    """Converts a model for one example at a time; returns the versions of the tools.
+    """Converts a model; returns the versions of the tools.
 
     Args:
         forward: the model.
@@ -30,6 +32,7 @@ def write(forward: Forward, texts: Mapping[str, Sequence[str]], made: Path) -> d
     names = sorted(forward.trace().structured_outputs)  # which is how TensorFlow orders them
     try:
         _count_nodes()
+        _add_erfc()
         model, _ = tf2onnx.convert.from_function(forward.function, input_signature=forward.signature, opset=OPSET)
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:
@@ -53,6 +56,22 @@ def _count_nodes() -> None:
 
     node.__init__ = made_with_a_number
     node.__hash__ = lambda self: self.number
+
+
+def _add_erfc() -> None:
+    """Teaches tf2onnx the complementary error function of `gelu`, for which ONNX has no operator: 1 - Erf."""
+
+    class Erfc:
+        @classmethod
+        def version_9(cls, graph: Any, node: Any, **_: Any) -> None:
+            shapes, kinds = node.output_shapes, node.output_dtypes
+            graph.remove_node(node.name)
+            erf = graph.make_node("Erf", [node.input[0]], shapes=shapes, dtypes=kinds)
+            one = graph.make_const(f"{node.name}__one", np.ones((), tf2onnx.utils.map_onnx_to_numpy_type(kinds[0])))
+            ends = [one.output[0], erf.output[0]]
+            graph.make_node("Sub", ends, name=node.name, outputs=node.output, shapes=shapes, dtypes=kinds)
+
+    tf_op("Erfc")(Erfc)
 
 
 def _order_outputs(graph: onnx.GraphProto, names: list[str], wanted: list[str]) -> None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rudel.cluster.fleet import installed
-from rudel.errors import ClusterError, NonFiniteError, OptionError, error_named
+from rudel.errors import ClusterError, NonFiniteError, OptionError, error_named, option
 from rudel.loop import model_state
 from rudel.loop.model_state import ModelState
 from rudel.mesh.hosts import member_messages as messages
@@ -178,8 +178,8 @@ class HostsEngine:
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"Of {self._cluster.count} hosts, {len(there)} are left, with which this cannot be trained "
-                    f"({least} at least, and a batch that divides over them): use --resume when the others are "
-                    "back."
+                    f"({least} at least, and a batch that divides over them): use {option('resume', True)} when the "
+                    "others are back."
                 )
             if not waiting:
                 self._session.display.note(f"{len(there)} hosts are left, waiting for others to come back")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from rudel.errors import ClusterError, OptionError, RudelError, error_named
+from rudel.errors import ClusterError, OptionError, RudelError, error_named, option
 from rudel.mesh.hosts.join import (
     check_devices,
     disconnect,
@@ -138,7 +138,7 @@ def _lost(error: Exception) -> ClusterError | None:
         return None
     return ClusterError(
         "Another process of this training was lost, and without it the step cannot be taken: start all of them again "
-        "with --resume, to continue from the newest checkpoint."
+        f"with {option('resume', True)}, to continue from the newest checkpoint."
     )
 
 

@@ -1,0 +1,92 @@
+"""Arrays in `.npz` files, as a model takes them: `x`, or an array for each input by its name."""
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rudel.data.arrays_file import read_arrays
+from rudel.data.dataset import Arrays, Examples
+from rudel.errors import DataError
+
+if TYPE_CHECKING:
+    import keras
+
+
+def read_examples(path: Path, model: "keras.Model", class_names: Sequence[str] = ()) -> tuple[Examples, dict[str, int]]:
+    """Reads inputs, and targets where there are any.
+
+    Args:
+        path: an `.npz` file with `x` or an array for each input, and `y` or one for each output, which may be left out.
+        model: that takes them.
+        class_names: of the model; see `rudel.data.arrays_file`.
+
+    Returns:
+        The examples, and how many rows of which unknown class were left out.
+
+    Raises:
+        DataError: the file cannot be read, or an array is missing or does not fit.
+    """
+    inputs, outputs = names_of(model, "inputs"), names_of(model, "outputs")
+    if len(inputs) > 1:
+        arrays = _arrays(path, {"y", *inputs, *outputs})
+        x = inputs_among(arrays, inputs, path)
+        if outputs and all(name in arrays for name in outputs):
+            return Examples(x, {name: arrays[name] for name in outputs}), {}
+        return Examples(x, arrays.get("y")), {}
+    arrays = _arrays(path, {"x", "y", *inputs})
+    x = arrays.get("x", arrays.get(inputs[0]) if inputs else None)
+    if x is None:
+        raise DataError(f"{path} has no array `x`: save it by np.savez(file, x=..., y=..., names=...).")
+    shape = getattr(model, "input_shape", None)
+    shape = tuple(shape[1:]) if isinstance(shape, tuple) and None not in shape[1:] else x.shape[1:]
+    if "x" in arrays and "y" in arrays:
+        return read_arrays(path, class_names, shape)
+    if x[:1].size != np.prod(shape):
+        raise DataError(f"`x` in {path} has shape {x.shape}, and the model takes inputs of shape {shape}.")
+    return Examples(x.reshape(-1, *shape), arrays.get("y")), {}
+
+
+def read_inputs(path: Path, names: Sequence[str]) -> tuple[Arrays, int]:
+    """Reads inputs alone: those of several names, or `x`; and how many there are.
+
+    Raises:
+        DataError: the file cannot be read, or an array is missing.
+    """
+    arrays = _arrays(path, set(names) or {"x"})
+    found = inputs_among(arrays, names or ["x"], path)
+    return found if names else found["x"], len(Examples(found))
+
+
+def inputs_among(arrays: Mapping[str, np.ndarray], names: Sequence[str], path: Path) -> dict[str, np.ndarray]:
+    """The arrays of these names.
+
+    Raises:
+        DataError: one is missing.
+    """
+    if any(name not in arrays for name in names):
+        raise DataError(
+            f"{path} must have an array for each input of the model: {', '.join(f'`{name}`' for name in names)}."
+        )
+    return {name: arrays[name] for name in names}
+
+
+def names_of(model: "keras.Model", side: str) -> list[str]:
+    """Distinct names of the "inputs" or the "outputs" of a model; none of a single output."""
+    tensors = getattr(model, side, None) or ()
+    structure = getattr(model, side.removesuffix("s"), None) if tensors else None
+    if isinstance(structure, Mapping):
+        return list(structure)
+    if side == "outputs":
+        return list(getattr(model, "output_names", None) or ()) if len(tensors) > 1 else []
+    return [tensor.name for tensor in tensors]
+
+
+def _arrays(path: Path, names: set[str]) -> dict[str, np.ndarray]:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files if name in names}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} cannot be read as an .npz file: {error}.") from error
