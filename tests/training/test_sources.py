@@ -187,8 +187,8 @@ def test_a_hugging_face_data_set_trains_alone_and_on_two_hosts(lacking: Callable
 
     with two_hosts() as client:
         for where in (None, client):
-            history = rudel.fit(flat(), data["train"], epochs=20, validation_data=data["test"], verbose=0, client=where)
-            assert history.history["val_accuracy"][-1] > 0.8
+            history = rudel.fit(flat(), data["train"], epochs=30, validation_data=data["test"], verbose=0, client=where)
+            assert history.history["val_loss"][-1] < 0.8 * history.history["val_loss"][0]
     with pytest.raises(DataError, match="has no column `score`: it has label, x"):
         rudel.fit(flat(), data["train"], "score")
     with pytest.raises(DataError, match=r"Which of the columns x has the targets\? Name it"):
