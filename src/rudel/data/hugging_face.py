@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rudel.data.dataset import Dataset, Examples, Part
+from rudel.data.dataset import Dataset, Examples, Split
 from rudel.data.stream import Stream
 from rudel.errors import DataError
 
@@ -80,9 +80,9 @@ def dataset_of(data: Any, target: str | None, inputs: Sequence[str], validation:
             f"that with `select_columns([..., '{target}'])`."
         )
     if is_hugging_face(validation):
-        validation = _part(Rows(validation, chosen, target))
+        validation = _split(Rows(validation, chosen, target))
     names = list(getattr(data.features[target], "names", None) or ())
-    return Dataset(_part(Rows(data, chosen, target)), validation, class_names=names)
+    return Dataset(_split(Rows(data, chosen, target)), validation, class_names=names)
 
 
 def _target(data: Any, columns: Sequence[str]) -> str:
@@ -95,7 +95,7 @@ def _target(data: Any, columns: Sequence[str]) -> str:
     return found[0]
 
 
-def _part(rows: Rows) -> Part:
+def _split(rows: Rows) -> Split:
     """The rows in memory, where they are small enough."""
     size = sum(array.nbytes for _, array in rows.take(slice(0, 1)).named_arrays())
     return rows.in_memory() if size * len(rows) <= _MOST_IN_MEMORY else rows

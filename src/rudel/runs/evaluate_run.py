@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rudel.data.dataset import ToEvaluate
-from rudel.errors import OptionError, RunError, option
+from rudel.errors import DataError, OptionError, RunError, option
 from rudel.loop.evaluation import DEFAULT_BATCH_SIZE, evaluate
 from rudel.runs import run_directory
 from rudel.runs.loading import dataset_of, load, to_evaluate
