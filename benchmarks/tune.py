@@ -105,8 +105,8 @@ def main(
     typer.echo(f"four nodes against one: {ratio:.2f}x (wanted {WANTED}x)")
     three = one["seconds"] * -(-TRIALS // (NODES - 1)) / TRIALS
     typer.echo(
-        f"with one cut off at half: {lost['seconds']:.1f} s, {lost['finished']} of {TRIALS} trials finished (wanted all, "
-        f"in no more than the {three:.1f} s of three nodes)"
+        f"with one cut off at half: {lost['seconds']:.1f} s, {lost['finished']} of {TRIALS} trials finished (wanted "
+        f"all, in no more than the {three:.1f} s of three nodes)"
     )
     if json:
         json.write_text(

@@ -216,7 +216,8 @@ def test_a_board_that_is_unplugged_is_gone(
         board.process.kill()
         board.process.wait()
 
-    with opened(board.port) as port, pytest.raises((DataError, BenchError), match="was disconnected|stopped answering"):
+    lost = pytest.raises((DataError, BenchError), match=r"was disconnected|stopped answering")
+    with opened(board.port) as port, lost:
         run_on_board(port, compiled, *examples, progress=unplug, timeout=0.1)
 
 
