@@ -47,12 +47,12 @@ def test_a_conversion_is_summed_up(rudel: Callable[..., Any], drawn: Path) -> No
     lines = [" ".join(line.split()) for line in done.out.splitlines()]
     assert lines[1].startswith("train 42 ")
     assert "classes 2" in lines
-    assert "changed 18 pictures: made smaller" in lines
+    assert "changed 18 images: scaled down" in lines
     assert "left out 1 file: animated: left/moving.gif" in lines
     assert "left out 1 file: not an image: right/read.me" in lines
     assert lines[-1] == "records records"
     again = rudel("data", "images", drawn, "--out", "records", "--validation", "0.2", "--max-side", "50")
-    assert "nothing to do: all is converted already" in again.out
+    assert "nothing to do: all images are converted" in again.out
 
 
 def test_a_conversion_as_json(rudel: Callable[..., Any], drawn: Path) -> None:
@@ -68,8 +68,7 @@ def test_a_conversion_as_json(rudel: Callable[..., Any], drawn: Path) -> None:
 
 def test_what_is_held_out_of_nothing_is_said(rudel: Callable[..., Any], drawn: Path) -> None:
     assert (
-        "No picture is held out for validation."
-        in rudel("data", "images", drawn, "--out", "records", "--validation", "0").err
+        "There are no validation images." in rudel("data", "images", drawn, "--out", "records", "--validation", "0").err
     )
 
 

@@ -291,7 +291,7 @@ def test_two_conversions_at_the_same_time(drawn: Path, converted: Converted, tmp
 
 def test_max_side_makes_pictures_smaller(drawn: Path, tmp_path: Path) -> None:
     made = convert(drawn, tmp_path / "records", max_side=25, validation=0)
-    assert made.changes == {"made smaller": 120}
+    assert made.changes == {"scaled down": 120}
     assert all(record["image/width"] == [25] for record in records_of(made.path).values())
     assert len(made.shards) == 1
     assert not any(made.counts("validation"))
@@ -388,7 +388,7 @@ def test_the_photographs(shared_data: Path, tmp_path: Path) -> None:
     made = convert(shared_data / "sign-digits", tmp_path / "records")
     assert made.classes == tuple("0123456789")
     assert made.records == 1862
-    assert made.changes == {"turned upright": 3}
+    assert made.changes == {"rotated upright": 3}
     assert not made.left_out
     assert 150 < sum(made.counts("validation")) < 220
     assert min(made.counts("validation")) > 5

@@ -118,10 +118,10 @@ def _tell(converted: "Converted", seconds: float) -> None:
         shards = [shard for shard in converted.shards if shard.split == split]
         count, amount = sum(shard.records for shard in shards), sum(shard.bytes for shard in shards)
         rows.append([split, f"{count:,}", size(amount), plural(len(shards), "shard")])
-    print_table(["", "pictures", "size", "in"], rows, right=(1, 2, 3))
+    print_table(["", "images", "size", "in"], rows, right=(1, 2, 3))
     typer.echo(f"classes   {len(converted.classes):,}")
     for change, count in converted.changes.items():
-        typer.echo(f"changed   {plural(count, 'picture')}: {change}")
+        typer.echo(f"changed   {plural(count, 'image')}: {change}")
     _tell_left_out(converted)
     _tell_shards(converted, seconds)
     typer.echo(f"records   {converted.path}")
@@ -145,11 +145,11 @@ def _tell_shards(converted: "Converted", seconds: float) -> None:
     kept = len(converted.shards) - converted.made
     pictures = converted.records + sum(len(shard.left_out) for shard in converted.shards)
     if converted.made == 0:
-        typer.echo("time      nothing to do: all is converted already")
+        typer.echo("time      nothing to do: all images are converted")
     elif kept:
-        typer.echo(f"time      {duration(seconds)} for {plural(converted.made, 'shard')}; {kept:,} were there already")
+        typer.echo(f"time      {duration(seconds)} for {plural(converted.made, 'shard')}; {kept:,} already existed")
     else:
-        typer.echo(f"time      {duration(seconds)}, {pictures / max(seconds, 1e-9):,.0f} pictures/s")
+        typer.echo(f"time      {duration(seconds)}, {pictures / max(seconds, 1e-9):,.0f} images/s")
 
 
 def _notes(converted: "Converted") -> Iterator[str]:
@@ -157,11 +157,11 @@ def _notes(converted: "Converted") -> Iterator[str]:
         yield f"All files that were left out are named in {converted.path / 'left-out.txt'}."
     counts = list(zip(converted.classes, *map(converted.counts, _SPLITS), strict=True))
     if unseen := [name for name, train, _ in counts if not train]:
-        yield f"No picture is for training of {_classes(unseen)}."
+        yield f"There are no training images of {_classes(unseen)}."
     if not any(held_out for _, _, held_out in counts):
-        yield "No picture is held out for validation."
+        yield "There are no validation images."
     elif untested := [name for name, train, held_out in counts if train and not held_out]:
-        yield f"No picture is held out of {_classes(untested)}."
+        yield f"There are no validation images of {_classes(untested)}."
 
 
 def _classes(names: list[str]) -> str:

@@ -111,7 +111,7 @@ def _senses(recipe: str, features: LogMel | Columns | None) -> bool:
 def _write_sensing(compiled: Compiled, dsp: Compiled, model: Int8Model, made: Path, more: dict[str, str]) -> list[str]:
     """Writes a library whose sketch recognises what the board's microphone or motion sensor gives; returns notes."""
     features, class_names = model.features, model.class_names
-    untested = "the sensor's driver has not been tried on a board by Rudel's tests."
+    untested = "we have not tried the sensor's driver on a board."
     if isinstance(features, LogMel):
         plan = listening(dsp, features)
         every = 1000 * plan.every * features.hop / features.rate

@@ -28,7 +28,7 @@ NO_PICTURE, UNREADABLE, ANIMATED, TOO_LARGE = "not an image", "unreadable", "ani
 TOO_MANY_BYTES = "too large"
 """Why pictures are left out."""
 
-UPRIGHT, FROM_CMYK, SHRUNK, RECODED = "turned upright", "CMYK to RGB", "made smaller", "written as JPEG or PNG"
+UPRIGHT, FROM_CMYK, SHRUNK, RECODED = "rotated upright", "CMYK to RGB", "scaled down", "written as JPEG or PNG"
 """What is done to pictures."""
 
 _LOSSLESS = ("PNG", "GIF", "BMP", "TIFF")
