@@ -95,8 +95,8 @@ class Front:
         frames, bands = self.inputs.leaves[0].shape
         if isinstance(self.features, Columns):
             return [
-                f"It takes rows whose {bands} columns are normalised by mean and standard deviation, since their ranges "
-                "are too different for one scale of int8; forms in C include the normalisation."
+                f"It takes rows whose {bands} columns are normalised by mean and standard deviation, since their "
+                "ranges are too different for one scale of int8; forms in C include the normalisation."
             ]
         kind = "mel bands" if self.features.cosines is None else "MFCCs"
         return [
