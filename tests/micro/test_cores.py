@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from micro_board import needs_board
 from micro_layers import LAYERS, C, D, F, Layer, model
 from micro_support import host
+from micro_support.models import Op, T
+from micro_support.models import build as build_model
 from micro_support.oracles import runner
 
 from rudel.micro import compile_model
@@ -69,22 +71,23 @@ def on_host(models: list[Compiled], given: list[bytes], folder: Path) -> list[by
     library = host.build(models, folder, ("-O0",))
     outputs = []
     for one, data in zip(models, given, strict=True):
-        (output,) = host.invoke_inside(library, one, [np.frombuffer(data, np.int8)])
-        outputs.append(output.tobytes())
+        ends = np.cumsum([port.size for port in one.inputs])
+        inputs = np.split(np.frombuffer(data, np.int8), ends[:-1])
+        outputs += [output.tobytes() for output in host.invoke_inside(library, one, inputs)]
     return outputs
 
 
 def on_board(models: list[Compiled], given: list[bytes], target: str, folder: Path) -> list[bytes]:
     """What models give on the target's board, all in one image."""
-    place, count = core(target), len(models)
+    place = core(target)
     lines = ['#include "board.h"', *(f'#include "{one.name}.h"' for one in models)]
     for role in ("input", "output"):
-        ports = ", ".join(
-            f"{{L_{role.upper()}, L_{role.upper()}_SIZE}}".replace("L_", f"{one.name.upper()}_") for one in models
-        )
-        lines += [f"const bench_port bench_{role}s[] = {{{ports}}};", f"const uint32_t bench_{role}_count = {count};"]
-    calls = " ".join(f"{m.name}_invoke({m.name.upper()}_INPUT, {m.name.upper()}_OUTPUT);" for m in models)
-    lines += ["void bench_reset_model(void) {}", f"void bench_invoke(void) {{ {calls} }}", ""]
+        ports = [port for one in models for port in getattr(one, f"{role}s")]
+        places = ", ".join(f"{{{port.macro}, {port.macro}_SIZE}}" for port in ports)
+        lines += [f"const bench_port bench_{role}s[] = {{{places}}};"]
+        lines += [f"const uint32_t bench_{role}_count = {len(ports)};"]
+    calls = [f"{m.name}_invoke({', '.join(port.macro for port in (*m.inputs, *m.outputs))});" for m in models]
+    lines += ["void bench_reset_model(void) {}", f"void bench_invoke(void) {{ {' '.join(calls)} }}"]
     sources = {f"{one.name}.h": one.header for one in models} | {f"{one.name}.inc": one.source for one in models}
     lines += [f'#include "{one.name}.inc"' for one in models]
     image = build(folder, place, sources | {"model.c": "\n".join([*lines, ""])})
@@ -127,6 +130,39 @@ def test_the_plain_form_of_the_vectors_gives_the_same_bits(tmp_path: Path) -> No
         depthwise = one.steps[0].operator.kind == D and one.inputs[0].shape[3] % 4
         if ROUNDINGS[number % 3] != "xnnpack":
             assert any(kernel.name.startswith("vector_") for kernel in one.steps[0].kernels) == (not depthwise)
+
+
+def added(kind: str, scales: tuple[float, float, float], activation: str = "NONE") -> bytes:
+    """A model that adds or subtracts two tensors."""
+    shape = (1, 5, 7, 3)
+    tensors = [T(shape, scale=scale, zero_point=zero) for scale, zero in zip(scales, (-5, 17, 3), strict=True)]
+    return build_model(tensors, [Op(kind, (0, 1), (2,), {"activation": activation})], [0, 1], [2])
+
+
+SUMS = [
+    added("ADD", (0.05, 0.03, 0.09)),
+    added("ADD", (0.031, 0.05, 0.07), "RELU"),
+    added("SUB", (0.04, 0.04, 0.083)),
+    added("SUB", (0.043, 0.021, 0.052)),
+    added("ADD", (0.0311, 0.0517, 0.0017), "RELU6"),
+]
+
+
+def test_sums_by_vectors_have_the_same_bits(tmp_path: Path) -> None:
+    needs_board("cortex-m55")
+    for rounding in ROUNDINGS:
+        plain, special = (
+            [compile_model(data, name=f"sum{i}", rounding=rounding, target=target) for i, data in enumerate(SUMS)]
+            for target in ("generic", "cortex-m55")
+        )
+        given = [uniform_inputs(one, 1)[0] for one in plain]
+        folders = [tmp_path / f"{rounding}{number}" for number in range(3)]
+        for folder in folders:
+            folder.mkdir()
+        wanted = on_host(plain, given, folders[0])
+        assert on_host(special, given, folders[1]) == wanted
+        assert on_board(special, given, "cortex-m55", folders[2]) == wanted
+        assert all(one.steps[0].kernels[0].name.startswith("vector_") for one in special)
 
 
 @given(

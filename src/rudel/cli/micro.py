@@ -36,7 +36,7 @@ TargetOption = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="Processor or board: generic, cortex-m0plus, cortex-m4, cortex-m7, ...",
+        help="Processor or board: generic, cortex-m0plus, cortex-m4, cortex-m55, esp32c3, ...",
         autocompletion=complete.targets,
     ),
 ]
@@ -223,7 +223,7 @@ def check(
 def bench(
     model: ModelArgument,
     target: Annotated[
-        str, typer.Option(metavar="NAME", help="Core: cortex-m4, cortex-m7, cortex-m0plus, ...")
+        str, typer.Option(metavar="NAME", help="Core or board: cortex-m4, cortex-m0plus, cortex-m55, esp32c3, ...")
     ] = "cortex-m4",
     rounding: RoundingOption = _Rounding.LITERT,
     ram: RamOption = None,

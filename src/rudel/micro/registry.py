@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from rudel.micro.dsp import dsp_convolution, dsp_dense, dsp_depthwise, dsp_sum
 from rudel.micro.emit import Lowering
-from rudel.micro.helium import helium_convolution, helium_dense, helium_depthwise
+from rudel.micro.helium import helium_convolution, helium_dense, helium_depthwise, helium_sum
 from rudel.micro.operators import floats, int16_elements, int16_softmax
 from rudel.micro.operators.binary import lower_binary, lower_prelu
 from rudel.micro.operators.convolution import lower_convolution, lower_dense
@@ -75,6 +75,7 @@ _ENTRIES = (
         floats=floats.lower_binary,
         int16=int16_elements.lower_binary,
         dsp=dsp_sum,
+        helium=helium_sum,
     ),
     Entry("AVERAGE_POOL_2D", lower_pool, options=_POOL, floats=floats.lower_pool, int16=lower_pool),
     Entry(
@@ -191,6 +192,7 @@ _ENTRIES = (
         floats=floats.lower_binary,
         int16=int16_elements.lower_binary,
         dsp=dsp_sum,
+        helium=helium_sum,
     ),
     Entry(
         "SVDF",
