@@ -1,5 +1,6 @@
 """Every core gives the bits of the reference, by the kernels that it has: layers of all shapes, and public models."""
 
+import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -244,3 +245,14 @@ def test_every_core_gives_the_bits_of_the_interpreter(
     interpreter = runner(data, "tflm")
     wanted = [interpreter([np.frombuffer(given, np.int8).reshape(port.shape)])[0].tobytes() for given in inputs]
     assert outputs == wanted
+
+
+@pytest.mark.parametrize("name", ["ad01", "ic_resnet8", "kws_dscnn", "sww_ref", "vww_96"])
+def test_vectors_take_less_than_half_of_the_instructions(name: str, shared_data: Path, tmp_path: Path) -> None:
+    needs_board("cortex-m55")
+    compiled = compile_model(shared_data / "tflite" / f"{name}_int8.tflite", name=name, target="cortex-m55")
+    sources = {f"{name}.h": compiled.header, f"{name}.c": compiled.source, "model.c": glue(compiled)}
+    place = core("cortex-m55")
+    _, (record,) = run(build(tmp_path, place, sources), place.board, uniform_inputs(compiled, 1))
+    counted = json.loads(Path(__file__).with_name("replay.json").read_text())["instructions"][name]["cortex-m4"]
+    assert 2 * record.instructions <= sum(counted.values())

@@ -17,7 +17,7 @@ def lower_sum(operator: Operator, graph: Graph, context: Context) -> Step | None
     arity(operator, 2)
     for tensor in tensors:
         quantised_int8(tensor, operator)
-    limits = output_limits(operator, tensors[-1])
+    limits = output_limits(operator, tensors[2])
     found, _ = sum_of(operator, tensors, limits, context.rounding)
     size = tensors[2].size
     if isinstance(found, Line):
