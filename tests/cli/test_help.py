@@ -145,7 +145,7 @@ def test_the_shell_completes_names(tmp_path: Path) -> None:
         ("rudel hosts check ra", {"raspi1", "raspi2"}),
         ("rudel evaluate run", {"runs/digits"}),
         ("rudel evaluate runs/", {"runs/digits"}),
-        ("rudel export runs/digits --to litert-i", {"litert-int8"}),
-        ("rudel micro compile x.tflite --target pi", {"pico"}),
+        ("rudel export runs/digits --to litert-i", {"litert-int16", "litert-int8"}),
+        ("rudel micro compile x.tflite --target pi", {"pico", "pico2"}),
     ):
         assert completed(line, tmp_path) == offered, line
