@@ -53,7 +53,7 @@ def test_a_scenario_is_forecast_as_json_and_as_a_table(rudel: Callable[..., Any]
     assert heading == ["Strategy", "hosts", "time", "times", "steps", "merge", "wait", "send", "sent", "memory"]
     assert [row[:2] for row in rows[:4]] == [["single", "1"], ["diloco", "2"], ["async", "2"], ["mesh", "2"]]
     (star,) = (row for row in rows[:4] if row[-1] == "*")
-    assert " ".join(rows[4]).startswith("2 hosts are" if star[0] != "single" else ("One host", "More hosts"))
+    assert " ".join(rows[4]).startswith("2 hosts by" if star[0] != "single" else ("One host", "More hosts"))
 
 
 def test_what_has_to_be_read_on_every_host_is_marked(capsys: pytest.CaptureFixture[str]) -> None:

@@ -141,7 +141,7 @@ def test_hosts_that_cannot_hold_their_share_are_not_counted_on() -> None:
     assert planned.why == "One host can hold the data, and the others cannot hold their share of it."
     both = plan(work, [small, replace(large, memory=1e9, disk=2e9)], FAST)
     assert len(both.best.hosts) == 2
-    assert "2 hosts can hold what one alone cannot" in both.why
+    assert "hold what one alone cannot" in both.why
     with pytest.raises(ClusterError, match="can hold the model and the data"):
         plan(work, [replace(small, disk=1e9)], FAST)
 
@@ -171,7 +171,7 @@ def test_more_hosts_are_best_where_that_is_so_and_the_fastest_come_first() -> No
     assert planned.best.hosts == ("h1", "h2", "h0")
     taken = [(forecast.strategy, len(forecast.hosts)) for forecast in planned.forecasts]
     assert taken == [("single", 1), *(("diloco", 2), ("async", 2), ("mesh", 2)), *(("diloco", 3), ("async", 3))]
-    assert "3 hosts are 1.8 times as fast as the fastest" in planned.why
+    assert "are 1.8x faster than the fastest" in planned.why
 
 
 def test_a_forecast_has_the_rounds_that_the_training_will_have() -> None:
