@@ -100,8 +100,8 @@ class Front:
             ]
         kind = "mel bands" if self.features.cosines is None else "MFCCs"
         return [
-            f"It takes {frames} frames of {bands} {kind}, that `rudel.features` makes of the model's "
-            "sound; forms in C and WebAssembly have what makes it beside them."
+            f"It takes {frames} frames of {bands} {kind}, which `rudel.features` computes from sound; "
+            "forms in C and WebAssembly include that computation."
         ]
 
 
