@@ -153,7 +153,7 @@ def test_features_that_differ_need_a_map_function(tmp_path: Path) -> None:
 
 def test_records_that_are_no_examples_are_told(tmp_path: Path) -> None:
     rudel.data.records.writer.write_records(tmp_path / "train.tfrecord", [b"\xff\xff"])
-    with pytest.raises(DataError, match=r"The record at byte 0 of .*train\.tfrecord is no tf\.train\.Example"):
+    with pytest.raises(DataError, match=r"The record at byte 0 of .*train\.tfrecord is not a tf\.train\.Example"):
         rudel.Records(tmp_path).take(slice(1))
 
 

@@ -37,7 +37,7 @@ def test_settings_travel_as_json() -> None:
         ({"cpu": 4096}, "cannot have 4096 cores"),
         ({"rate": 0}, "cannot carry 0 Mbit/s"),
         ({"rate": float("nan")}, "cannot carry nan Mbit/s"),
-        ({"latency": -1}, "cannot take -1 ms"),
+        ({"latency": -1}, "latency cannot be -1 ms"),
         ({"prefix": "Pi"}, "`Pi` cannot be what names of nodes begin with"),
         ({"prefix": "lab1"}, "a letter at both ends"),
         ({"prefix": "a" * 11}, "at most 10 small letters"),

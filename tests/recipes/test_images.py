@@ -206,7 +206,7 @@ def test_weights_that_do_not_fit_leave_nothing_behind(folder: Path, tmp_path: Pa
     other = keras.Sequential([keras.Input((32, 32, 3)), keras.layers.Conv2D(3, 3, name="other")])
     other.save(tmp_path / "other.keras")
     options = {"side": 32, "weights": str(tmp_path / "other.keras")}
-    with pytest.raises(RecipeError, match="of another net than `compact`: they have no layer `convolution_1`"):
+    with pytest.raises(RecipeError, match="of another network than `compact`: they have no layer `convolution_1`"):
         rudel.train_recipe("images", data=str(folder), options=options, run=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -92,7 +92,7 @@ def test_weights_that_keras_publishes_fit_by_name(tmp_path: Path) -> None:
 
 
 def test_weights_that_do_not_fit_are_refused_in_a_sentence(saved: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"of another net than `mobilenet`: they have no layer `Conv1`"):
+    with pytest.raises(RecipeError, match=r"of another network than `mobilenet`: they have no layer `Conv1`"):
         made(net="mobilenet", weights=str(saved))
     inputs = keras.Input((32, 32, 3))
     odd = keras.layers.Conv2D(7, 5, strides=2, use_bias=False, name="convolution_1")(inputs)

@@ -84,5 +84,5 @@ def test_the_page_shows_each_example_above_its_versions(run: Any) -> None:
 def test_a_damaged_file_is_told(run: Any, content: bytes) -> None:
     run.config().epochs().summary()
     (run.path / augmentation.FILE).write_bytes(content)
-    with pytest.raises(RunError, match=r"augmentation\.npz` does not hold pictures"):
+    with pytest.raises(RunError, match=r"augmentation\.npz` does not hold images"):
         run.report()

@@ -140,7 +140,7 @@ def test_knowing_the_training_examples_by_heart_overfits():
     assert fit.overfits
     assert not fit.underfits
     assert verdict(fit) == "It overfits."
-    assert "knows its training examples better than others" in signs(fit)
+    assert "fits its training examples better than others" in signs(fit)
 
 
 def test_errors_without_noise_that_are_tiny_do_not_matter():
@@ -149,7 +149,7 @@ def test_errors_without_noise_that_are_tiny_do_not_matter():
     assert fit.pattern is not None
     assert fit.pattern.value > 0.9 * fit.error
     assert not fit.underfits
-    assert "too little to matter" in signs(fit)
+    assert "too small to matter" in signs(fit)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
@@ -189,7 +189,7 @@ def test_too_few_examples_are_no_ground_for_a_verdict():
 def test_a_model_without_any_error():
     fit = judge(sine(np.sin, 0, noise=lambda random, x: 0 * x))
     assert verdict(fit) == "It neither underfits nor overfits."
-    assert "no error at all" in signs(fit)
+    assert "no errors in training" in signs(fit)
 
 
 def test_a_report_of_a_curve(run):
