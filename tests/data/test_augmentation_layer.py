@@ -52,7 +52,7 @@ def test_a_model_with_the_layer_is_trained_saved_and_resumed(tmp_path: Path) -> 
 
 
 def test_what_there_is_not_is_refused() -> None:
-    with pytest.raises(OptionError, match="no change 'random_cat'"):
+    with pytest.raises(OptionError, match="no augmentation 'random_cat'"):
         Augmentation("random_cat")
     with pytest.raises(OptionError, match="no setting 'strength'"):
         Augmentation("random_brightness", {"strength": 1})

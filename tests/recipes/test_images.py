@@ -163,7 +163,7 @@ def test_all_records_are_evaluated_or_those_of_a_split(trained: Any, folder: Pat
     assert train.left_out["a new one"] + validation.left_out["a new one"] == both.left_out["a new one"] == 50
     with pytest.raises(DataError, match="no records of the split `test`; it has `train`, `validation`"):
         evaluate_run(trained.path, str(records), split="test")
-    for data, words in ((str(folder), "has photographs: leave it out"), (None, "name the folder with --data")):
+    for data, words in ((str(folder), "has photographs: leave it out"), (None, "name the folder with `data=`")):
         with pytest.raises(OptionError, match=words):
             evaluate_run(trained.path, data, split="train")
 
