@@ -75,7 +75,10 @@ def test_what_is_no_host_is_refused(given: str | list[str], sentence: str) -> No
     [
         ("# only this\n", "names no host"),
         ("a\nb:x\n", "`b:x` is not a host in line 2 of"),
-        ("a pythn=/usr/bin/python3\n", "Only `python=PATH` may follow a host, not `pythn=/usr/bin/python3` in line 1 of"),
+        (
+            "a pythn=/usr/bin/python3\n",
+            "Only `python=PATH` may follow a host, not `pythn=/usr/bin/python3` in line 1 of",
+        ),
         ("a\na\n", "The host `a` is given twice"),
     ],
 )
