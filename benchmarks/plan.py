@@ -124,11 +124,11 @@ def planned(site: Site, job: ClusterJob, net: str, seed: int, count: int) -> Num
 
 
 def _looked(cluster: Any, job: ClusterJob, net: str, seed: int) -> Numbers:
-    from rudel.training.plan_recipe import look
+    from rudel.training.plan_recipe import plan_recipe
     from rudel.training.prepared import RecipeRequest
 
     request = RecipeRequest("quickdraw", str(job.data), _options(job, net), steps=job.steps(net), seed=seed)
-    outlook = look(request, cluster=cluster)
+    outlook = plan_recipe(request, cluster=cluster)
     assert outlook.measured
     forecasts = {f"{f.strategy}-{len(f.hosts)}": f.seconds for f in outlook.planned.forecasts}
     return {

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rudel.cli.train import _tell as tell
+from rudel.cli.train import _print_result
 from rudel.recipes import BUILT_IN
 
 CLASSES = "airplane,alarm clock,apple,banana,bicycle,bird,book,cat,dog,fish,flower,house,rainbow"
@@ -149,7 +149,7 @@ def test_a_training_of_minutes_is_told_in_minutes(rudel: Callable[..., Any], cap
     rudel("train", "sine", "--steps", "20", "--run", "run")
     summary = json.loads(Path("run", "summary.json").read_text()) | {"train_seconds": 250.0}
     trained: Any = SimpleNamespace(summary=summary, path=Path("run"), notes=(), attribution="")
-    tell(trained)
+    _print_result(trained)
     assert "20 steps in 4 min 10 s" in capfd.readouterr().out.replace("\u202f", " ")
 
 

@@ -16,7 +16,7 @@ def judged(
     for name in shown:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("0x1ae0\n")
-    return devices.look(Answers(**{"devices": CPU, **said}), environment or {}, root)  # type: ignore[arg-type]
+    return devices.describe(Answers(**{"devices": CPU, **said}), environment or {}, root)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_a_plugin_without_a_driver_is_told(tmp_path: Path) -> None:
 def test_a_processor_that_was_asked_for_is_no_problem(tmp_path: Path, name: str, value: str, why: str) -> None:
     seen = judged(tmp_path, ("dev/nvidia0",), {name: value})
     assert (seen.why, seen.problem) == (why, None)
-    assert [variable.name for variable in variables.look({name: value})] == [name]
+    assert [variable.name for variable in variables.describe({name: value})] == [name]
 
 
 def test_a_variable_that_hides_nothing_is_no_reason(tmp_path: Path) -> None:
     assert judged(tmp_path, ("dev/nvidia0",), {"CUDA_VISIBLE_DEVICES": "0", "JAX_PLATFORMS": ""}).problem
-    assert variables.look({"JAX_PLATFORMS": ""}) == ()
+    assert variables.describe({"JAX_PLATFORMS": ""}) == ()
 
 
 def test_a_gpu_that_is_used_and_jax_without_a_device(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ RUN = [sys.executable, "-P", "-c", "from rudel.cli.main import run; run()", "doc
 
 
 def of(command: str, answers: Answers, **settings: Any) -> feature_checks.Feature:
-    return next(each for each in feature_checks.look(answers, **settings) if each.command == command)
+    return next(each for each in feature_checks.check_all(answers, **settings) if each.command == command)
 
 
 def told_with(folder: Path, *options: str) -> str:
@@ -156,11 +156,11 @@ def test_a_training_is_not_ready_where_there_is_no_device() -> None:
 
 
 def test_a_package_that_is_too_old_is_seen() -> None:
-    seen = installed_packages.look(Requirement("keras>=99"))
+    seen = installed_packages.describe(Requirement("keras>=99"))
     assert (seen.name, seen.wanted, seen.fits) == ("keras", ">=99", False)
     assert seen.installed
-    assert installed_packages.look(Requirement("there-is-no-such-package")).installed is None
-    assert installed_packages.look(Requirement("keras>=3")).fits
+    assert installed_packages.describe(Requirement("there-is-no-such-package")).installed is None
+    assert installed_packages.describe(Requirement("keras>=3")).fits
 
 
 @pytest.mark.parametrize(
@@ -174,8 +174,8 @@ def test_a_package_may_be_installed_under_another_name(tmp_path: Path, name: str
     code = (
         "import importlib.metadata as m, sys; found = m.version\n"
         f"m.version = lambda n: found('no-such-package') if n == {name!r} else found(n)\n"  # as where it is missing
-        "from packaging.requirements import Requirement\nfrom rudel.doctor.installed_packages import look\n"
-        f"print(look(Requirement('{name}>=2')))"
+        "from packaging.requirements import Requirement\nfrom rudel.doctor.installed_packages import describe\n"
+        f"print(describe(Requirement('{name}>=2')))"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

@@ -20,13 +20,13 @@ def system(root: Path, **files: str) -> Path:
 
 def test_limits_of_control_groups_count(tmp_path: Path) -> None:
     limits = {"sys/fs/cgroup/cpu.max": "50000 100000\n", "sys/fs/cgroup/memory.max": "2000000000\n"}
-    seen = machine.look(system(tmp_path, **limits))
+    seen = machine.describe(system(tmp_path, **limits))
     assert (seen.usable_cores, seen.why_fewer) == (0.5, "a control group limits its time")
     assert (seen.memory, seen.usable_memory) == (8_192_000_000, 2_000_000_000)
 
 
 def test_without_limits_all_may_be_used(tmp_path: Path) -> None:
-    seen = machine.look(system(tmp_path))
+    seen = machine.describe(system(tmp_path))
     assert seen.usable_cores == BOUND
     assert seen.usable_memory == seen.memory == 8_192_000_000
 
@@ -34,9 +34,9 @@ def test_without_limits_all_may_be_used(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_made_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("RUDEL_CACHE", str(tmp_path / "file" / "cache"))
-    assert not machine.look().cache_writable
+    assert not machine.describe().cache_writable
     monkeypatch.setenv("RUDEL_CACHE", str(tmp_path / "new" / "cache"))
-    seen = machine.look()
+    seen = machine.describe()
     assert seen.cache_writable
     assert seen.cache == tmp_path / "new" / "cache"
     assert not seen.cache.exists()
@@ -47,9 +47,9 @@ def test_in_windows_the_network_counts(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "wslinfo").write_text(f"#!/bin/sh\n[ $1 = --networking-mode ] && echo {mode}\n")
     (tmp_path / "wslinfo").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    assert machine.look().warning == ""
+    assert machine.describe().warning == ""
     monkeypatch.setattr(platform, "release", lambda: "6.6.87.2-microsoft-standard-WSL2")
-    found = machine.look()
+    found = machine.describe()
     assert found.system.endswith(", WSL 2")
     assert words in found.warning
     assert bool(words) == bool(found.warning)

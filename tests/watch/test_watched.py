@@ -23,22 +23,22 @@ def lines(document: dict[str, Any], key: str) -> dict[str, list[tuple[float, flo
 
 def test_a_training_from_before_its_beginning_to_its_end(tmp_path: Path, training: Begin) -> None:
     watched = Watched(tmp_path / "run")
-    assert (found := watched.look())["state"] == "waiting"
+    assert (found := watched.document())["state"] == "waiting"
     assert (found["step"], found["total"], found["curves"], found["hosts"]) == (0, None, [], None)
     run = training()
-    assert watched.look()["state"] == "starting"
+    assert watched.document()["state"] == "starting"
     run.begin()
-    found = watched.look()
+    found = watched.document()
     assert (found["state"], found["title"], found["step"], found["total"]) == ("starting", "digits", 0, 40)
     run.epochs(1, 2)
-    found = watched.look()
+    found = watched.document()
     assert (found["state"], found["step"], found["epoch"], found["epochs"]) == ("running", 20, 2.0, 4.0)
     assert lines(found, "loss") == {"training": [(1.0, 1.0), (2.0, 0.5)], "validation": [(1.0, 1.1), (2.0, 0.55)]}
     assert found["result"] == {"key": "val_accuracy", "name": "accuracy", "validation": True, "value": 0.75}
     assert found["speed"] == [(0.0, 0.5, 20.0), (0.5, 1.0, 20.0)]
     assert found["learning_rate"] == 0.001
     run.epochs(3, 4).end()
-    found = watched.look()
+    found = watched.document()
     assert (found["state"], found["step"], found["report"]) == ("finished", 40, True)
     assert found["seconds"] == 2.0
     assert found["result"]["value"] == 0.875
@@ -47,20 +47,20 @@ def test_a_training_from_before_its_beginning_to_its_end(tmp_path: Path, trainin
 def test_as_long_as_nothing_changes_neither_does_the_document(tmp_path: Path, training: Begin) -> None:
     training().begin().epochs(1).rounds(closed_round(1))
     watched = Watched(tmp_path / "run")
-    assert json.dumps(watched.look()) == json.dumps(watched.look())
+    assert json.dumps(watched.document()) == json.dumps(watched.document())
 
 
 def test_a_training_that_is_killed_and_resumed_from_an_earlier_epoch(tmp_path: Path, training: Begin) -> None:
     watched = Watched(tmp_path / "run")
     training().begin().epochs(1, 2, 3).stop()
-    assert (found := watched.look())["state"] == "stopped"
+    assert (found := watched.document())["state"] == "stopped"
     assert found["step"] == 30
     again = training(resume=True).go_on_from(1)
-    found = watched.look()
+    found = watched.document()
     assert (found["state"], found["step"]) == ("running", 10)
     assert lines(found, "accuracy")["training"] == [(1.0, 0.6)]
     again.epochs(1.5)
-    assert lines(watched.look(), "accuracy")["training"] == [(1.0, 0.6), (1.5, 1 - 0.4 / 1.5)]
+    assert lines(watched.document(), "accuracy")["training"] == [(1.0, 0.6), (1.5, 1 - 0.4 / 1.5)]
 
 
 def test_a_torn_line_is_waited_for(tmp_path: Path, training: Begin) -> None:
@@ -70,23 +70,23 @@ def test_a_torn_line_is_waited_for(tmp_path: Path, training: Begin) -> None:
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write(text[:30])
         file.flush()
-        assert watched.look()["step"] == 10
+        assert watched.document()["step"] == 10
         file.write(text[30:] + "\n")
         file.flush()
-        assert watched.look()["step"] == 20
+        assert watched.document()["step"] == 20
 
 
 def test_a_directory_that_is_removed_and_made_anew(tmp_path: Path, training: Begin) -> None:
     run = training().begin().epochs(1, 2).rounds(closed_round(1))
     watched = Watched(tmp_path / "run")
-    watched.look()
+    watched.document()
     run.stop()
     shutil.rmtree(run.path)
-    found = watched.look()
+    found = watched.document()
     assert (found["state"], found["step"], found["curves"], found["hosts"]) == ("waiting", 0, [], None)
     assert "removed" in found["told"]
     training().begin(recipe="sine").epochs(1)
-    found = watched.look()
+    found = watched.document()
     assert (found["state"], found["title"], found["step"]) == ("running", "sine", 10)
 
 
@@ -94,26 +94,26 @@ def test_a_training_on_another_computer_is_seen_by_its_news(tmp_path: Path, trai
     run = training().begin().epochs(1)
     watched = Watched(run.path)
     run.stop()  # its lock is not to be seen from here
-    assert watched.look()["state"] == "stopped"
+    assert watched.document()["state"] == "stopped"
     run.epochs(2)
     os.utime(run.path / "metrics.jsonl", (time.time() + 1, time.time() + 1))
-    assert watched.look()["state"] == "running"
+    assert watched.document()["state"] == "running"
 
 
 def test_why_it_failed(tmp_path: Path, training: Begin) -> None:
     run = training().begin().epochs(1)
     write_json(run.path / "failure.json", {"error": "The loss became NaN at step 12."})
     watched = Watched(run.path)
-    assert watched.look()["state"] == "running"
+    assert watched.document()["state"] == "running"
     run.stop()
-    found = watched.look()
+    found = watched.document()
     assert (found["state"], found["told"]) == ("failed", "The loss became NaN at step 12.")
 
 
 def test_hosts(tmp_path: Path, training: Begin) -> None:
     run = training().begin(strategy="diloco").rounds(*(closed_round(number) for number in range(1, 5)))
     watched = Watched(run.path)
-    hosts = watched.look()["hosts"]
+    hosts = watched.document()["hosts"]
     assert (hosts["count"], hosts["rounds"], hosts["steps"], hosts["seconds"]) == (2, 4, 40, 2.0)
     assert hosts["computing"] == pytest.approx(0.8)
     first = hosts["rows"][0]
@@ -121,14 +121,14 @@ def test_hosts(tmp_path: Path, training: Begin) -> None:
     assert first["now"] == pytest.approx(10.0)
     assert first["strip"] == "7" * 128
     assert hosts["sent"][-1] == 8000
-    assert (watched.look()["step"], hosts["arrivals"]) == (40, 0)
+    assert (watched.document()["step"], hosts["arrivals"]) == (40, 0)
 
 
 def test_hosts_that_wait_for_nobody_arrive(tmp_path: Path, training: Begin) -> None:
     lines = [closed_round(number) for number in (2, 4)]
     for line in lines:
         line["hosts"] = {name: told | {"arrivals": 1} for name, told in line["hosts"].items()}
-    hosts = Watched(training().begin(strategy="async").rounds(*lines).path).look()["hosts"]
+    hosts = Watched(training().begin(strategy="async").rounds(*lines).path).document()["hosts"]
     assert (hosts["arrivals"], hosts["steps"]) == (4, 20)
 
 
@@ -137,20 +137,20 @@ def test_hosts_that_are_late_lost_and_back(tmp_path: Path, training: Begin) -> N
     watched = Watched(run.path)
 
     def states() -> dict[str, str]:
-        return {row["name"]: row["state"] for row in watched.look()["hosts"]["rows"]}
+        return {row["name"]: row["state"] for row in watched.document()["hosts"]["rows"]}
 
     run.rounds(*(closed_round(number, ("pi@raspi1",)) for number in (2, 3, 4)))
     assert states() == {"pi@raspi1": "training", "pi@raspi2": "late"}
     run.rounds({"event": "lost", "host": "pi@raspi2", "seconds": 2.1, "reason": "it does not answer"})
     assert states()["pi@raspi2"] == "lost"
-    assert watched.look()["hosts"]["changes"] == [
+    assert watched.document()["hosts"]["changes"] == [
         {"seconds": 2.1, "host": "pi@raspi2", "what": "was lost: it does not answer"}
     ]
     run.rounds({"event": "joining", "host": "pi@raspi2", "seconds": 3.0, "reason": ""})
     assert states()["pi@raspi2"] == "joining"
     run.rounds({"event": "joined", "host": "pi@raspi2", "seconds": 3.2, "reason": ""}, closed_round(8))
     assert states() == {"pi@raspi1": "training", "pi@raspi2": "training"}
-    row = watched.look()["hosts"]["rows"][1]
+    row = watched.document()["hosts"]["rows"][1]
     assert row["lost"] == 1
     assert [absence[0] for absence in row["absences"]] == ["lost", "joining"]
     assert "-" in row["strip"]
@@ -167,7 +167,7 @@ def test_damaged_lines_are_passed_over_and_counted(tmp_path: Path, training: Beg
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write('{"epoch": 2, "st\n')
     run.epochs(3)
-    found = Watched(run.path).look()
+    found = Watched(run.path).document()
     assert (found["damaged"], found["step"], found["hosts"]["rounds"]) == (3, 30, 2)
 
 
@@ -175,7 +175,7 @@ def test_a_training_without_any_metric(tmp_path: Path, training: Begin) -> None:
     run = training().begin(data={}, epochs=None)
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write('{"epoch": 1, "step": 5, "seconds": 1.0, "loss": null}\n')
-    found = Watched(run.path).look()
+    found = Watched(run.path).document()
     assert (found["state"], found["total"], found["curves"], found["result"]) == ("running", None, [], None)
 
 

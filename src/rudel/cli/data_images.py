@@ -80,7 +80,7 @@ def images(
     if json:
         print_json(_as_document(converted, seconds))
         return
-    _tell(converted, seconds)
+    _print_result(converted, seconds)
 
 
 def _helpers(on: str | None, scheduler: str | None, ssh_config: Path | None, min_hosts: int | None) -> Any:
@@ -110,7 +110,7 @@ def _as_document(converted: "Converted", seconds: float) -> dict[str, Any]:
 _SPLITS = ("train", "validation")
 
 
-def _tell(converted: "Converted", seconds: float) -> None:
+def _print_result(converted: "Converted", seconds: float) -> None:
     from rudel.report.formatting import plural, size
 
     rows = []

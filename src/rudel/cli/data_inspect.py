@@ -32,7 +32,7 @@ def inspect(
     if json:
         print_json(_as_document(found))
     else:
-        _tell(found, sheet)
+        _print_result(found, sheet)
     for damage in found.damage:
         typer.echo(f"{damage.file} is damaged at byte {damage.offset:,}.", err=True)
     for problem in found.problems:
@@ -62,7 +62,7 @@ def _as_document(found: "Inspection") -> dict[str, Any]:
     }
 
 
-def _tell(found: "Inspection", sheet: Path | None) -> None:
+def _print_result(found: "Inspection", sheet: Path | None) -> None:
     from rudel.report.formatting import plural, size
 
     splits = found.splits

@@ -22,17 +22,17 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the diagnosi
     packages, unknown = _packages()
     found = {
         "rudel": __version__,
-        "machine": asdict(machine.look()),
-        "devices": asdict(devices.look(answers)),
+        "machine": asdict(machine.describe()),
+        "devices": asdict(devices.describe(answers)),
         "packages": [asdict(package) for package in packages],
-        "variables": [asdict(variable) for variable in variables.look(os.environ)],
-        "features": [asdict(feature) for feature in feature_checks.look(answers)],
+        "variables": [asdict(variable) for variable in variables.describe(os.environ)],
+        "features": [asdict(feature) for feature in feature_checks.check_all(answers)],
     }
     if json:
         found["machine"]["cache"] = str(found["machine"]["cache"])
         print_json(found)
         return
-    _tell_machine(found["machine"], found["devices"])
+    _print_machine(found["machine"], found["devices"])
     installed = ", ".join(f"{each['name']} {each['installed'] or 'missing'}" for each in found["packages"])
     print_table(["Installed", ""], [["rudel", __version__], ["with", unknown or installed]])
     if found["variables"]:
@@ -59,7 +59,7 @@ def _describe_feature(feature: dict[str, Any]) -> str:
     return feature["problem"] or (f"ready. {feature['note']}" if feature["note"] else "ready")
 
 
-def _tell_machine(machine: dict[str, Any], devices: dict[str, Any]) -> None:
+def _print_machine(machine: dict[str, Any], devices: dict[str, Any]) -> None:
     from rudel.report.formatting import size
 
     cores = f"{machine['cores']}"

@@ -50,7 +50,7 @@ def up(
     lab = Lab(nodes, shares, rate, latency, prefix, subnet, state, arch.split(","))
     signal.signal(signal.SIGTERM, _stop)
     try:
-        lab.start(owned=not background, tell=lambda line: typer.echo(line, err=True))
+        lab.start(owned=not background, report=lambda line: typer.echo(line, err=True))
         _print_lab(lab, as_json, background)
         lab.wait()
     except KeyboardInterrupt:

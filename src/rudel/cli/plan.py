@@ -67,12 +67,12 @@ def plan(
     from rudel.backend import keras_on_jax
 
     keras_on_jax(light=True)
-    from rudel.training.plan_recipe import look
+    from rudel.training.plan_recipe import plan_recipe
     from rudel.training.prepared import RecipeRequest
 
     with download_display() as progress, reporting_interrupts():
         request = RecipeRequest(recipe, data, options, epochs, steps, batch_size, None, precision, seed, progress)
-        outlook = look(request, on=on, client=scheduler, scenario=simulate, ssh_config=ssh_config)
+        outlook = plan_recipe(request, on=on, client=scheduler, scenario=simulate, ssh_config=ssh_config)
     if json:
         print_json(asdict(outlook))
         return

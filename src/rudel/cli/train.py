@@ -306,7 +306,7 @@ def show_trained(trained: "TrainedRun", json: bool, quiet: bool = False) -> None
     if quiet:
         typer.echo(trained.path)
         return
-    _tell(trained)
+    _print_result(trained)
     typer.echo(f"next     {'; '.join(_next_commands(trained))}")
 
 
@@ -337,7 +337,7 @@ def key_and_value(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def _tell(trained: "TrainedRun") -> None:
+def _print_result(trained: "TrainedRun") -> None:
     from rudel.report.formatting import duration
     from rudel.report.rounds_file import read_rounds
     from rudel.session.training_display import described

@@ -1,4 +1,4 @@
-"""Workers as a strategy sees them: names, addresses, calls; whether Rudel started them or somebody else's Dask.
+"""The workers of a training: names, addresses and calls, on Rudel's own cluster or on any Dask cluster.
 
 A strategy installs a guest on the workers for as long as a block lasts (`installed`), lists the workers (`members`),
 and calls the guest's operations. Whatever ends the block, the workers are left as they were: at once by the driver

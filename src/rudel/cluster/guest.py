@@ -1,4 +1,4 @@
-"""What a training installs on a worker, for as long as its driver is heard of.
+"""The service that a training installs on a worker, for as long as its driver sends heartbeats.
 
 A worker serves one driver at a time: a second one is refused as long as the first is alive. The driver renews its claim
 every few seconds. Once it has fallen silent, another driver may replace it, and a worker that hears nothing for minutes

@@ -1,4 +1,4 @@
-"""Dask's scheduler and worker without what a small computer on Wi-Fi can do without.
+"""Dask's scheduler and worker without their background traffic and work, which cost a small computer on Wi-Fi much.
 
 Neither opens a port for HTTP, so that nothing answers without a certificate. Profiling, work stealing and frequent
 self-observation are off: each is a wake-up of a processor that has training to do. Memory is not limited here, since a

@@ -1,4 +1,4 @@
-"""What a strategy needs of a running cluster: `rudel.Cluster`, a client of somebody else's, or some hosts of either."""
+"""`RunningCluster`: the interface of `rudel.Cluster`, of a Dask client's cluster, and of a subset of either."""
 
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future

@@ -1,4 +1,4 @@
-"""One set-up of a host at a time: a lock that is held there, and released when its holder or the connection is gone."""
+"""A lock on a host: one set-up at a time; released when its holder or the connection is gone."""
 
 import asyncio
 import contextlib

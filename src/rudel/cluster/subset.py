@@ -1,4 +1,4 @@
-"""Some of the hosts of a cluster, for a training that does not need the others."""
+"""A subset of the hosts of a cluster, for a training that does not need the others."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Work that is done at the same time, of which none goes on when the rest has ended."""
+"""Concurrent tasks: when one fails, the others are cancelled and awaited."""
 
 import asyncio
 import contextlib

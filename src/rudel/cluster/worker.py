@@ -27,7 +27,7 @@ def main() -> None:
     order = json.loads(sys.stdin.buffer.readline())
     begin, end = order["valid"]
     if not begin <= time.time() <= end:
-        _tell({"event": "clock", "time": time.time()})
+        _report({"event": "clock", "time": time.time()})
         sys.exit(1)
     logging.basicConfig(level=logging.WARNING)
     for handler in logging.getLogger().handlers:
@@ -63,15 +63,15 @@ async def _work(order: dict[str, Any], mark: Path) -> None:
         memory_limit=0,
         death_timeout=60,
     )
-    _tell({"event": "ready", "address": worker.address, "pid": os.getpid()})
+    _report({"event": "ready", "address": worker.address, "pid": os.getpid()})
     driver_gone = asyncio.get_running_loop().run_in_executor(None, sys.stdin.buffer.read)
     done, _ = await asyncio.wait(
         {driver_gone, asyncio.ensure_future(worker.finished())}, return_when=asyncio.FIRST_COMPLETED
     )
     if refused := refused_by(worker):
-        _tell({"event": "refused", "text": refused})
+        _report({"event": "refused", "text": refused})
     if driver_gone not in done:
-        _tell({"event": "ended"})
+        _report({"event": "ended"})
     _unmark(mark)
     os._exit(0)  # threads that compute, or read, are not waited for
 
@@ -89,10 +89,10 @@ class _ToDriver(logging.Handler):
     """Sends the driver what Dask logs, apart from what else is written on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        _tell({"event": "log", "text": self.format(record)})
+        _report({"event": "log", "text": self.format(record)})
 
 
-def _tell(document: dict[str, Any]) -> None:
+def _report(document: dict[str, Any]) -> None:
     """Sends the driver an event, unless it is gone."""
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(document) + "\n")

@@ -58,7 +58,7 @@ _GOOGLE = "0x1ae0"
 """Google among the makers of PCI devices: other devices are groups of `vfio`, too."""
 
 
-def look(answers: Answers, environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Devices:
+def describe(answers: Answers, environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Devices:
     """Judges what JAX said.
 
     Args:

@@ -31,7 +31,7 @@ class Feature:
     note: str | None = None
 
 
-def look(
+def check_all(
     answers: Answers, environment: Mapping[str, str] = os.environ, home: Path | None = None
 ) -> tuple[Feature, ...]:
     """Asks all features.

@@ -41,10 +41,10 @@ def packages_of(extra: str = "") -> tuple[Package, ...]:
         raise DoctorError(
             "Rudel's own metadata are missing: install it again by `pip install --force-reinstall rudel`."
         ) from error
-    return tuple(look(requirement) for requirement in _requirements(texts, extra))
+    return tuple(describe(requirement) for requirement in _requirements(texts, extra))
 
 
-def look(requirement: "Requirement") -> Package:
+def describe(requirement: "Requirement") -> Package:
     """Whether a requirement is met."""
     installed = installed_version(requirement.name)
     fits = installed is not None and requirement.specifier.contains(installed, prereleases=True)

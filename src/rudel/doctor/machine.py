@@ -44,7 +44,7 @@ class Machine:
     warning: str
 
 
-def look(root: Path = Path("/")) -> Machine:
+def describe(root: Path = Path("/")) -> Machine:
     """Looks at this computer.
 
     Args:
@@ -69,11 +69,11 @@ def look(root: Path = Path("/")) -> Machine:
         disk=shutil.disk_usage(there).free,
         cache=cache_folder(),
         cache_writable=there.is_dir() and os.access(there, os.W_OK | os.X_OK),
-        warning=_behind_windows() if in_windows else "",
+        warning=_wsl_network_warning() if in_windows else "",
     )
 
 
-def _behind_windows() -> str:
+def _wsl_network_warning() -> str:
     """The warning for a Linux in Windows that other computers cannot reach."""
     try:
         done = subprocess.run(["wslinfo", "--networking-mode"], capture_output=True, text=True, check=True, timeout=10)

@@ -46,10 +46,10 @@ class Variable:
     effect: str
 
 
-def look(environment: Mapping[str, str]) -> tuple[Variable, ...]:
+def describe(environment: Mapping[str, str]) -> tuple[Variable, ...]:
     """The variables that are set and change something, those apart that `import rudel` itself sets.
 
-    >>> look({"JAX_PLATFORMS": "cpu", "HOME": "/root"})
+    >>> describe({"JAX_PLATFORMS": "cpu", "HOME": "/root"})
     (Variable(name='JAX_PLATFORMS', value='cpu', effect='JAX computes on that kind of device'),)
     """
     empty = {name: effect for name, effect in _EFFECTS_WHEN_EMPTY.items() if environment.get(name) == ""}

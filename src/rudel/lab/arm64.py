@@ -28,11 +28,11 @@ _MAGIC = r"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x
 _MASK = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
 
 
-def make_ready(tell: Callable[[str], None]) -> None:
+def make_ready(report: Callable[[str], None]) -> None:
     """Makes sure that there is a root file system, and that its programs run here.
 
     Args:
-        tell: takes a line for a person, before what takes minutes.
+        report: takes a line for a person, before what takes minutes.
 
     Raises:
         LabError: a program is missing, or it cannot be built.
@@ -41,7 +41,7 @@ def make_ready(tell: Callable[[str], None]) -> None:
     ROOT.parent.mkdir(parents=True, exist_ok=True)
     with locked(ROOT.parent):
         if not ROOT.exists():
-            tell(f"Building a root file system of Debian for arm64 in {ROOT}, once; this takes some minutes ...")
+            report(f"Building a root file system of Debian for arm64 in {ROOT}, once; this takes some minutes ...")
             _build(ROOT)
 
 

@@ -153,7 +153,7 @@ def main() -> None:
     except (RudelError, OSError) as error:
         problem = str(error) if isinstance(error, RudelError) else f"The lab cannot be built, as Linux says: {error}."
     if problem:
-        _tell({"error": problem})
+        _answer({"error": problem})
         sys.exit(2)
 
 
@@ -165,7 +165,7 @@ def _keep(settings: Settings, owned: bool) -> str | None:
     keeper = Keeper(settings, groups, owned)
     try:
         keeper.build(alive, control)
-        _tell({})
+        _answer({})
         keeper.keep()
     except LabError as error:
         return str(error)
@@ -174,7 +174,7 @@ def _keep(settings: Settings, owned: bool) -> str | None:
     return None
 
 
-def _tell(document: dict[str, str]) -> None:
+def _answer(document: dict[str, str]) -> None:
     with contextlib.suppress(OSError):  # nobody listens any more
         os.write(_OUTPUT, json.dumps(document).encode() + b"\n")
 

@@ -145,19 +145,19 @@ class Lab:
         """The private key that opens all nodes."""
         return self.settings.key
 
-    def start(self, owned: bool = True, tell: Callable[[str], None] = lambda line: None) -> None:
+    def start(self, owned: bool = True, report: Callable[[str], None] = lambda line: None) -> None:
         """Starts the lab; all nodes answer when this returns.
 
         Args:
             owned: whether it ends with this process. If not, only `stop` ends it.
-            tell: takes a line for a person, before what takes minutes.
+            report: takes a line for a person, before what takes minutes.
 
         Raises:
             LabError: it cannot be started.
         """
         check_machine()
         if any(node.arch == ARM64 for node in self.settings.nodes):
-            arm64.make_ready(tell)
+            arm64.make_ready(report)
         keeper = _start_keeper(self.settings, owned)
         try:
             problem = keeper.answer()

@@ -14,7 +14,7 @@ _AGAIN = 0.01  # seconds between two looks whether it has
 
 
 def sweep() -> list[str]:
-    """Removes what labs that are not up have left; call it inside `running.exclusive`.
+    """Removes what labs that are not up have left; call it inside `running_labs.exclusive`.
 
     Returns:
         The names of these labs.

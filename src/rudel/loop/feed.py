@@ -72,7 +72,7 @@ class Resident:
     """A `Feed` of examples that are all on the device.
 
     Args:
-        examples: to learn from.
+        examples: to train on.
         schedule: which of them every step sees.
     """
 
@@ -112,7 +112,7 @@ class Streamed:
     """A `Feed` of examples that are read block by block, from the first requested step on.
 
     Args:
-        stream: the examples to learn from.
+        stream: the examples to train on.
         schedule: which of them every step sees.
         model: a compiled Keras model, which they have to fit.
     """

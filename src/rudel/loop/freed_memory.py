@@ -1,4 +1,4 @@
-"""Memory that has been freed, given back."""
+"""Returns freed memory to the operating system."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""Things made in a thread, a little ahead of who uses them.
+"""Reading ahead: values made in a thread, a little before they are needed.
 
 Guarantee: they come in order; an error of the maker is raised where the next thing is requested; after `close`, the
 thread has ended. At most one thing is ready and one more in the making, so that memory is bounded.

@@ -1,4 +1,4 @@
-"""What can be chosen of the strategy `mesh`."""
+"""Options of the strategy `mesh`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -53,7 +53,7 @@ _ANSWER_SECONDS = 120.0
 """Time for an answer; what compiles or takes steps may take any time."""
 
 _LEAVING_SECONDS = 10.0
-"""Time for borrowed workers to become what they were, after an interrupt."""
+"""Time for the workers of a client's cluster to be restored after an interrupt."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Rehearsal:
         self._spec, self._cluster = spec, cluster
         self._options = Diloco().chosen_for(max(1, cluster.count), spec.job.schedule.total_steps)
 
-    def look(self) -> tuple[Measured, Planned]:
+    def measure_and_plan(self) -> tuple[Measured, Planned]:
         """Measures the workers of the cluster, and forecasts the training; raises what `measure` and `plan` do."""
         measured = self.measure()
         planned = plan(self.work, measured.speeds, measured.links, self.desk(), measured.quiet)

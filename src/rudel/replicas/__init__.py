@@ -1,1 +1,1 @@
-"""Replicas of a model that train on many hosts and merge what they learned."""
+"""Replicas of a model, which train on many hosts and merge their pseudo-gradients."""

@@ -75,13 +75,13 @@ class Coordinator(ABC):
         task: what to do.
         state: from where to begin.
         slots: packed optimizer variables for replicas to begin with, from a checkpoint.
-        tell: called with `RoundClosed` and `HostChanged` events.
+        on_event: called with `RoundClosed` and `HostChanged` events.
     """
 
     def __init__(
-        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
+        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, on_event: Callable[[Any], None]
     ) -> None:
-        self._fleet, self._task, self.state, self._tell = fleet, task, state, tell
+        self._fleet, self._task, self.state, self._on_event = fleet, task, state, on_event
         self._members: dict[str, Member] = {}
         self._changed = asyncio.Condition()
         self._background: set[asyncio.Task[Any]] = set()
@@ -139,7 +139,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def _holds_up(self, member: Member, members: Sequence[Member]) -> bool:
-        """Whether these members, this one among them, would learn faster without it."""
+        """Whether these members would progress faster without this one of them."""
 
     # -- beginning and end ------------------------------------------------------------------------------------------
 
@@ -358,7 +358,7 @@ class Coordinator(ABC):
 
     def _tell_host(self, member: Member, event: str, reason: str) -> None:
         _log.info("%s at %s: %s %s", member.name, member.address, event, reason)
-        self._tell(HostChanged(member.name, event, time.perf_counter() - self._began, reason))
+        self._on_event(HostChanged(member.name, event, time.perf_counter() - self._began, reason))
 
     async def _share_out(self) -> None:
         """Deals the examples again to all replicas that take part, and sends them there."""
@@ -415,7 +415,7 @@ class Coordinator(ABC):
         return any(member.active or member.joining for member in self._members.values())
 
     def _holding_up(self) -> list[Member]:
-        """Those that the others would learn faster without."""
+        """Members without which the others would progress faster."""
         active = [member for member in self._members.values() if member.active]
         return [member for member in active if self._holds_up(member, active)]
 

@@ -27,7 +27,7 @@ class Source:
     """Where pieces come from.
 
     Args:
-        examples: to learn from.
+        examples: to train on.
         shuffle: whether a piece is to be of examples from everywhere.
         model: a compiled Keras model, which the examples have to fit.
     """

@@ -31,7 +31,7 @@ class Merging(Protocol):
         ...
 
     def coordinator(
-        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
+        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, on_event: Callable[[Any], None]
     ) -> Coordinator:
         """What leads the replicas; see `Coordinator` for the arguments."""
         ...

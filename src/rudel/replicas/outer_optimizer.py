@@ -1,4 +1,4 @@
-"""Outer optimizers: how the coordinator moves the weights when it knows the mean of all deltas.
+"""Outer optimizers: from the mean pseudo-gradient of all replicas to a step of the global weights.
 
 A delta is what local steps have added to the weights since the round began: the negative of DiLoCo's pseudo-gradient.
 

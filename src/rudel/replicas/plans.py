@@ -1,4 +1,4 @@
-"""Who takes how many steps in which round.
+"""The number of steps of each replica in each round.
 
 Faster replicas get more steps, so that all end their rounds at the same time; who ended earlier than the others gets
 some more in a coming round, and who ended later some fewer. Rounds are planned while two earlier ones are under way.

@@ -1,4 +1,4 @@
-"""What a coordinator and its replicas tell each other."""
+"""The messages between a coordinator and its replicas."""
 
 import traceback
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""`ReplicaSpec`: what the replicas of a training are made of. Trainings and forecasts begin with one."""
+"""`ReplicaSpec`: the model's state, program and data source, from which replicas and forecasts are made."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -24,7 +24,7 @@ _MORE_FOR_ALL = 2.0
 """How many times as long messages with all weights may be under way as the usual ones."""
 
 _MOST_BY_LINK = 2
-"""How many times as long as otherwise rounds may be for a slow link: with fewer rounds, little is learned."""
+"""How many times as long as otherwise rounds may be for a slow link: fewer rounds converge badly."""
 
 SPARSER = {"top8": 1.0, "top16": 1 / 2, "top32": 1 / 4}
 """Codecs of the largest elements, by their bytes in relation to those of the first, which replicas try out."""
@@ -87,7 +87,7 @@ class Agreed:
 
 
 def best_steps(step: Any, exchange: Any) -> Any:
-    """Steps between two exchanges with which replicas learn most in a second, however fast the links are.
+    """Steps between two exchanges with the fastest progress in time, however fast the links are.
 
     Args:
         step: seconds of one; a number or an array.
@@ -97,7 +97,7 @@ def best_steps(step: Any, exchange: Any) -> Any:
 
 
 def best_length(replicas: int, most: int, speeds: Speeds) -> int:
-    """Steps of a round with which replicas learn most in a second.
+    """Steps of a round with the fastest progress in time.
 
     The shorter rounds are, the less replicas drift apart, and the more of their time exchanges take: with a cost of c
     steps for each, rounds of the root of 400 c steps are best; but the slowest replica is to take some steps, too. A
@@ -123,7 +123,7 @@ def best_length(replicas: int, most: int, speeds: Speeds) -> int:
 
 
 def best_codec(replicas: int, most: int, speeds: Speeds) -> tuple[str, int]:
-    """The codec with which replicas learn most in a second, and the steps of a round with it.
+    """The codec with the fastest progress in time, and the steps of a round with it.
 
     Args:
         replicas: how many train together.

@@ -1,4 +1,4 @@
-"""Brings the pieces of the data set to those who train on them: over the network once, then from the host's cache."""
+"""Sends pieces of the data set to the replicas that use them: over the network once, then from the host's cache."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

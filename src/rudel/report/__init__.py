@@ -3,8 +3,8 @@
 Guarantee: the page loads nothing from anywhere, needs no scripts, and every text in it that came from a run is escaped.
 Limit: it shows what the run directory holds. A part whose numbers are missing is left out.
 
-A section is a function from a `read.Run` to a fragment of HTML, or None where it has nothing to show; `page.SECTIONS`
-lists them in the order of the page.
+A section is a function from a `read.Run` to a fragment of HTML, or None where it has nothing to show;
+`report_page.SECTIONS` lists them in the order of the page.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -62,7 +62,7 @@ class AccessLog:
             asyncio.get_running_loop().call_later(_EVERY, self.flush)
         self._lines.append(self._write_line(access))
 
-    def tell(self, sentence: str) -> None:
+    def message(self, sentence: str) -> None:
         """Says at once what else has happened."""
         self.flush()
         line = json.dumps({"time": _now(), "message": sentence}) if self._style == "json" else sentence

@@ -114,7 +114,7 @@ class Application:
             return
         except Exception:
             error = "The server has failed to answer; its log says why."
-            self._log.tell(traceback.format_exc())
+            self._log.message(traceback.format_exc())
             answer = Answer(orjson.dumps({"error": error}), 500)
         head = [(b"content-type", answer.content_type), (b"content-length", b"%d" % len(answer.body)), *answer.headers]
         await send({"type": "http.response.start", "status": answer.status, "headers": head})

@@ -116,10 +116,10 @@ async def _serve(
 
     log, metrics = AccessLog(settings.log), Metrics()
     models = Models(settings.limits, metrics)
-    watching = Watching(sources, models, settings.limits, log.tell)
+    watching = Watching(sources, models, settings.limits, log.message)
     await watching.load_all()
     if settings.token is None and not is_loopback(listening.getsockname()[0]):
-        log.tell(f"Anybody who reaches {settings.host} can use the models: require a token with --token-file.")
+        log.message(f"Anybody who reaches {settings.host} can use the models: require a token with --token-file.")
     other = other_routes(models, PROTOCOLS, metrics, settings.token is not None)
     guard = Guard(settings.token, is_loopback(listening.getsockname()[0]), settings.allowed)
     web = Web(Application(models, settings.limits, metrics, log, guard, PROTOCOLS, other), settings.limits)

@@ -26,14 +26,16 @@ class Watching:
         sources: what is to be served.
         models: where to put it.
         limits: how large batches are, and how often to look.
-        tell: called with a sentence when something has changed.
+        on_change: called with a sentence when something has changed.
     """
 
-    def __init__(self, sources: Sequence[Source], models: Models, limits: Limits, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, sources: Sequence[Source], models: Models, limits: Limits, on_change: Callable[[str], None]
+    ) -> None:
         self._sources = sources
         self._models = models
         self._limits = limits
-        self._tell = tell
+        self._on_change = on_change
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="loading")
         self._served: dict[str, dict[int, Found]] = {source.name: {} for source in sources}
         self._seen: dict[str, list[Found]] = {}
@@ -56,7 +58,7 @@ class Watching:
                 broken.append(error)
                 self._models.cannot_serve(source.name, str(error))
                 if len(self._sources) > 1:
-                    self._tell(f"{source.name}: cannot be served: {error}")
+                    self._on_change(f"{source.name}: cannot be served: {error}")
         if len(broken) == len(self._sources):
             raise broken[0]
 
@@ -69,7 +71,7 @@ class Watching:
                 self._refused.add(each)
                 raise
             number = self._put(source, each, loaded, seconds)
-            self._tell(f"{source.name}: version {number} of {each.path}, computed by {loaded.platform}")
+            self._on_change(f"{source.name}: version {number} of {each.path}, computed by {loaded.platform}")
         if not found:
             raise ServeError(f"There is no version in {source.path} that can be served.")
 
@@ -98,7 +100,7 @@ class Watching:
             if len(served) > 1:
                 del served[number]
                 self._models.remove(source.name, number)
-                self._tell(f"{source.name}: version {number} is gone.")
+                self._on_change(f"{source.name}: version {number} is gone.")
 
     async def _renew(self, source: Source, found: Found) -> None:
         try:
@@ -107,12 +109,12 @@ class Watching:
         except (RudelError, OSError) as error:
             self._refused.add(found)
             stays = ", and the old one stays" if self._served[source.name] else ""
-            self._tell(f"{source.name}: a new version cannot be served{stays}: {error}")
+            self._on_change(f"{source.name}: a new version cannot be served{stays}: {error}")
             return
         if found not in now:
             return  # it has changed while it was read
         number = self._put(source, found, loaded, seconds)
-        self._tell(f"{source.name}: version {number} is now served.")
+        self._on_change(f"{source.name}: version {number} is now served.")
 
     def _load(self, found: Found) -> tuple[Loaded, float]:
         loaded = load(found, self._limits.batch)

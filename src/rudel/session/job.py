@@ -22,7 +22,7 @@ class Job:
 
     Args:
         model: compiled Keras model.
-        train: examples to learn from.
+        train: examples to train on.
         validation: examples to evaluate on, or None.
         schedule: which examples every step sees.
         options: how it is to go.

@@ -1,4 +1,4 @@
-"""What every training on hosts says of itself, and of errors that nobody foresaw."""
+"""The description of trainings on hosts, and of their unexpected errors."""
 
 import contextlib
 from collections.abc import Iterator

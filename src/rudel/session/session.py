@@ -1,4 +1,4 @@
-"""`Session`: what every training has, however its steps are taken.
+"""`Session`: callbacks, history, log, checkpoints and display of a training, whichever engine takes its steps.
 
 It owns callbacks, history, records, the best weights, checkpoints, the display, interrupts, and where the training
 stands; an `Engine` takes the steps. Callbacks act at the ends of epochs and of evaluations, and between steps where the

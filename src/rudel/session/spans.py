@@ -1,4 +1,4 @@
-"""Spans of steps, at whose ends a training is measured: epochs, or so and so many steps.
+"""Spans of steps, at whose ends a training is evaluated: epochs, or a fixed number of steps.
 
 What Keras calls an epoch for its callbacks is a span, as with `steps_per_epoch` in Keras' own `fit`. Which examples a
 step sees does not depend on spans, so neither do the weights.

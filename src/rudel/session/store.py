@@ -1,4 +1,4 @@
-"""Where a session keeps what it measures, its checkpoints and its best weights."""
+"""`Store`: where a session keeps its records, checkpoints and best weights."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol

@@ -45,7 +45,7 @@ def decided(request: Request, strategy: "Strategy | Auto | str | None") -> Reque
     if auto is None or request.cluster is None:
         return request
     if backend_name() != "jax":
-        _tell(request, f"diloco on all hosts, as nothing can be forecast on {backend_name()}")
+        _note(request, f"diloco on all hosts, as nothing can be forecast on {backend_name()}")
         return request
     if request.run is not None:
         check_free(request.run, request.resume)
@@ -57,19 +57,19 @@ def decided(request: Request, strategy: "Strategy | Auto | str | None") -> Reque
 
     rehearsal, began = rehearsal_of(job_of(request, {}), request.cluster), time.perf_counter()
     try:
-        measured, planned = rehearsal.look()
+        measured, planned = rehearsal.measure_and_plan()
     except ClusterError as error:
         why = f"as they could not be measured ({error})"
-        _tell(request, f"diloco on all hosts, {why}")
+        _note(request, f"diloco on all hosts, {why}")
         return replace(request, forecast={"strategy": "diloco", "why": f"It was taken on all hosts, {why}"})
     best, options = planned.best, {}
-    _tell(request, summary_line(planned))
+    _note(request, summary_line(planned))
     if best.strategy == "single":
         host = next(host for host in measured.speeds if host.name in best.hosts)
         steps = sole_steps(rehearsal.work, measured.quiet * host.step, measured.links.to([host]).slowest)
         options = {"round_steps": steps}
     if best.strategy == "mesh" and auto.patience is not None:
-        _tell(request, "--host-timeout has no effect on mesh, only on diloco and async")
+        _note(request, "--host-timeout has no effect on mesh, only on diloco and async")
     document = {
         "strategy": best.strategy,
         "options": options,
@@ -124,7 +124,7 @@ def _before(request: Request) -> dict[str, Any] | None:
     return None
 
 
-def _tell(request: Request, text: str) -> None:
+def _note(request: Request, text: str) -> None:
     """Says what was chosen; also where a training otherwise says nothing, as its output is no terminal."""
     display = choose_display(request.verbose)
     if request.verbose == "auto" and not isinstance(display, RichDisplay):
@@ -144,5 +144,5 @@ def _resumed(request: Request, before: dict[str, Any], auto: Auto) -> Request:
     if any(name in there for name in before["hosts"]):
         return _as_planned(request, before, auto, there)
     gone = ", ".join(before["hosts"])
-    _tell(request, f"{strategy} on all hosts, as none of those that were chosen is available ({gone})")
+    _note(request, f"{strategy} on all hosts, as none of those that were chosen is available ({gone})")
     return replace(everybody, forecast=before)

@@ -41,7 +41,7 @@ class Outlook:
     seconds: float
 
 
-def look(
+def plan_recipe(
     request: RecipeRequest,
     *,
     on: "Hosts | None" = None,
@@ -71,7 +71,7 @@ def look(
         return Outlook(rehearsal.work, None, thought_of, planned, time.perf_counter() - began)
     with place(on, cluster, client, "diloco", ssh_config) as (where, _):
         rehearsal = _rehearsal(made, where)
-        measured, planned = rehearsal.look()
+        measured, planned = rehearsal.measure_and_plan()
     return Outlook(rehearsal.work, measured, None, planned, time.perf_counter() - began)
 
 

@@ -70,7 +70,7 @@ class Prepared:
     Args:
         name: of the recipe.
         model: compiled.
-        dataset: to learn from.
+        dataset: to train on.
         schedule: which examples every step sees.
         plan: `epochs`, `steps`, `batch_size` and `validation_batch_size`, as a run takes them.
         about: what config.json says of it.

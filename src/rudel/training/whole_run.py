@@ -42,7 +42,7 @@ class Request:
 
     Args:
         model: compiled.
-        dataset: to learn from, and to evaluate on.
+        dataset: to train on, and to evaluate on.
         schedule: which examples every step sees.
         options: how the training is to go.
         callbacks: Keras callbacks.

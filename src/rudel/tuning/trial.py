@@ -18,13 +18,13 @@ class Trial:
         number: of the trial, from 0.
         settings: by name, values from the space, and those that are the same in all trials.
         folder: for what is to be kept of the trial. Its `checkpoints` come back, on another host, where one is lost.
-        tell: passes on a step and a value, and returns whether to go on.
+        on_report: passes on a step and a value, and returns whether to go on.
     """
 
     number: int
     settings: Mapping[str, Any]
     folder: Path
-    tell: Callable[[int, float], bool]
+    on_report: Callable[[int, float], bool]
 
     def report(self, value: float, step: int) -> None:
         """Says how well the trial does so far.
@@ -36,7 +36,7 @@ class Trial:
         Raises:
             Pruned: it is not worth continuing; let it pass.
         """
-        if not self.tell(int(step), float(value)):
+        if not self.on_report(int(step), float(value)):
             raise Pruned
 
     def callback(self, monitor: str = "val_loss") -> Any:

@@ -122,13 +122,13 @@ def _work(objective: Callable[..., Any], order: dict[str, Any], channel: Channel
             (checkpoints / Path(file).name).write_bytes(content)
         sender = Checkpoints(checkpoints, channel)
 
-        def tell(step: int, value: float) -> bool:
+        def on_report(step: int, value: float) -> bool:
             sender.send()
             channel.send({"kind": "report", "step": step, "value": value})
             return channel.receive()["go_on"]
 
         try:
-            value = objective(Trial(order["number"], order["settings"], folder, tell))
+            value = objective(Trial(order["number"], order["settings"], folder, on_report))
         except Pruned:
             channel.send({"kind": "pruned"})
             return

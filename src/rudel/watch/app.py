@@ -65,7 +65,7 @@ def make_app(
         return Response(page[name], headers=_HEADERS, media_type=_TYPES["." + name.rpartition(".")[2]])
 
     async def runs(request: Request) -> Response:
-        sight = await asyncio.to_thread(board.look)
+        sight = await asyncio.to_thread(board.current)
         headers = _HEADERS | {"ETag": f'"{sight.tag}"'}
         if request.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
@@ -118,7 +118,7 @@ async def _events(board: Board, stopping: Callable[[], bool]) -> AsyncIterator[s
     """An event with all runs at first and after each change."""
     tag, silent = "", 0.0
     while not stopping():
-        sight = await asyncio.to_thread(board.look)
+        sight = await asyncio.to_thread(board.current)
         if sight.tag != tag:
             tag, silent = sight.tag, 0.0
             yield f"id: {tag}\ndata: {_with_time(sight)}\n\n"

@@ -22,7 +22,7 @@ class Sight:
     """What there was to see at one moment.
 
     Args:
-        text: JSON with a document for each run, as of `Watched.look`.
+        text: JSON with a document for each run, as of `Watched.document`.
         tag: differs where the text does.
     """
 
@@ -47,12 +47,12 @@ class Board:
         self._seen: Sight | None = None
         self._next = 0.0
 
-    def look(self) -> Sight:
+    def current(self) -> Sight:
         """The runs as they are now, or were a moment ago."""
         with self._lock:
             began = time.monotonic()
             if self._seen is None or began >= self._next:
-                text = json.dumps({"runs": [run.look() for run in self._runs]}, separators=(",", ":"))
+                text = json.dumps({"runs": [run.document() for run in self._runs]}, separators=(",", ":"))
                 self._seen = Sight(text, hashlib.sha256(text.encode()).hexdigest()[:16])
                 ended = time.monotonic()
                 self._next = max(began + 0.9 * EVERY_SECONDS, ended + (ended - began) / _SHARE)

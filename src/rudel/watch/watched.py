@@ -41,7 +41,7 @@ class Watched:
         self._news_at = self._locked_since = 0.0
         self._forget()
 
-    def look(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """The document of the run as it is now: values that JSON has, times in seconds since 1970.
 
         As long as nothing changes, neither does the document.

@@ -17,7 +17,7 @@ from rudel.errors import ClusterError, DataError, OptionError, RecipeError, RunE
 from rudel.planning import measure_hosts
 from rudel.replicas.replica_service import replica_guest
 from rudel.training.from_recipe import train_recipe
-from rudel.training.plan_recipe import look
+from rudel.training.plan_recipe import plan_recipe
 from rudel.training.prepared import RecipeRequest
 from rudel.training.strategies import Auto
 
@@ -41,7 +41,7 @@ def test_workers_are_measured_and_auto_takes_what_is_soonest_done(
 ) -> None:
     crew_of_the_session.only("a", "b")
     client = crew_of_the_session.client
-    outlook = look(RecipeRequest("digits", steps=200), client=client)
+    outlook = plan_recipe(RecipeRequest("digits", steps=200), client=client)
     assert outlook.measured is not None
     assert [host.speed.name for host in outlook.measured.hosts] == ["a", "b"]
     for host in outlook.measured.hosts:
@@ -158,7 +158,7 @@ def test_a_worker_that_cannot_be_measured_is_named(
     if change is silent:
         monkeypatch.setattr(measure_hosts, "_ANSWER_SECONDS", 1.0)
     with pytest.raises(ClusterError, match=f"^b cannot be measured: {reason}"):
-        look(RecipeRequest("digits", steps=200), client=crew.client)
+        plan_recipe(RecipeRequest("digits", steps=200), client=crew.client)
     assert handlers_of_rudel(crew.client) == []
 
 
@@ -192,7 +192,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_measured(
 
 def test_a_worker_without_room_is_left_out(crew: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure_hosts, "replica_guest", changed_on("b", small))
-    outlook = look(RecipeRequest("digits", steps=200), client=crew.client)
+    outlook = plan_recipe(RecipeRequest("digits", steps=200), client=crew.client)
     assert outlook.measured
     assert [host.speed.name for host in outlook.measured.hosts] == ["a"]
     assert outlook.measured.left_out == ("b",)
@@ -210,24 +210,24 @@ def test_an_interrupt_ends_measuring_and_gives_workers_back(crew: Any, monkeypat
 
     monkeypatch.setattr(measure_hosts, "_rehearsed", noticed)
     with interrupted(rehearsing):
-        look(RecipeRequest("digits", steps=200), client=crew.client)
+        plan_recipe(RecipeRequest("digits", steps=200), client=crew.client)
     assert handlers_of_rudel(crew.client) == []
 
 
 def test_what_cannot_be_planned_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rudel.cluster.ssh_cluster._ANSWER_SECONDS", 0.5)
     with pytest.raises(ClusterError, match="No Dask scheduler answers"):
-        look(RecipeRequest("digits", steps=10), client="tcp://127.0.0.1:1")
+        plan_recipe(RecipeRequest("digits", steps=10), client="tcp://127.0.0.1:1")
     with pytest.raises(OptionError, match="does not understand 'ghosts=3'"):
-        look(RecipeRequest("digits"), scenario="ghosts=3")
+        plan_recipe(RecipeRequest("digits"), scenario="ghosts=3")
     with pytest.raises(RecipeError, match="no recipe `digit`"):
-        look(RecipeRequest("digit"), scenario="hosts=3")
+        plan_recipe(RecipeRequest("digit"), scenario="hosts=3")
     with pytest.raises(OptionError, match="`precision` can be"):
         RecipeRequest(precision="float8")
 
 
 def test_hosts_that_are_thought_of_are_as_fast_as_told() -> None:
-    outlook = look(RecipeRequest("digits", steps=1000), scenario="hosts=3,speed=0.5")
+    outlook = plan_recipe(RecipeRequest("digits", steps=1000), scenario="hosts=3,speed=0.5")
     assert outlook.measured is None
     assert outlook.scenario is not None
     times = np.array([forecast.seconds for forecast in outlook.planned.forecasts])

@@ -38,7 +38,7 @@ from rudel.replicas.replica_program import load_rounds
 for folder in map(Path, sys.argv[1:]):
     counts = json.loads((folder / "counts").read_text())
     run, _ = load_rounds((folder / "code").read_bytes())
-    parts, arrays = [], wire.unpack((folder / "arrays").read_bytes())
+    parts, arrays = [], array_bytes.unpack((folder / "arrays").read_bytes())
     for count in counts:
         parts.append(arrays[:count])
         arrays = arrays[count:]
@@ -48,7 +48,7 @@ for folder in map(Path, sys.argv[1:]):
     for first, last in ((0, 1), (1, 17), (17, 40)):  # how steps are cut changes nothing
         state, bad = run(state, data, order, rates, key, np.int32(first), np.int32(last))
         bad_steps.append(int(bad))
-    (folder / "result").write_bytes(wire.pack([np.asarray(value) for part in state for value in part]))
+    (folder / "result").write_bytes(array_bytes.pack([np.asarray(value) for part in state for value in part]))
     (folder / "bad").write_text(json.dumps(bad_steps))
 assert "keras" not in sys.modules, "a worker does without Keras"
 """

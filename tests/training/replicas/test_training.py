@@ -34,7 +34,7 @@ from rudel.replicas.diloco.round_coordinator import RoundCoordinator
 from rudel.replicas.host_checks import check_memory, check_versions
 from rudel.replicas.supply import Supply
 from rudel.shipping.host_packages import VERSIONED
-from rudel.training.plan_recipe import look
+from rudel.training.plan_recipe import plan_recipe
 from rudel.training.prepared import RecipeRequest
 
 layers, ops = keras.layers, keras.ops
@@ -579,7 +579,7 @@ def test_a_second_driver_is_refused_and_the_first_goes_on(crew: Any, directed: A
     with pytest.raises(ClusterError, match=in_use):
         rudel.fit(*with_schedule(), epochs=1, client=crew.address)
     with pytest.raises(ClusterError, match=in_use):
-        look(RecipeRequest("digits", steps=200), client=crew.address)
+        plan_recipe(RecipeRequest("digits", steps=200), client=crew.address)
     first.more_rounds(5, {"a", "b"})
     assert not first.log.events("lost")
     first.stop()

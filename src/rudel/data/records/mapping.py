@@ -22,7 +22,7 @@ from rudel.aliases import Tree
 from rudel.data.records.collection import Collection
 from rudel.data.records.delegation import Delegation, Function
 from rudel.data.records.example_features import Features
-from rudel.data.records.process_pool import MapTask, NoProcessError, borrowed
+from rudel.data.records.process_pool import MapTask, NoProcessError, acquired
 from rudel.data.records.rows import Row
 from rudel.errors import DataError
 
@@ -102,7 +102,7 @@ class Mapping:
         """Has parts done by a process: one is fetched while it is at the next."""
         given: deque[Part] = deque()
         try:
-            with borrowed() as worker:
+            with acquired() as worker:
                 for begin, numbers in parts:
                     given.append((begin, numbers))
                     worker.give(task, self.collection.contents(numbers))

@@ -130,7 +130,7 @@ class Worker:
         """Whether the process did not end yet."""
         return self._process.poll() is None
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Waits for what is with it, and leaves that alone.
 
         Raises:
@@ -174,7 +174,7 @@ _all: set[Worker] = set()
 
 
 @contextlib.contextmanager
-def borrowed() -> Iterator[Worker]:
+def acquired() -> Iterator[Worker]:
     """A process that nobody else uses meanwhile, started if there is none.
 
     Raises:
@@ -188,8 +188,8 @@ def borrowed() -> Iterator[Worker]:
     try:
         yield worker
     finally:
-        with contextlib.suppress(DataError):  # who borrows next gets another one
-            worker.settle()
+        with contextlib.suppress(DataError):  # the next task acquires another one
+            worker.drain()
         with _lock:
             if worker.is_alive:
                 _idle.append(worker)

@@ -78,14 +78,14 @@ class Channel:
         sys.stdout = sys.stderr
         return cls(sys.stdin.buffer, writing)
 
-    def tell(self, message: object) -> None:
+    def send(self, message: object) -> None:
         """Sends a message; any thread may."""
         content = framed(message)
         with self._lock:
             self._writing.write(content)
             self._writing.flush()
 
-    def hear(self) -> Any:
+    def receive(self) -> Any:
         """Waits for a message.
 
         Raises:

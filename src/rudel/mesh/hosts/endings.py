@@ -1,4 +1,4 @@
-"""Why a start of the members ended before its time: who was the cause, and in which words.
+"""Why a start of the members ended early: the host that caused it, and the message.
 
 With one member all of them end, within a second or so, so what is heard first is often a consequence.
 """

@@ -1,6 +1,6 @@
 """Brings this process together with those that the environment names, before JAX begins.
 
-JAX learns who trains together when it starts and never again, so this has to come first: `rudel train` does it by
+JAX is given the processes of a training only when it starts, so this has to come first: `rudel train` does it by
 itself; a script calls `rudel.join()` before it makes a model. What a process says to the others is not encrypted: see
 docs/mesh.md for what is open to whom.
 """

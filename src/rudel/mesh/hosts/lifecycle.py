@@ -1,4 +1,4 @@
-"""What the processes of a training that the environment has brought together do as one: they begin, and they end.
+"""Starting and ending a training whose processes the environment has joined.
 
 Process 0 alone has the run directory. A failure there before the first step is sent to all of them, so that each
 ends with the same sentence and none waits for the others.

@@ -28,7 +28,7 @@ _LONGEST = 300
 def main() -> None:
     """Reads its order, trains, ends."""
     channel, folder = Channel.of_standard_streams(), Path(sys.argv[1])
-    order: Order = channel.hear()
+    order: Order = channel.receive()
     answers: queue.SimpleQueue[Acted] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(channel, answers, folder), daemon=True).start()
     code = _trained(order, channel, answers)
@@ -42,7 +42,7 @@ def _listen(channel: Channel, answers: "queue.SimpleQueue[Acted]", folder: Path)
     """Takes in what the computer that drives says, and ends the process when nobody can say anything any more."""
     try:
         while True:
-            answers.put(channel.hear())
+            answers.put(channel.receive())
     except EOFError:
         shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
@@ -57,23 +57,23 @@ def _trained(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]"
     try:
         done = _train(order, channel, answers)
     except (KeyboardInterrupt, SystemExit):
-        channel.tell(Interrupted())
+        channel.send(Interrupted())
     except ClusterError as error:  # others may do better
-        channel.tell(Failed(str(error)))
+        channel.send(Failed(str(error)))
         return _FAILED
     except RudelError as error:
-        channel.tell(Refused(type(error).__name__, str(error)))
+        channel.send(Refused(type(error).__name__, str(error)))
         return _REFUSED
     except Exception as error:
         if is_of_a_connection(error):
-            channel.tell(Failed(f"the connection to another host broke off ({first_line(error)[:_LONGEST]})"))
+            channel.send(Failed(f"the connection to another host broke off ({first_line(error)[:_LONGEST]})"))
             return _FAILED
         reason = f"The training failed with {type(error).__name__}: {first_line(error)[:_LONGEST]}"
-        channel.tell(Refused(ClusterError.__name__, reason, traceback.format_exc()))
+        channel.send(Refused(ClusterError.__name__, reason, traceback.format_exc()))
         return _REFUSED
     else:
         if done:
-            channel.tell(done)
+            channel.send(done)
     disconnect()
     return 0
 
@@ -90,12 +90,12 @@ def _train(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]") 
     check_devices()
     import jax
 
-    channel.tell(Joined(jax.local_device_count(), jax.local_devices()[0].platform))
+    channel.send(Joined(jax.local_device_count(), jax.local_devices()[0].platform))
     from dataclasses import replace
 
     from rudel.backend import keras_on_jax
     from rudel.mesh.hosts.job_parcel import unpack
-    from rudel.mesh.hosts.relay import Relay, SentStore, Teller, state_of
+    from rudel.mesh.hosts.relay import Relay, SentDisplay, SentStore, state_of
     from rudel.mesh.mesh_engine import mesh_engine
     from rudel.session.session import Session
     from rudel.session.training_display import Display
@@ -105,11 +105,11 @@ def _train(order: Order, channel: Channel, answers: "queue.SimpleQueue[Acted]") 
 
     def begun(about: dict[str, Any], compile_seconds: float) -> None:
         if first:
-            channel.tell(Begun(about, compile_seconds))
+            channel.send(Begun(about, compile_seconds))
 
     engine = mesh_engine(job, options.devices, options.axes, options.layouts, begun)
     store = SentStore(channel) if first else None
-    display: Display = Teller(channel) if first else Display()
+    display: Display = SentDisplay(channel) if first else Display()
     session = Session(keras_on_jax(light=True), job, None, order.saved, display, began, engine, store)
     session.train()
     if not first:

@@ -1,6 +1,6 @@
 """What a Dask worker does for a mesh: it keeps the data's pieces, and a member process, which does the training.
 
-The member is a process of its own, because JAX learns who trains together when it starts and never again. The worker
+The member is a process of its own, because JAX is given the processes of a training only when it starts. The worker
 hands bytes to and fro without looking into them. A member ends when its worker does, as it reads the end of its input,
 and when what the driver has installed on the worker is removed.
 """

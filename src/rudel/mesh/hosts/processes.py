@@ -1,4 +1,4 @@
-"""The processes of a training that spans several hosts, as one of them knows them."""
+"""`Processes`: number, count and coordinator of the processes of a training that spans several hosts."""
 
 from dataclasses import dataclass
 

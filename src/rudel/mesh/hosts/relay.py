@@ -15,7 +15,7 @@ from rudel.runs.checkpoint import Checkpoint
 from rudel.session.training_display import Display
 
 
-class Teller(Display):
+class SentDisplay(Display):
     """A display that tells the computer that drives.
 
     Args:
@@ -29,11 +29,11 @@ class Teller(Display):
 
     def note(self, text: str) -> None:
         """Something to know of the training."""
-        self._channel.tell(Noted(text))
+        self._channel.send(Noted(text))
 
     def advance(self, step: int, logs: dict[str, float], seconds: float) -> None:
         """A block has ended."""
-        self._channel.tell(Advanced(step, logs, seconds))
+        self._channel.send(Advanced(step, logs, seconds))
 
 
 class SentStore:
@@ -53,15 +53,15 @@ class SentStore:
 
     def add(self, record: dict[str, Any]) -> None:
         """See `Store`."""
-        self._channel.tell(Recorded(record))
+        self._channel.send(Recorded(record))
 
     def save(self, checkpoint: Checkpoint, best_step: int | None) -> None:
         """See `Store`."""
-        self._channel.tell(Saved(checkpoint))
+        self._channel.send(Saved(checkpoint))
 
     def save_best(self, weights: Checkpoint, before: int | None) -> None:
         """See `Store`."""
-        self._channel.tell(Best(weights))
+        self._channel.send(Best(weights))
 
     def after_interrupt(self) -> str:
         """See `Store`; the driver says it."""
@@ -107,7 +107,7 @@ class Relay(keras.callbacks.Callback):
         acted = Acted()
         if self._channel:
             state = state_of(self.model) if self._asks and with_state else None
-            self._channel.tell(Moment(hook, number, dict(logs or {}), state, self._asks))
+            self._channel.send(Moment(hook, number, dict(logs or {}), state, self._asks))
             acted = self._answers.get() if self._asks else acted
         if not self._asks or self.model is None:
             return

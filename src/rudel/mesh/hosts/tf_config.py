@@ -1,4 +1,4 @@
-"""`TF_CONFIG`: the variable by which SageMaker, Vertex AI and Kubeflow tell every process who trains together.
+"""`TF_CONFIG`: the variable in which SageMaker, Vertex AI and Kubeflow name the processes of a training.
 
 It is a JSON document, `{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}`. A chief,
 which older services call master, comes before the workers. Parameter servers and evaluators have no part in this

@@ -73,9 +73,9 @@ class ArrivalCoordinator(Coordinator):
     """Takes deltas as they come; see the module, and `Coordinator` for the arguments."""
 
     def __init__(
-        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
+        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, on_event: Callable[[Any], None]
     ) -> None:
-        super().__init__(fleet, task, state, slots, tell)
+        super().__init__(fleet, task, state, slots, on_event)
         self._visits = Visits(self._members, 1, task.total_steps, task.rates)
         self._held: dict[str, _Held] = {}
         self._came: list[tuple[str, Answer, Arrival]] = []
@@ -239,7 +239,7 @@ class ArrivalCoordinator(Coordinator):
             self._reports(sorted(answers, key=lambda one: one[0])),
             tuple(arrival for _, _, arrival in came),
         )
-        self._tell(
+        self._on_event(
             RoundClosed(self.state, self.seconds, reports, metrics, logs, self.sent, self.received, slots, arrivals)
         )
 

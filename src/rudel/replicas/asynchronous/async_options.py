@@ -1,4 +1,4 @@
-"""What can be chosen of the strategy `async`, and the defaults that were measured."""
+"""Options of the strategy `async`, and defaults that were measured."""
 
 import math
 from dataclasses import dataclass, field

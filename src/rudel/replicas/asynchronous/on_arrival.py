@@ -31,10 +31,10 @@ class OnArrival:
         return make_delayed(outer).init(size), np.empty(0, np.float32)
 
     def coordinator(
-        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
+        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, on_event: Callable[[Any], None]
     ) -> Coordinator:
         """See `Merging`."""
-        return ArrivalCoordinator(fleet, task, state, slots, tell)
+        return ArrivalCoordinator(fleet, task, state, slots, on_event)
 
     def rounds_in(self, arrivals: Sequence[Arrival]) -> int:
         """See `Merging`."""

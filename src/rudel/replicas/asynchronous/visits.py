@@ -1,4 +1,4 @@
-"""Who takes how many steps until it comes next.
+"""The number of steps that each replica takes until its next exchange.
 
 Faster replicas take more steps, so that all come about equally often (*dynamic local updates* of 2401.09135), and
 nobody's delta is much staler than another's. They also take some steps more or fewer so that they come at about the

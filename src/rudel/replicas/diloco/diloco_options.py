@@ -1,4 +1,4 @@
-"""What can be chosen of the strategy `diloco`, and the defaults that were measured."""
+"""Options of the strategy `diloco`, and defaults that were measured."""
 
 import math
 from collections.abc import Callable
@@ -46,7 +46,7 @@ class Diloco:
     Raspberry Pis (`benchmarks/convergence.py`): there, they learn as well as one computer does from the same examples.
 
     Args:
-        round_steps: local steps of a replica between two merges; None for what lets the hosts learn most in a second,
+        round_steps: local steps of a replica between two merges; None for the number with the fastest progress,
             by the speed of steps, exchanges and links (see `rudel.replicas.round_lengths`).
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
             root of the number of replicas, at least 1 and at most 3.
@@ -118,7 +118,7 @@ class Diloco:
         """What holds for all rounds, once it is known how fast replicas and links are.
 
         A host that is much slower than the others adds little: with learning rates and momentum for as many hosts as
-        there are, less would be learned than without it.
+        there are, the training would progress more slowly than without it.
 
         Args:
             replicas: how many train together.
@@ -152,7 +152,7 @@ def agreed(given: Any, chosen: Any, requested: int | None, most: int, replicas: 
 
 
 def check_merging(options: Any, make_outer: Callable[[str], Any]) -> None:
-    """Refuses what makes no sense in the options that all strategies have whose hosts merge what they learned.
+    """Refuses what makes no sense in the options of all strategies that merge replicas.
 
     Args:
         options: with `rate_factor`, `outer`, `delta_codec`, `merge_codec` and `patience`.

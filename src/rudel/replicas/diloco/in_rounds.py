@@ -26,10 +26,10 @@ class InRounds:
         return make_outer(outer).init(size), np.zeros(size, np.float32)
 
     def coordinator(
-        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
+        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, on_event: Callable[[Any], None]
     ) -> Coordinator:
         """See `Merging`."""
-        return RoundCoordinator(fleet, task, state, slots, tell)
+        return RoundCoordinator(fleet, task, state, slots, on_event)
 
     def rounds_in(self, arrivals: Sequence[Arrival]) -> int:
         """See `Merging`."""

@@ -84,9 +84,9 @@ class RoundCoordinator(Coordinator):
     """Closes rounds; see the module, and `Coordinator` for the arguments."""
 
     def __init__(
-        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, tell: Callable[[Any], None]
+        self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, on_event: Callable[[Any], None]
     ) -> None:
-        super().__init__(fleet, task, state, slots, tell)
+        super().__init__(fleet, task, state, slots, on_event)
         self._merges: dict[int, Merge] = {}
         self._open = self._new_round()
         self._plans = Plans(self._members, 1, task.total_steps, task.rates)
@@ -130,7 +130,7 @@ class RoundCoordinator(Coordinator):
             self._changed.notify_all()
         slots = next((answer.slots for answer in closing.answers.values() if answer.slots), None)
         self._slots = slots or self._slots
-        self._tell(self._report(closing.answers, slots))
+        self._on_event(self._report(closing.answers, slots))
 
     def _new_round(self) -> _Round:
         return _Round(np.zeros(self._task.layout.size, np.float32))
