@@ -20,6 +20,8 @@ from rudel.export import compiled
 from rudel.export.forms import FORMS, Form
 from rudel.export.int8_model import Int8Model
 from rudel.export.process import ENVIRONMENT
+from rudel.micro.check import check
+from rudel.micro.compiler import compile_model
 from rudel.micro.reader import read_model
 
 DYNAMIC = {"SHAPE", "STRIDED_SLICE", "PACK", "FILL", "WHILE"}
@@ -84,6 +86,26 @@ def test_int8_is_int8_throughout_with_a_scale_per_channel(int8: Any) -> None:
     assert (int8.bytes, int8.calibrated_on) == (pytest.approx(26_000, rel=0.05), 500)
 
 
+def test_int16_has_activations_in_int16_and_weights_in_int8(digits: Path, int8: Any, tmp_path: Path) -> None:
+    made = rudel.export(digits, "litert-int16", tmp_path / "net.tflite")
+    data = made.path.read_bytes()
+    graph = read_model(data)
+    assert {tensor.dtype for tensor in graph.tensors} == {"int16", "int8", "int32", "int64"}
+    for operator in graph.operators:
+        if operator.kind in ("CONV_2D", "FULLY_CONNECTED"):
+            assert [graph[index].dtype for index in (*operator.inputs, *operator.outputs)] == [
+                "int16",
+                "int8",
+                "int64",
+                "int16",
+            ]
+    assert [port["dtype"] for port in (*made.inputs, *made.outputs)] == ["int16", "int16"]
+    assert made.inputs[0]["zero_point"] == made.outputs[0]["zero_point"] == 0
+    assert made.largest_difference < int8.largest_difference / 2
+    assert made.calibrated_on == 500
+    assert check(compile_model(made.path), data, count=8).passed
+
+
 def test_int8_depends_on_the_examples_and_on_nothing_else(digits: Path, int8: Any, tmp_path: Path) -> None:
     again = rudel.export(digits, "litert-int8", tmp_path / "b.tflite")
     assert content(again.path) == content(int8.path)
@@ -93,7 +115,7 @@ def test_int8_depends_on_the_examples_and_on_nothing_else(digits: Path, int8: An
 
 
 def test_calibration_is_refused_where_there_is_none(digits: Path, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="`calibration` is for forms with ranges of int8 numbers, and `litert` has"):
+    with pytest.raises(OptionError, match="`calibration` is for forms with ranges of integers, and `litert` has"):
         rudel.export(digits, "litert", tmp_path / "d.tflite", calibration=500)
     assert not list(tmp_path.iterdir())
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from micro_support import host
 from micro_support.cases import KINDS
+from micro_support.int16_cases import INT16_KINDS
 from micro_support.oracles import runner
 
 from rudel.micro.arithmetic import ROUNDINGS, Rounding
@@ -20,11 +21,9 @@ _MODELS_AT_ONCE = 8
 _LACKING = {("ELU", "litert"), ("GELU", "tflm")}
 """Operators that an interpreter does not have: those of float32 among its reference kernels, or any."""
 _WITH_OWN_KERNELS = ("ADD", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SUB")
-
-
-@pytest.mark.usefixtures("gcc", "interpreters")
-@pytest.mark.parametrize("kind", sorted(KINDS))
-@settings(
+_TFLM_ALONE = ("UNIDIRECTIONAL_SEQUENCE_LSTM",)
+"""Operators of int16 that LiteRT does not have."""
+_twice = settings(
     max_examples=2,
     deadline=None,
     derandomize=True,
@@ -32,6 +31,11 @@ _WITH_OWN_KERNELS = ("ADD", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
+
+
+@pytest.mark.usefixtures("gcc", "interpreters")
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@_twice
 @given(st.data())
 def test_bits_are_those_of_the_interpreters(kind: str, data: st.DataObject) -> None:
     models = [KINDS[kind](data.draw, kind) for _ in range(_MODELS_AT_ONCE)]
@@ -43,6 +47,22 @@ def test_bits_are_those_of_the_interpreters(kind: str, data: st.DataObject) -> N
         if (kind, rounding) not in _LACKING
         for place, target in enumerate(targets)
     ]
+    with tempfile.TemporaryDirectory() as folder:
+        library = host.build([model for _, model in compiled], Path(folder))
+        for source, model in compiled:
+            _check_same(library, source, model, model.rounding)
+
+
+@pytest.mark.usefixtures("gcc", "interpreters")
+@pytest.mark.parametrize("kind", sorted(INT16_KINDS))
+@_twice
+@given(st.data())
+def test_bits_of_int16_are_those_of_the_interpreters(kind: str, data: st.DataObject) -> None:
+    compiled = []
+    for rounding in ("tflm",) if kind in _TFLM_ALONE else ROUNDINGS:
+        for number in range(3):
+            model = INT16_KINDS[kind](data.draw, kind.split()[0], rounding)
+            compiled.append((model, compile_model(model, name=f"m{number}_{rounding}", rounding=rounding)))
     with tempfile.TemporaryDirectory() as folder:
         library = host.build([model for _, model in compiled], Path(folder))
         for source, model in compiled:

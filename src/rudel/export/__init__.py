@@ -32,7 +32,7 @@ def export(
     Args:
         run: the directory of a finished run.
         to: "litert" (float32), "litert-f16" (weights in half precision), "litert-dynamic" (weights in int8),
-            "litert-int8" (all in int8), "savedmodel", "onnx", "c-array" (the int8 model as an array in C++, for
+            "litert-int8" (all in int8), "litert-int16" (the same with activations in int16), "savedmodel", "onnx", "c-array" (the int8 model as an array in C++, for
             TensorFlow Lite Micro), "c" (the int8 model compiled to C), or that as an "arduino" library, a "cmake"
             project, a "zephyr" module or a "wasm" (WebAssembly) module, or a web "page" to draw on.
         out: the file or folder to make, which must not be there yet; by default one in the current folder, named after
@@ -42,15 +42,15 @@ def export(
             where the recipe shall take its data from; without a recipe, a folder of files as `rudel predict` takes
             them. Of data in one part, a share is kept for calibration, and the rest is compared on. Without recipe and
             data, forms that need no calibration are compared on made-up inputs.
-        calibration: how many training examples the ranges of int8 numbers are found on, 500 if None; only for forms
-            that have such ranges.
+        calibration: how many training examples the ranges of integers are found on, 500 if None; only for forms that
+            have such ranges.
         seed: of the choice of examples.
 
     Returns:
         What was written and what it costs: size, metrics, the largest difference from the model's own outputs.
 
     Raises:
-        OptionError: `calibration` is given for a form without ranges of int8 numbers.
+        OptionError: `calibration` is given for a form without ranges of integers.
         ExportError: the form is unknown, a tool is missing, `out` is there already, or the model cannot be converted.
         RunError: there is no such run, it is unfinished, or it has no data.
         DataError: the data does not fit the model.

@@ -90,7 +90,7 @@ def export_run(
     check_needs(form)
     if calibration is not None and not form.integers:
         raise OptionError(
-            f"`calibration` is for forms with ranges of int8 numbers, and `{form.name}` has none: leave it out."
+            f"`calibration` is for forms with ranges of integers, and `{form.name}` has none: leave it out."
         )
     calibration = _CALIBRATION if calibration is None else calibration
     check_whole_number("calibration", calibration)

@@ -307,6 +307,19 @@ def apart(draw: Draw, kind: str) -> bytes:
     return build(tensors, [Op(kind, tuple(range(len(inputs))), outputs, options)], [given], list(outputs))
 
 
+def packed(draw: Draw, kind: str, dtype: str = "int8") -> bytes:
+    """PACK."""
+    shape = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
+    count, axis = draw(st.integers(1, 4)), draw(st.integers(-len(shape) - 1, len(shape)))
+    place = axis % (len(shape) + 1)
+    size, zero_point = drawn_scale(draw, 0.01, 0.1), draw(_ZERO_POINTS) if dtype == "int8" else 0
+    part = T(shape, dtype, scale=size, zero_point=zero_point)
+    whole = T((*shape[:place], count, *shape[place:]), dtype, scale=size, zero_point=zero_point)
+    options = {"values_count": count, "axis": axis}
+    operator = Op(kind, tuple(range(count)), (count,), options, version=2)
+    return build([part] * count + [whole], [operator], list(range(count)), [count])
+
+
 def softmax(draw: Draw, kind: str) -> bytes:
     """SOFTMAX."""
     shape = (draw(st.integers(1, 4)), draw(st.integers(1, 40)))
@@ -503,6 +516,7 @@ KINDS: dict[str, Callable[[Draw, str], bytes]] = {
     "MEAN": mean,
     "MUL": binary,
     "NEG": of_reals,
+    "PACK": packed,
     "PAD": pad,
     "PRELU": prelu,
     "QUANTIZE": unary,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from micro_support.cases import ACTIVATIONS, PADDINGS, Draw, drawn_scale, random_data, windows_along
+from micro_support.cases import ACTIVATIONS, PADDINGS, Draw, drawn_scale, packed, random_data, windows_along
 from micro_support.models import Op, T, build
 
 _TYPES = {"int32": 2, "int64": 4}
@@ -163,6 +163,8 @@ def binary(draw: Draw, kind: str, rounding: str) -> bytes:
         scales = [output, output]
         scales[draw(st.integers(0, 1))] = output * 2.0 ** -draw(st.integers(0, 4))
         second = second if kind == "SUB" else first
+    elif all(math.log2(size) % 1 == 0 for size in (*scales, output)):
+        output = float(np.float32(output * 1.1))
     fixed = random_data(draw).integers(-32768, 32768, second).astype(np.int16) if draw(st.integers(0, 3)) == 0 else None
     zeros = [0, 0, 0] if kind == "MUL" else [_zero_point(draw, rounding) for _ in range(3)]
     tensors = [
@@ -267,7 +269,7 @@ def of_reals(draw: Draw, kind: str, rounding: str) -> bytes:
 def moved(draw: Draw, kind: str, rounding: str) -> bytes:
     """PAD, CONCATENATION, STRIDED_SLICE, TRANSPOSE and RESHAPE."""
     shape = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
-    size, zero_point = drawn_scale(draw, _FINEST, 0.1), _zero_point(draw, rounding) if kind == "PAD" else 0
+    size, zero_point = drawn_scale(draw, _FINEST, 0.1), _zero_point(draw, "tflm") if kind == "PAD" else 0
     rank = len(shape)
     options: dict[str, Any] = {}
     constants: list[list[Any]] = []
@@ -362,6 +364,7 @@ INT16_KINDS: dict[str, Callable[[Draw, str, str], bytes]] = {
     "MAX_POOL_2D": pool,
     "MEAN": mean,
     "MUL": binary,
+    "PACK": lambda draw, kind, rounding: packed(draw, kind, "int16"),
     "PAD": moved,
     "QUANTIZE": rescaled,
     "QUANTIZE of float32": of_reals,

@@ -180,7 +180,8 @@ def lower_pad(operator: Operator, graph: Graph, context: Context) -> Step:
     kind = storage(operator, output)
     start = sum(first * stride for (first, _), stride in zip(before, strides(output.shape), strict=True))
     layer = _layer(operator, list(source.shape), strides(source.shape), strides(output.shape), 0, start)
-    value = str(output.zero_point) if output.dtype in ("int8", "int16") and output.quantised else "0"
+    padded = ("int8",) if context.rounding == "tflm" else ("int8", "int16")  # TFLM pads int16 with 0
+    value = str(output.zero_point) if output.dtype in padded and output.quantised else "0"
     call, tables = _move(operator, kind, layer)
     fill = f"rudel_fill_{kind}($out0, {output.size}, {value});"
     return Step(operator, f"{fill}\n    {call}", (_fill_kernel(kind), move_kernel(kind)), tables=tables)
