@@ -32,9 +32,10 @@ def export(
     Args:
         run: the directory of a finished run.
         to: "litert" (float32), "litert-f16" (weights in half precision), "litert-dynamic" (weights in int8),
-            "litert-int8" (all in int8), "litert-int16" (the same with activations in int16), "savedmodel", "onnx", "c-array" (the int8 model as an array in C++, for
-            TensorFlow Lite Micro), "c" (the int8 model compiled to C), or that as an "arduino" library, a "cmake"
-            project, a "zephyr" module or a "wasm" (WebAssembly) module, or a web "page" to draw on.
+            "litert-int8" (all in int8), "litert-int16" (the same with activations in int16), "savedmodel", "onnx",
+            "c-array" (the int8 model as an array in C++, for TensorFlow Lite Micro), "c" (the int8 model compiled to
+            C), or that as an "arduino" library, a "cmake" project, a "zephyr" module or a "wasm" (WebAssembly) module,
+            or a web "page" to draw on.
         out: the file or folder to make, which must not be there yet; by default one in the current folder, named after
             the run. The names in C come from it.
         data: where the run's recipe cannot give data, or other data is meant: a `rudel.Dataset`, a `rudel.Examples`, a
