@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from micro_support import host
 from micro_support.cases import KINDS
+from micro_support.int16_cases import INT16_KINDS
 from micro_support.models import Op, T, build
 from micro_support.oracles import runner
 from package_models import three_of_one_shape
@@ -262,11 +263,13 @@ def test_outputs_that_are_inputs_or_constants_are_copied(tmp_path):
 def test_every_kind_of_the_documentation_is_tested():
     compiled = {entry.kind for entry in OPERATORS.values() if entry.lower and not entry.is_made_up}
     assert compiled - set(KINDS) == {"DEQUANTIZE", "RELU_N1_TO_1"}
+    of_int16 = {entry.kind for entry in OPERATORS.values() if entry.int16}
+    assert of_int16 - set(INT16_KINDS) == {"EXPAND_DIMS", "RESIZE_NEAREST_NEIGHBOR", "SQUEEZE"}
 
 
 def test_every_entry_of_the_registry_is_an_operator_of_the_schema():
     assert {entry.kind for entry in OPERATORS.values() if not entry.is_made_up} <= set(BUILTIN_OPERATORS)
-    written = {entry.lower for entry in OPERATORS.values()} | {entry.floats for entry in OPERATORS.values()}
+    written = {way for entry in OPERATORS.values() for way in (entry.lower, entry.floats, entry.int16)}
     modules = [import_module(f"rudel.micro.operators.{module.name}") for module in iter_modules(operators.__path__)]
     functions = {
         found

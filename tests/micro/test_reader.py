@@ -115,8 +115,8 @@ def test_an_unsupported_operator_is_named_with_index_and_version():
 
 
 def test_an_unsupported_type_is_named():
-    tensors = [T((1, 4), "int16", scale=0.1, name="wave"), T((1, 4), "int16", scale=0.1)]
-    _refused(build(tensors, [Op("LOGISTIC", (0,), (1,))], [0], [1]), "LOGISTIC", "`wave`", "int16")
+    tensors = [T((1, 4), "int32", scale=0.1, name="wave"), T((1, 4), "int32", scale=0.1)]
+    _refused(build(tensors, [Op("LOGISTIC", (0,), (1,))], [0], [1]), "LOGISTIC", "`wave`", "int32")
 
 
 def test_shapes_that_do_not_fit_are_refused():

@@ -159,11 +159,24 @@ _ONCE_INT16 = Kernel(
     """\
 static inline int16_t rudel_once_int16(int64_t sum, const int32_t *q, const rudel_output *o)
 {
-    /* Halves are counted, so that rounding takes no difference that a compiler could fuse with the product. */
+    /* 31 bits of the factor tell the output but where the product is next to a half. There, it is computed in double
+     * precision, and halves are counted, so that rounding takes no difference that could be fused with the product. */
     const int64_t mantissa = (int64_t)(((uint64_t)(uint32_t)q[1] << 32) | (uint32_t)q[0]);
-    const int64_t bias = (int64_t)(((uint64_t)(uint32_t)q[4] << 32) | (uint32_t)q[3]);
-    const double halves = ldexp((double)(sum + bias) * (double)mantissa, q[2] + 1);
-    const int32_t magnitude = halves > 1e6 || halves < -1e6 ? 1000000 : (int32_t)(halves < 0 ? -halves : halves);
+    const int64_t total = sum + (int64_t)(((uint64_t)(uint32_t)q[4] << 32) | (uint32_t)q[3]);
+    const int32_t shift = -22 - q[2];
+    double halves;
+    int32_t magnitude;
+    if (shift >= 13 && shift <= 61 && total >= INT32_MIN && total <= INT32_MAX) {
+        const int64_t product = (int32_t)total * (int64_t)(int32_t)(mantissa >> 22) + ((int64_t)1 << (shift - 1));
+        const uint64_t whole = (uint64_t)1 << shift, rest = (uint64_t)product & (whole - 1), near = whole >> 13;
+        const int64_t value = product >> shift;
+        if (rest > near && rest < whole - near && value >= INT32_MIN / 2 && value <= INT32_MAX / 2) {
+            return rudel_clamp_int16((int32_t)value, o);
+        }
+    }
+    halves = ldexp((double)total * (double)mantissa, q[2] + 1);
+    if (halves >= 4294967295.0) return (int16_t)o->low; /* what becomes of it on an x86 beyond 32 bits */
+    magnitude = halves > 1e6 || halves < -1e6 ? 1000000 : (int32_t)(halves < 0 ? -halves : halves);
     return rudel_clamp_int16(halves < 0 ? -((magnitude + 1) >> 1) : (magnitude + 1) >> 1, o);
 }
 """,
