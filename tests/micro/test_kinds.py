@@ -86,7 +86,7 @@ def _sum(scale: float, zero_point: int = 0) -> bytes:
             _int16("HARD_SWISH", []),
             "tflm",
             r"Operator 0 \(HARD_SWISH, version 1\) cannot be compiled: LiteRT has no kernel of it for int16 "
-            r"activations\. Use another layer in its place, or export the model by `rudel export RUN --to "
+            r"activations\. Use another layer instead, or export the model by `rudel export RUN --to "
             r"litert-int8`\.",
         ),
         (
