@@ -62,7 +62,9 @@ def test_bits_of_int16_are_those_of_the_interpreters(kind: str, data: st.DataObj
     for rounding in ("tflm",) if kind in _TFLM_ALONE else ROUNDINGS:
         for number in range(3):
             model = INT16_KINDS[kind](data.draw, kind.split()[0], rounding)
-            compiled.append((model, compile_model(model, name=f"m{number}_{rounding}", rounding=rounding)))
+            for target in ("generic", "cortex-m4") if kind in ("CONV_2D", "FULLY_CONNECTED") else ("generic",):
+                name = f"m{number}_{rounding}_{target.replace('-', '_')}"
+                compiled.append((model, compile_model(model, name=name, rounding=rounding, target=target)))
     with tempfile.TemporaryDirectory() as folder:
         library = host.build([model for _, model in compiled], Path(folder))
         for source, model in compiled:

@@ -59,7 +59,7 @@ def _ways(entry: Entry, operator: Operator, graph: Graph, context: Context) -> l
                 f"{operator.title} cannot be compiled: LiteRT has no kernel of it for int16 activations. Use another "
                 "layer instead, or export the model by `rudel export RUN --to litert-int8`."
             )
-        ways = [entry.int16]
+        ways = [entry.dsp_int16 if context.target.dsp else None, entry.int16]
     else:
         target = context.target
         ways = [entry.helium if target.helium else None, entry.dsp if target.dsp else None, entry.lower]

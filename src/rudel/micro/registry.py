@@ -7,7 +7,14 @@ operator, write the function that lowers it in a module of `rudel.micro.operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rudel.micro.dsp import dsp_convolution, dsp_dense, dsp_depthwise, dsp_sum
+from rudel.micro.dsp import (
+    dsp_convolution,
+    dsp_convolution_int16,
+    dsp_dense,
+    dsp_dense_int16,
+    dsp_depthwise,
+    dsp_sum,
+)
 from rudel.micro.emit import Lowering
 from rudel.micro.helium import helium_convolution, helium_dense, helium_depthwise, helium_sum
 from rudel.micro.operators import floats, int16_elements, int16_softmax
@@ -45,6 +52,7 @@ class Entry:
         options: the slots of its options table.
         floats: the same for one whose input is float32; None where `lower` takes these, too, or nothing does.
         int16: the same for one whose input or output is int16; None where interpreters have no kernel for that.
+        dsp_int16: the same for cores with the DSP instructions of Armv7E-M; it returns None where `int16` has to do.
         dsp: the same for cores with the DSP instructions of Armv7E-M; it returns None where `lower` has to do.
         helium: the same for cores with Helium, tried first.
         main: place of the input whose type counts.
@@ -56,6 +64,7 @@ class Entry:
     options: Mapping[str, Field] = field(default_factory=dict)
     floats: Lowering | None = None
     int16: Lowering | None = None
+    dsp_int16: Lowering | None = None
     dsp: Lowering | None = None
     helium: Lowering | None = None
     main: int = 0
@@ -96,6 +105,7 @@ _ENTRIES = (
         },
         floats=floats.lower_convolution,
         int16=lower_convolution,
+        dsp_int16=dsp_convolution_int16,
         dsp=dsp_convolution,
         helium=helium_convolution,
     ),
@@ -128,6 +138,7 @@ _ENTRIES = (
         },
         floats=floats.lower_convolution,
         int16=lower_dense,
+        dsp_int16=dsp_dense_int16,
         dsp=dsp_dense,
         helium=helium_dense,
     ),

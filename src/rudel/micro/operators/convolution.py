@@ -371,10 +371,18 @@ static void rudel_{name}(const rudel_convolution *p, const {kind} *in, int32_t y
     )
 
 
-def convolution_kernel(form: str, wide: bool = False) -> Kernel:
-    """Returns the kernel of CONV_2D for one form of requantisation."""
+def convolution_kernel(form: str, wide: bool = False, dot: Kernel | None = None) -> Kernel:
+    """Returns the kernel of CONV_2D for one form of requantisation.
+
+    Args:
+        form: of requantisation.
+        wide: whether sums have 64 bits.
+        dot: a kernel of dot products that wants windows by their rows, gathered ones, too; by default `dots`.
+    """
     kind = element(form)
-    name, dot, gather = named("convolution", form, wide), named("dots", form, wide), _gather(kind)
+    name = f"convolution_{dot.name}" if dot else named("convolution", form, wide)
+    gathered = "p->window_height, length, length" if dot else "1, p->window_height * length, 0"
+    dot, gather = dot or dots(form, wide), _gather(kind)
     return Kernel(
         name,
         f"""\
@@ -392,13 +400,13 @@ static void rudel_{name}(const rudel_convolution *p, const {kind} *in, {kind} *o
                 const int32_t x = column * p->stride_w - p->left;
                 if (direct && y >= 0 && x >= 0 && y + high <= p->height && x + wide <= p->width) {{
                     const int32_t step = p->dilation_h * p->width * channels;
-                    rudel_{dot}(&dense, in + (y * p->width + x) * channels, p->window_height, length, step, out);
+                    rudel_{dot.name}(&dense, in + (y * p->width + x) * channels, p->window_height, length, step, out);
                     out += dense.depth;
                     continue;
                 }}
                 for (int32_t group = 0; group < p->groups; group++) {{
                     rudel_{gather.name}(p, in + group * channels, y, x, channels, scratch);
-                    rudel_{dot}(&dense, scratch, 1, p->window_height * length, 0, out);
+                    rudel_{dot.name}(&dense, scratch, {gathered}, out);
                     out += dense.depth;
                     dense.weights += dense.depth * p->window_height * length;
                     dense.rows += dense.depth * row_length;
@@ -409,14 +417,25 @@ static void rudel_{name}(const rudel_convolution *p, const {kind} *in, {kind} *o
     }}
 }}
 """,
-        (dots(form, wide), gather),
+        (dot, gather),
     )
 
 
 def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Step:
     """Makes a step of a CONV_2D of int8 or int16."""
     c = prepare_convolution(operator, graph, context)
-    form = c.requantisation.form
+    return convolution_step(operator, c, convolution_kernel(c.requantisation.form, c.wide), c.weights)
+
+
+def convolution_step(operator: Operator, c: Convolution, kernel: Kernel, weights: np.ndarray) -> Step:
+    """Makes a step of a CONV_2D by a kernel.
+
+    Args:
+        operator: the CONV_2D.
+        c: the same, prepared.
+        kernel: one of `convolution_kernel`.
+        weights: int8, in the kernel's order.
+    """
     w = c.window
     per_group = c.weights.shape[0] // c.groups
     gathers = c.groups > 1 or (w.dilation_w > 1 and w.width > 1) or reaches_out(c.source, c.output, w)
@@ -426,13 +445,12 @@ def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Ste
         f"{channels}, {c.output[1]}, {c.output[2]}, {w.height}, {w.width}, {w.stride_h}, {w.stride_w}, {w.dilation_h}, "
         f"{w.dilation_w}, {w.top}, {w.left}, {c.groups}, {c.zero_point}}}"
     )
-    kernel = convolution_kernel(form, c.wide)
-    scratch = "$scratch" if c.item == 1 else f"({element(form)} *)(void *)($scratch)"
+    scratch = "$scratch" if c.item == 1 else "(int16_t *)(void *)($scratch)"
     return Step(
         operator,
         f"rudel_{kernel.name}(&$layer, $in0, $out0, {scratch});",
         (kernel,),
-        {"weights": Constant(c.weights), "rows": Constant(c.requantisation.data)},
+        {"weights": Constant(weights), "rows": Constant(c.requantisation.data)},
         {"layer": f"static const rudel_convolution $name = {fields};"},
         scratch=c.item * int(np.prod(c.weights.shape[1:])) if gathers else 0,
         overlap={(0, 0): Overlap(lead=c.lead)},
@@ -444,10 +462,13 @@ def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Ste
 def lower_dense(operator: Operator, graph: Graph, context: Context) -> Step:
     """Makes a step of a FULLY_CONNECTED of int8 or int16."""
     c = prepare_convolution(operator, graph, context)
-    form = c.requantisation.form
+    return dense_step(operator, c, dots(c.requantisation.form, c.wide), c.weights)
+
+
+def dense_step(operator: Operator, c: Convolution, kernel: Kernel, weights: np.ndarray) -> Step:
+    """Makes a step of a FULLY_CONNECTED by a kernel of dot products; the arguments are those of `convolution_step`."""
     batch, length, depth = c.source[2], c.source[3], c.output[3]
     fields = f"{{$weights, $rows, {depth}, {output_fields(c.requantisation)}}}"
-    kernel = dots(form, c.wide)
     call = f"rudel_{kernel.name}(&$layer, $in0, 1, {length}, 0, $out0);"
     if batch > 1:
         call = (
@@ -458,7 +479,7 @@ def lower_dense(operator: Operator, graph: Graph, context: Context) -> Step:
         operator,
         call,
         (kernel,),
-        {"weights": Constant(c.weights), "rows": Constant(c.requantisation.data)},
+        {"weights": Constant(weights), "rows": Constant(c.requantisation.data)},
         {"layer": f"static const rudel_dense $name = {fields};"},
         overlap={(0, 0): Overlap(lead=c.lead)},
         macs=c.macs,
