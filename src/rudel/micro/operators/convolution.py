@@ -349,7 +349,10 @@ typedef struct {
 
 def _gather(kind: str) -> Kernel:
     """Returns the kernel that copies a window, padded, for elements of a C type."""
-    name = "gather" if kind == "int8_t" else f"gather_{kind}"
+    name, copy = "gather", "for (int32_t k = 0; k < channels; k++) *out++ = within ? from[k] : (int8_t)p->zero_point;"
+    if kind == "int16_t":  # whose zero point is 0
+        name, copy = "gather_int16", "memcpy(out, from, 2u * (uint32_t)channels);\n            out += channels;"
+        copy = "if (!within) memset(out, 0, 2u * (uint32_t)channels);\n            else " + copy
     return Kernel(
         name,
         f"""\
@@ -362,7 +365,7 @@ static void rudel_{name}(const rudel_convolution *p, const {kind} *in, int32_t y
             const int32_t column = x + j * p->dilation_w;
             const int within = row >= 0 && row < p->height && column >= 0 && column < p->width;
             const {kind} *from = within ? in + (row * p->width + column) * p->channels : in;
-            for (int32_t k = 0; k < channels; k++) *out++ = within ? from[k] : ({kind})p->zero_point;
+            {copy}
         }}
     }}
 }}
