@@ -30,7 +30,7 @@ def three_inputs(fitted: Callable[..., Path]) -> tuple[Path, Any, Any]:
     return run, x, model.predict_on_batch(x)
 
 
-@pytest.mark.parametrize("form", ["litert", "litert-int8", "litert-int16", "onnx", "savedmodel", "c", "wasm"])
+@pytest.mark.parametrize("form", ["litert", "litert-int8", "onnx", "savedmodel", "c", "wasm"])
 def test_inputs_and_outputs_stay_in_order(
     three_inputs: Any, needs: Callable[..., None], form: str, tmp_path: Path
 ) -> None:
