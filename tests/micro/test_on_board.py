@@ -152,7 +152,7 @@ def test_noise_costs_repetitions_only(
 ) -> None:
     with opened(board.port) as port:
         noisy = Noisy(port, random.Random(1))
-        found = run_on_board(noisy, compiled, *examples, timeout=0.2)
+        found = run_on_board(noisy, compiled, *examples, timeout=0.5)
     assert (found.differing, len(found.microseconds)) == (0, 3)
     assert noisy.spoilt
 

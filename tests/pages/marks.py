@@ -20,6 +20,12 @@ NOT_RUN = {
         "arduino-cli compile --upload --fqbn arduino:mbed_nano:nano33ble --port /dev/ttyACM0 --library sine "
         "sine/examples/sine",
     ),
+    (
+        "micro.md",
+        "arduino-cli compile --upload --fqbn arduino:mbed_nano:nano33ble --port /dev/ttyACM0 on-board\n"
+        'pip install "rudel[board]"\n'
+        "rudel micro bench sine.tflite --target cortex-m4 --port /dev/ttyACM0",
+    ),
     ("word.md", "git clone https://github.com/Jakobovski/free-spoken-digit-dataset"),
     (
         "word.md",

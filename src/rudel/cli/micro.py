@@ -277,7 +277,8 @@ def _write_sketch(model: Path, folder: Path, target: str, rounding: _Rounding, r
 
     sketch, *others = write_sketch(compile_model(model, rounding=rounding.value, target=target, ram=ram), folder)
     typer.echo(
-        f"{sketch} and {len(others)} files beside it: upload it, and repeat the command with --port for --sketch"
+        f"{sketch} and {len(others)} files beside it: upload the sketch, and repeat the command with --port NAME "
+        "instead of --sketch"
     )
 
 

@@ -107,10 +107,12 @@ def measure(
     sources = {f"{compiled.name}.h": compiled.header, f"{compiled.name}.c": compiled.source}
     steps = compiled.steps
     with tempfile.TemporaryDirectory(prefix="rudel-bench-") as temporary:
-        whole = _image(Path(temporary) / "whole", place, {**sources, "model.c": glue(compiled)}, (), options)
-        empty = _image(Path(temporary) / "empty", place, {"model.c": glue(compiled, empty=True)}, (), options)
+        whole = _image(Path(temporary) / "whole", place, {**sources, "bench_model.c": glue(compiled)}, (), options)
+        empty = _image(Path(temporary) / "empty", place, {"bench_model.c": glue(compiled, empty=True)}, (), options)
         macros = (f"BENCH_LAYERS={len(steps)}", f"{compiled.name.upper()}_PROFILE")
-        layered = _image(Path(temporary) / "layered", place, {**sources, "model.c": glue(compiled)}, macros, options)
+        layered = _image(
+            Path(temporary) / "layered", place, {**sources, "bench_model.c": glue(compiled)}, macros, options
+        )
         taken = size(whole, place) - size(empty, place)
         traced = can_trace(place)
         counting = plugin(whole, "bench_invoke") if traced else None

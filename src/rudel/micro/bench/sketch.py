@@ -4,7 +4,8 @@
     DIR/NAME.h, NAME.c
     DIR/bench_model.c, bench_line.c, bench_line.h, board.h
 
-All but the sketch itself is plain C. What it needs of a board are the five functions of `bench_line.h`.
+All but the sketch itself is plain C. What it needs of a board are the four functions of
+`bench_line.h`.
 """
 
 import hashlib

@@ -1,17 +1,15 @@
 """CONV_2D with dual multiplications: windows of two pixels are spread out, and multiplied by all channels."""
 
-import numpy as np
-
 from rudel.micro.dsp.columns import SPREAD, packable
 from rudel.micro.dsp.instructions import DSP
 from rudel.micro.dsp.pairs import (
     PIXELS,
     PIXELS_BANDS,
+    pair_lead,
     pairs_kernel,
     pairs_stream,
     pixels_table,
     step_of,
-    unit_lead,
 )
 from rudel.micro.dsp.scaling import Scaling, TwiceRounded, find_scaling, twice_rounded
 from rudel.micro.dsp.strips import strips_step
@@ -98,7 +96,7 @@ static void rudel_pointwise_{name}(const rudel_pixels *p, const int8_t *in, int8
         {"stream": Constant(pairs_stream(c.weights.reshape(depth, -1), scaling))},
         {"layer": pixels_table(c, scaling.offset)},
         scratch=_scratch(c),
-        overlap={(0, 0): Overlap(lead=unit_lead(c, np.arange(0, c.output[1] * c.output[2], 2)))},
+        overlap={(0, 0): Overlap(lead=pair_lead(c))},
         macs=c.macs,
         bands=PIXELS_BANDS,
     )
@@ -275,7 +273,7 @@ static void rudel_windows_{kind}_{name}(const rudel_windows *p, const int8_t *in
         {"stream": Constant(pairs_stream(c.weights.reshape(depth, -1), scaling))},
         {"layer": f"static const rudel_windows $name = {fields};"},
         scratch=_scratch(c),
-        overlap={(0, 0): Overlap(lead=unit_lead(c, np.arange(0, c.output[1] * c.output[2], 2)))},
+        overlap={(0, 0): Overlap(lead=pair_lead(c))},
         macs=c.macs,
         bands=Bands("rudel_windows", top="int8_t"),
     )

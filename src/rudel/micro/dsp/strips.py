@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rudel.micro.dsp.instructions import DSP, naked, scale_kernel, scaled
-from rudel.micro.dsp.pairs import PIXELS, PIXELS_BANDS, pixels_table, stored, unit_lead, words
+from rudel.micro.dsp.pairs import PIXELS, PIXELS_BANDS, pair_lead, pixels_table, stored, unit_lead, words
 from rudel.micro.dsp.scaling import FRACTION_BITS, Scaling, TwiceRounded
 from rudel.micro.emit import Bands, Constant, Kernel, Overlap, Step
 from rudel.micro.graph import Operator
@@ -30,11 +30,11 @@ _SMALL_SCRATCH = 384
 _NARROW = 8
 """Below so many columns, an odd one costs too much: two pixels are computed for it."""
 
-_LONGEST_ROW = 48
-"""Words; a row of a window is unrolled."""
+_LONGEST_ROW = 24
+"""Words of a row of a window, which is unrolled, and of all rows if they are to be."""
 
-_UNROLLED = 24
-"""All rows of a window are unrolled if they have no more words than this."""
+_LONGEST_PIXEL = 8
+"""Words of a window of one pixel: nothing would be gathered for it, which the other kernel's fewer loads outweigh."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def strips_step(operator: Operator, c: Convolution, scaling: Scaling | TwiceRoun
     block, numbers = _block(columns, w.height, row_words, step, scratch if quads else max(scratch, _SMALL_SCRATCH))
     small = (w.height, w.stride_h, w.dilation_h, w.top)
     if (
-        row_words > _LONGEST_ROW
+        row_words > (_LONGEST_PIXEL if pointwise else _LONGEST_ROW)
         or max(height, columns, rows, depth, block * step, w.left * channels, *small) >= 1 << 15
         or max(width * channels, w.height * numbers * 2) >= 1 << 12
     ):
@@ -114,7 +114,6 @@ def strips_step(operator: Operator, c: Convolution, scaling: Scaling | TwiceRoun
 
 def _pixels_step(operator: Operator, c: Convolution, scaling: Scaling | TwiceRounded, shape: _Shape) -> Step:
     """Makes the step of windows of one pixel: a strip has two, wherever rows end."""
-    pixels = c.output[1] * c.output[2]
     return Step(
         operator,
         f"rudel_{shape.name}_pixels(&$layer, $in0, $out0, $scratch);",
@@ -122,7 +121,7 @@ def _pixels_step(operator: Operator, c: Convolution, scaling: Scaling | TwiceRou
         {"stream": Constant(_stream(c.weights, scaling, quads=True))},
         {"layer": pixels_table(c, scaling.offset)},
         scratch=2 * shape.second,
-        overlap={(0, 0): Overlap(lead=unit_lead(c, np.arange(0, pixels, 2)))},
+        overlap={(0, 0): Overlap(lead=pair_lead(c))},
         macs=c.macs,
         bands=PIXELS_BANDS,
     )
@@ -197,7 +196,7 @@ def _two_loads(low: str, high: str, at: int) -> str:
 
 def _body(shape: _Shape) -> str:
     size = shape.rows * shape.pitch
-    if shape.rows * shape.row_words <= _UNROLLED:
+    if shape.rows * shape.row_words <= _LONGEST_ROW:
         before, products = "", "\n".join(_products(shape, row) for row in range(shape.rows))
     else:
         before = f"add r6, r0, #{size}\nstr r6, [sp]"

@@ -1,8 +1,6 @@
 """CONV_2D by vectors: the windows of two pixels are gathered, and multiplied by all channels."""
 
-import numpy as np
-
-from rudel.micro.dsp.pairs import unit_lead
+from rudel.micro.dsp.pairs import pair_lead
 from rudel.micro.emit import Bands, Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.helium.instructions import MOVE
@@ -37,7 +35,7 @@ def lower_convolution(operator: Operator, graph: Graph, context: Context) -> Ste
         },
         {"layer": f"static const rudel_vector_windows $name = {fields};"},
         scratch=2 * length,
-        overlap={(0, 0): Overlap(lead=unit_lead(c, np.arange(0, c.output[1] * c.output[2], 2)))},
+        overlap={(0, 0): Overlap(lead=pair_lead(c))},
         macs=c.macs,
         bands=Bands("rudel_vector_windows", in_place=(w.height, w.width, w.stride_h, w.stride_w) == (1, 1, 1, 1)),
     )
