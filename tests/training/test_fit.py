@@ -396,7 +396,7 @@ class TestRuns:
 
 def test_messages_in_python_name_arguments_of_python(classifier: Any, blobs: Any, tmp_path: Path) -> None:
     rudel.fit(classifier(), *blobs, run=tmp_path / "run")
-    with pytest.raises(RunError, match="add `resume=True` to go on with it, or give another directory with `run=`"):
+    with pytest.raises(RunError, match="add `resume=True` to continue it, or give another directory with `run=`"):
         rudel.fit(classifier(), *blobs, run=tmp_path / "run")
 
 

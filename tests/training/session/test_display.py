@@ -12,6 +12,7 @@ from rudel.session.replicas_display import MOST_LINES, HostLines
 from rudel.session.training_display import RichDisplay
 
 NAMES = ("raspi1", "raspi2", "raspi3", "raspi4")
+NOTHING = np.empty(0, np.float32)
 
 
 def told(name, steps=100, seconds=1.0, waited=0.25):
@@ -20,7 +21,7 @@ def told(name, steps=100, seconds=1.0, waited=0.25):
 
 def closed(number, seconds, replicas, sent=0, received=0):
     return RoundClosed(
-        GlobalState(number, 0, np.empty(0), np.empty(0), np.empty(0), []),
+        GlobalState(number, 0, NOTHING, NOTHING, NOTHING, []),
         seconds,
         list(replicas),
         [],
