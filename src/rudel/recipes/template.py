@@ -5,12 +5,11 @@ from pathlib import Path
 
 from rudel.errors import OptionError, RecipeError
 
-_TEMPLATE = '''"""{title}: two noisy half moons told apart by a small net."""
+_TEMPLATE = '''"""{title}: two noisy half moons told apart by a small neural network."""
 
+import rudel  # before keras, which it sets up to compute with JAX
 import keras
 import numpy as np
-
-import rudel
 
 training = {{"epochs": 30, "batch_size": 32}}
 
