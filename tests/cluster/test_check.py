@@ -80,7 +80,7 @@ def test_a_python_of_the_users_own_is_asked_for_its_packages(lab: Lab) -> None:
     assert f"install it into `/usr/bin/python3` there (version {rudel.__version__})" in reports[0].notes[0]
     assert (
         reports[1].problem
-        == f"There is no Python `no/such/python` on `{lab.hosts[1]}`: mend `python=` in the hosts file."
+        == f"There is no Python `no/such/python` on `{lab.hosts[1]}`: correct `python=` in the hosts file."
     )
 
 

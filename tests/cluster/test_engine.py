@@ -169,7 +169,7 @@ def test_workers_of_a_borrowed_cluster_are_waited_for(running: Cluster, monkeypa
     monkeypatch.setattr("rudel.cluster.ssh_cluster.WORKERS_SECONDS", 0.2)
     with ClientCluster(running.client, min_hosts=2) as borrowed:
         assert borrowed.count == 2
-    with pytest.raises(ClusterError, match="2 of 3 Dask workers have come"), ClientCluster(running.client, min_hosts=3):
+    with pytest.raises(ClusterError, match="2 of 3 Dask workers connected"), ClientCluster(running.client, min_hosts=3):
         pass
     with pytest.raises(OptionError, match="`min_hosts` must be 1 or more, not 0"):
         ClientCluster(running.client, min_hosts=0)

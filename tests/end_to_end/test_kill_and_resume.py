@@ -51,7 +51,9 @@ class Tell(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         if begun: print(begun.pop(), flush=True)
 
-    def on_epoch_end(self, epoch, logs=None): print(epoch, flush=True)
+    def on_epoch_end(self, epoch, logs=None):
+        self.on_epoch_begin(epoch)  # not called of an epoch that is resumed
+        print(epoch, flush=True)
 
 class OnDisk(Stream):
     def __init__(self, folder):

@@ -132,5 +132,5 @@ def test_a_silent_air_carries_nothing(lab: Lab) -> None:
 def test_an_air_that_cannot_be_is_refused(lab: Lab) -> None:
     with pytest.raises(LabError, match="cannot carry 0 Mbit/s"):
         lab.set_rate(0)
-    with pytest.raises(LabError, match="cannot take -1 ms"):
+    with pytest.raises(LabError, match="cannot be -1 ms"):
         lab.set_latency(-1)

@@ -159,7 +159,7 @@ def test_dead_channels_of_any_multiplier_leave_the_fast_kernel_to_the_rest() -> 
     assert [
         kernel.name for step in compiled.steps for kernel in step.kernels if "8" in kernel.name or "12" in kernel.name
     ]
-    assert compiled.steps[0].kernels[0].name.startswith("windows_")
+    assert compiled.steps[0].kernels[0].name.startswith(("windows_", "strip_"))
 
 
 @st.composite

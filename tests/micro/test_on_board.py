@@ -51,12 +51,17 @@ class Emulated:
     monitor: Path
 
     def reset(self) -> None:
-        """Presses the button."""
+        """Presses the button; the board has begun again when it returns.
+
+        QEMU carries a reset out before it reads the next command.
+        """
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(str(self.monitor))
-            line.recv(1000)
-            line.sendall(b"system_reset\n")
-            line.recv(1000)
+            for command in (b"system_reset\n", b"info status\n", b""):
+                said = b""
+                while not said.endswith(b"(qemu) "):
+                    said += line.recv(1000)
+                line.sendall(command)
 
 
 def image_of(compiled: Compiled, folder: Path) -> Path:

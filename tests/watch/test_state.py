@@ -14,9 +14,9 @@ RUNNING = Signs(
     ("changes", "state", "said"),
     [
         ({}, "running", "is running"),
-        ({"exists": False, "existed": False}, "waiting", "to begin"),
+        ({"exists": False, "existed": False}, "waiting", "to start"),
         ({"exists": False}, "waiting", "was removed"),
-        ({"begun": False, "locked": False}, "waiting", "to begin"),
+        ({"begun": False, "locked": False}, "waiting", "to start"),
         ({"begun": False, "news": False}, "starting", "compiles"),
         ({"news": False, "silent": 300.0}, "starting", "compiles"),
         ({"news": False, "silent": 700.0}, "quiet", "longer than usual"),

@@ -116,7 +116,7 @@ def test_processes_that_tf_config_names_train_as_one_does_until_one_is_lost(
         assert process["history"].keys() == alone.keys()
         for name, values in alone.items():
             np.testing.assert_allclose(process["history"][name], values, rtol=1e-4, atol=1e-6)
-        refused, differs = process["refused"], "ModelError: The hosts see different models: the {} of process 1 is"
+        refused, differs = process["refused"], "ModelError: The hosts see different models: the {} of process 1 differs"
         assert refused["run"].startswith("RunError: run already holds a run")
         assert refused["seed"].startswith(differs.format("seed"))
         assert refused["validation"].startswith(differs.format("validation data (fingerprint)"))

@@ -63,7 +63,7 @@ def test_workers_are_measured_and_auto_takes_what_is_soonest_done(
     assert chosen.summary["hosts"] == sorted(document["hosts"]) == sorted(document["forecast"]["hosts"])
     soonest = min(document["forecasts"], key=lambda forecast: forecast["seconds"])
     assert document["forecast"]["seconds"] <= 1.2 * soonest["seconds"]
-    assert "What was forecast" in (run / "report.html").read_text()
+    assert "Forecast of every strategy" in (run / "report.html").read_text()
 
     run = tmp_path / "begun"  # as if `auto` had chosen these hosts for it
     train_recipe("digits", steps=64, client=client, run=run, strategy="diloco", verbose=False)
@@ -173,7 +173,7 @@ def test_auto_trains_by_diloco_where_measuring_fails(
     why = "on all hosts, as they could not be measured (b cannot be measured: RESOURCE_EXHAUSTED"
     assert f"auto: diloco {why}" in told(capsys)
     assert why in json.loads((run / "plan.json").read_text())["why"]
-    assert "What was forecast" not in (run / "report.html").read_text()
+    assert "Forecast of every strategy" not in (run / "report.html").read_text()
     again = train_recipe("digits", steps=96, client=crew.client, run=run, strategy=asked, resume=True, verbose=False)
     assert (again.summary["strategy"], again.summary["hosts"]) == ("diloco", ["a", "b"])
 
@@ -181,7 +181,7 @@ def test_auto_trains_by_diloco_where_measuring_fails(
 def test_what_cannot_be_trained_is_refused_before_anything_is_measured(
     crew_of_the_session: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, blobs: Any, classifier: Any
 ) -> None:
-    monkeypatch.setattr(measure_hosts.Rehearsal, "look", lambda self: pytest.fail("measured"))
+    monkeypatch.setattr(measure_hosts.Rehearsal, "measure", lambda self: pytest.fail("measured"))
     client, (x, y) = crew_of_the_session.client, blobs
     with pytest.raises(DataError, match="NaN or an infinity"):
         rudel.fit(classifier(), np.where(x == x[0, 0], np.nan, x), y, client=client, strategy="auto")
