@@ -132,9 +132,8 @@ class Crew:
         for name in set(names) - self.names:
             options = [self.address, "--name", name, "--no-nanny", "--nthreads", "1", "--no-dashboard"]
             options += ["--memory-limit", "0", "--local-directory", str(self.folder)]
-            own = os.environ | {"TMPDIR": str(self.folder)}
             with (self.folder / f"{name}.log").open("ab") as log:
-                self._processes[name] = self._fork(_WORKER, options, own, log.fileno())
+                self._processes[name] = self._fork(_WORKER, options, _environment(self.folder), log.fileno())
         if wait:
             self.client.wait_for_workers(len(self.names), timeout=LONG)
 
@@ -167,18 +166,21 @@ def made_crew(folder: Path) -> Iterator[Crew]:
     from distributed import Client, LocalCluster
 
     with (
-        pytest.MonkeyPatch.context() as patch,
         LocalCluster(n_workers=0, processes=True, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
+        forking(MODULES, _environment(folder)) as fork,
     ):
-        patch.setenv("RUDEL_CACHE", str(folder / "cache"))
-        with forking(MODULES, os.environ | {"TMPDIR": str(folder)}) as fork:
-            crew = Crew(cluster, client, folder, fork)
-            try:
-                yield crew
-            finally:
-                for name in crew.names:
-                    crew.kill(name)
+        crew = Crew(cluster, client, folder, fork)
+        try:
+            yield crew
+        finally:
+            for name in crew.names:
+                crew.kill(name)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """That of a crew's workers: their cache is not this process's, which other tests use, too."""
+    return os.environ | {"TMPDIR": str(folder), "RUDEL_CACHE": str(folder / "cache")}
 
 
 @pytest.fixture(scope="session")
