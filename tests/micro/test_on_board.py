@@ -1,6 +1,7 @@
 """`rudel micro bench --port`, with the sketch it writes on an emulated board, over that board's serial port."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import random
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 from micro_board import needs_board
 from micro_layers import LAYERS, model
+from missing import skip_or_fail
 from package_models import run, sum_of_two
 
 from rudel.data.collecting.port import SerialPort, opened
@@ -28,8 +30,6 @@ from rudel.micro.bench.host import host_outputs
 from rudel.micro.bench.line import Frame, frames
 from rudel.micro.bench.on_board import run_on_board
 from rudel.micro.bench.sketch import line_sources, write_sketch
-
-pytest.importorskip("serial")
 
 ARDUINO = Path(__file__).parent / "emulated_board"
 MODEL = model(LAYERS["3 x 3"])
@@ -87,6 +87,12 @@ def emulated(image: Path) -> Iterator[Emulated]:
             yield Emulated(found.group(), process, monitor)
         finally:
             process.kill()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _serial() -> None:
+    if importlib.util.find_spec("serial") is None:
+        skip_or_fail("this test needs pyserial: pip install 'rudel[board]'")
 
 
 @pytest.fixture(scope="module")
