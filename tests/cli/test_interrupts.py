@@ -16,7 +16,8 @@ LOST = {
 
 
 @pytest.mark.parametrize("where", LOST)
-def test_an_interrupt_that_nobody_could_catch_comes_again(where: str) -> None:
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM], ids=lambda by: by.name)
+def test_an_interrupt_that_nobody_could_catch_comes_again(where: str, by: signal.Signals) -> None:
     script = f"""
 import gc, itertools, signal
 from rudel.cli import interrupts
@@ -25,9 +26,12 @@ gc.disable()
 calls = itertools.count()
 def interrupt():
     if next(calls) < 2:  # the collector's callback is called at its begin and its end: both are lost
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal({by})
 
+if {by} == signal.SIGTERM:  # as with `rudel play &` in a script
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 interrupts._SOON = 1.0  # after "lost" has been printed, on a busy computer, too
+interrupts.end_on_sigterm()
 interrupts.insist_on_interrupts()
 try:
     {LOST[where]}

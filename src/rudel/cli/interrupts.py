@@ -63,6 +63,7 @@ def insist_on_interrupts() -> None:
     def interrupt() -> None:
         nonlocal pending
         pending = False  # first: this one may be lost, too
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # then it was SIGTERM that interrupted
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM if ignored else signal.SIGINT)
 
     sys.unraisablehook = hook
