@@ -56,6 +56,8 @@ _SHOW_SECONDS = 0.2
 """Time between two readings of the metrics, which cost milliseconds."""
 
 _EVALUATION_SHARE = 0.05
+"""The most that evaluations take of the time of a training on hosts; what would take more waits for its end."""
+
 _LATE_EVALUATIONS = 64
 _LATE_BYTES = 256e6
 
@@ -354,7 +356,7 @@ class ReplicasEngine:
         if self._progress.state.weights.nbytes * len(self._late) > _LATE_BYTES:
             return False
         since = time.perf_counter() - self._last_evaluation
-        return self._evaluation_seconds > _EVALUATION_SHARE * since
+        return len(self._late) * self._evaluation_seconds > _EVALUATION_SHARE * since
 
     def _evaluate_late(self) -> None:
         session = self._session
