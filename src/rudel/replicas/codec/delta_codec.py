@@ -123,7 +123,8 @@ class Codec:
 
     def _read(self, arrays: Sequence[Any], layout: Layout) -> Float32[np.ndarray, "weights"]:
         with _on_cpu():
-            return np.asarray(_reader(self.form, layout)(list(arrays)))
+            read = _reader(self.form, layout)(list(arrays))
+        return np.concatenate([np.asarray(array).reshape(-1) for array in read])
 
 
 def make_codec(name: str) -> Codec:
@@ -174,9 +175,11 @@ def _writer(form: Form) -> Callable[[Sequence[np.ndarray]], tuple[list[jax.Array
 
 
 @functools.lru_cache(maxsize=8)
-def _reader(form: Form, layout: Layout) -> Callable[[Sequence[Any]], jax.Array]:
-    def read(arrays: Sequence[Num[jax.Array, "..."]]) -> Float32[jax.Array, "weights"]:
-        return jnp.concatenate([array.reshape(-1) for array in form.read(arrays, layout.shapes)])
+def _reader(form: Form, layout: Layout) -> Callable[[Sequence[Any]], list[jax.Array]]:
+    """Reads each array by itself: XLA would compute every element of a vector of all of them as often as it has parts."""
+
+    def read(arrays: Sequence[Num[jax.Array, "..."]]) -> list[Float32[jax.Array, "..."]]:
+        return form.read(arrays, layout.shapes)
 
     return jax.jit(read)
 
