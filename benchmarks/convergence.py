@@ -12,7 +12,7 @@ their defaults:
     delay=0             so many steps into the next round, what was exchanged is taken in; meanwhile all go on
     up=top8             codec of a worker's delta
     down=top8           codec of the movement of the weights, which is sent to each worker
-    outer=nesterov:1:0.5  outer optimizer
+    outer=nesterov:1.25:0.5  outer optimizer
     factor=2            of the recipe's learning rate
     ema=0               of a worker's steps: what is evaluated is the exponential average of the weights after rounds
     final=1             share of that factor which is left at the end, along a cosine
@@ -77,7 +77,7 @@ class Setting:
     delay: int = 0
     up: str = "top8"
     down: str = "top8"
-    outer: str = "nesterov:1:0.5"
+    outer: str = "nesterov:1.25:0.5"
     factor: float = 2.0
     final: float = 1.0
     ema: float = 0.0
