@@ -26,7 +26,7 @@ from processes import LONG, started
 
 import rudel
 from rudel.cluster.certificates import Authority
-from rudel.cluster.examine_images import PictureWorkers
+from rudel.cluster.examine_images import ImageWorkers
 from rudel.cluster.fleet import TRANSPORT_ERRORS, installed
 from rudel.cluster.hosts import Host
 from rudel.cluster.ssh_cluster import ClientCluster, Cluster
@@ -191,7 +191,7 @@ def test_helps_to_convert_pictures(running: Cluster, tmp_path: Path) -> None:
             picture = Image.fromarray(random.integers(0, 255, (30, 40, 3), dtype=np.uint8))
             picture.save(tmp_path / "drawn" / name / f"{number}.webp")
     alone = convert(tmp_path / "drawn", tmp_path / "alone")
-    together = convert(tmp_path / "drawn", tmp_path / "together", spread=PictureWorkers(running.client))
+    together = convert(tmp_path / "drawn", tmp_path / "together", spread=ImageWorkers(running.client))
     assert together.changes == alone.changes == {"written as JPEG or PNG": 80}
     for shard in alone.shards:
         assert (alone.path / shard.file).read_bytes() == (together.path / shard.file).read_bytes()

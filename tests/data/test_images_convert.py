@@ -18,8 +18,8 @@ from processes import started
 
 from rudel.data.images.convert import convert
 from rudel.data.images.dataset_file import Converted
+from rudel.data.images.examined_image import ExaminedImage, Refused, examine_all
 from rudel.data.images.inspect import inspect
-from rudel.data.images.picture import Picture, Refused, examine_all
 from rudel.data.images.record import example_of
 from rudel.data.images.stores import open_store
 from rudel.data.records.byte_sources import open_source
@@ -153,16 +153,16 @@ def test_a_record_is_what_the_encoder_makes_of_its_features(size: int) -> None:
         "image/width": 300,
         "image/filename": "café/1.jpg".encode(),
     }
-    made = example_of(Picture(size + 1, 300), content, "café/1.jpg", size, "café")
+    made = example_of(ExaminedImage(size + 1, 300), content, "café/1.jpg", size, "café")
     assert made == encode_example(features)
-    assert example_of(Picture(size + 1, 300, content), b"old", "café/1.jpg", size, "café") == made
+    assert example_of(ExaminedImage(size + 1, 300, content), b"old", "café/1.jpg", size, "café") == made
 
 
 def test_what_is_done_is_not_done_again(pictures: Path, tmp_path: Path) -> None:
     first = convert(pictures, tmp_path / "records", shards=2)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "records").iterdir()}
 
-    def unwanted(contents: list[bytes], max_side: int | None) -> list[Picture | Refused]:
+    def unwanted(contents: list[bytes], max_side: int | None) -> list[ExaminedImage | Refused]:
         raise AssertionError
 
     unwanted.threads = 1  # type: ignore[attr-defined]
@@ -374,7 +374,7 @@ def test_the_other_computers_of_a_cluster_do_the_same(drawn: Path, converted: Co
         threads = 3
         seen = 0
 
-        def __call__(self, contents: list[bytes], max_side: int | None) -> list[Picture | Refused]:
+        def __call__(self, contents: list[bytes], max_side: int | None) -> list[ExaminedImage | Refused]:
             self.seen += len(contents)
             return examine_all(contents, max_side)
 

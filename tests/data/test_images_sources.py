@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rudel.data.images.image_sources import MISSING, NO_LABEL, Source, find_pictures
+from rudel.data.images.image_sources import MISSING, NO_LABEL, Source, find_labelled_files
 from rudel.data.images.shard_plan import Options, place, plan_shards
 from rudel.data.images.stores import open_store
 from rudel.errors import DataError
@@ -30,36 +30,36 @@ def lay_out(tmp_path: Path) -> Callable[..., Path]:
 
 def shown(source: Source) -> dict[str, str]:
     """What each picture shows, by its name."""
-    return {one.file.name: source.classes[one.label] for one in source.pictures}
+    return {one.file.name: source.classes[one.label] for one in source.files}
 
 
 def test_each_folder_is_a_class(lay_out: Callable[..., Path]) -> None:
     root = lay_out("cat/1.jpg", "cat/more/2.png", "dog/1.jpg", "dog/.hidden", ".git/x", "read.me", "dog/é.webp")
     (root / "empty").mkdir()
-    source = find_pictures(str(root))
+    source = find_labelled_files(str(root))
     assert source.classes == ("cat", "dog")
     assert shown(source) == {"cat/1.jpg": "cat", "cat/more/2.png": "cat", "dog/1.jpg": "dog", "dog/é.webp": "dog"}
     assert source.passed_over == (("read.me", NO_LABEL),)
 
 
 def test_classes_that_are_numbers_are_in_the_order_of_their_values(lay_out: Callable[..., Path]) -> None:
-    assert find_pictures(str(lay_out("10/a", "9/a", "0/a"))).classes == ("0", "9", "10")
+    assert find_labelled_files(str(lay_out("10/a", "9/a", "0/a"))).classes == ("0", "9", "10")
 
 
 def test_links_are_followed_but_not_in_circles(lay_out: Callable[..., Path], tmp_path: Path) -> None:
     root = lay_out("cat/1.jpg", "dog/1.jpg")
     (root / "cow").symlink_to(root / "dog", target_is_directory=True)
     (root / "dog" / "again").symlink_to(root, target_is_directory=True)
-    assert "cow/1.jpg" in shown(find_pictures(str(root)))
+    assert "cow/1.jpg" in shown(find_labelled_files(str(root)))
 
 
 def test_names_of_classes_can_be_given(lay_out: Callable[..., Path]) -> None:
     root = lay_out("cat/1.jpg", "dog/1.jpg")
     names = root.parent / "names"
     names.write_text("dog\nemu\ncat\n\n")
-    source = find_pictures(str(root), classes=str(names))
+    source = find_labelled_files(str(root), classes=str(names))
     assert source.classes == ("dog", "emu", "cat")
-    assert [one.label for one in source.pictures] == [2, 0]
+    assert [one.label for one in source.files] == [2, 0]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_names_of_classes_can_be_given(lay_out: Callable[..., Path]) -> None:
 )
 def test_a_table_names_pictures_relative_to_itself(lay_out: Callable[..., Path], table: str) -> None:
     root = lay_out("1.jpg", "sub/2.jpg", "sub/3.jpg", table__csv=table)
-    assert shown(find_pictures(str(root / "table.csv"))) == {"1.jpg": "cat", "sub/2.jpg": "dog"}
+    assert shown(find_labelled_files(str(root / "table.csv"))) == {"1.jpg": "cat", "sub/2.jpg": "dog"}
 
 
 @pytest.mark.parametrize(
@@ -89,24 +89,24 @@ def test_a_table_names_pictures_relative_to_itself(lay_out: Callable[..., Path],
 def test_a_flat_folder_with_a_labels_file(lay_out: Callable[..., Path], name: str, table: str) -> None:
     root = lay_out("1.jpg", "2.jpg", "3.jpg")
     (root / name).write_text(table)
-    source = find_pictures(str(root))
+    source = find_labelled_files(str(root))
     assert shown(source) == {"1.jpg": "cat", "2.jpg": "big dog"}
     assert source.passed_over == (("3.jpg", NO_LABEL),)
     elsewhere = root.parent / "elsewhere.list"
     (root / name).rename(elsewhere)
-    assert shown(find_pictures(str(root), labels=str(elsewhere))) == shown(source)
+    assert shown(find_labelled_files(str(root), labels=str(elsewhere))) == shown(source)
 
 
 def test_pictures_of_a_table_that_are_not_there_are_named(lay_out: Callable[..., Path]) -> None:
     root = lay_out("1.jpg", "2.jpg", t__csv="1.jpg,a\n2.jpg,b\n3.jpg,b\n")
-    source = find_pictures(str(root / "t.csv"))
+    source = find_labelled_files(str(root / "t.csv"))
     assert source.passed_over == (("3.jpg", MISSING),)
-    assert len(source.pictures) == 2
+    assert len(source.files) == 2
 
 
 def test_labels_can_be_numbers_of_classes(lay_out: Callable[..., Path]) -> None:
     root = lay_out("1.jpg", "2.jpg", labels__txt="1.jpg 1\n2.jpg 0\n", names="cat\ndog\n")
-    assert shown(find_pictures(str(root), classes=str(root / "names"))) == {"1.jpg": "dog", "2.jpg": "cat"}
+    assert shown(find_labelled_files(str(root), classes=str(root / "names"))) == {"1.jpg": "dog", "2.jpg": "cat"}
 
 
 @pytest.mark.parametrize(
@@ -127,14 +127,14 @@ def test_labels_can_be_numbers_of_classes(lay_out: Callable[..., Path]) -> None:
 def test_tables_that_cannot_be_read(lay_out: Callable[..., Path], table: str, words: str) -> None:
     root = lay_out("1.jpg", "2.jpg", "3.jpg", t__csv=table)
     with pytest.raises(DataError, match=words):
-        find_pictures(str(root / "t.csv"))
+        find_labelled_files(str(root / "t.csv"))
 
 
 def test_a_table_that_is_not_utf8(lay_out: Callable[..., Path]) -> None:
     root = lay_out("1.jpg")
     (root / "t.csv").write_bytes(b"1.jpg,a\n2.jpg,caf\xe9\n")
     with pytest.raises(DataError, match="not UTF-8 in line 2"):
-        find_pictures(str(root / "t.csv"))
+        find_labelled_files(str(root / "t.csv"))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_table_that_is_not_utf8(lay_out: Callable[..., Path]) -> None:
 def test_labels_that_are_none(lay_out: Callable[..., Path], label: str, words: str) -> None:
     root = lay_out("1.jpg", "2.jpg", t__csv=f"1.jpg,cat\n2.jpg,{label}\n", names="cat\ndog\n")
     with pytest.raises(DataError, match=words):
-        find_pictures(str(root / "t.csv"), classes=str(root / "names"))
+        find_labelled_files(str(root / "t.csv"), classes=str(root / "names"))
 
 
 @pytest.mark.parametrize(
@@ -164,22 +164,22 @@ def test_names_that_do_not_do(lay_out: Callable[..., Path], names: str, words: s
     root = lay_out("cat/1.jpg", "dog/1.jpg")
     (root.parent / "names").write_text(names)
     with pytest.raises(DataError, match=words):
-        find_pictures(str(root), classes=str(root.parent / "names"))
+        find_labelled_files(str(root), classes=str(root.parent / "names"))
 
 
 def test_folders_that_do_not_do(lay_out: Callable[..., Path]) -> None:
     root = lay_out()
     with pytest.raises(DataError, match="is empty"):
-        find_pictures(str(root))
+        find_labelled_files(str(root))
     (root / "1.jpg").write_bytes(b"")
     with pytest.raises(DataError, match="no folders of classes"):
-        find_pictures(str(root))
+        find_labelled_files(str(root))
     with pytest.raises(DataError, match=r"is a file: give a folder, or a table whose name ends in .csv"):
-        find_pictures(str(root / "1.jpg"))
+        find_labelled_files(str(root / "1.jpg"))
     with pytest.raises(DataError, match="There is no folder"):
-        find_pictures(str(root / "2"))
+        find_labelled_files(str(root / "2"))
     with pytest.raises(DataError, match=r"labels.txt cannot be read: No such file"):
-        find_pictures(str(root), labels=str(root / "labels.txt"))
+        find_labelled_files(str(root), labels=str(root / "labels.txt"))
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_folders_that_do_not_do(lay_out: Callable[..., Path]) -> None:
 )
 def test_folders_of_classes_that_do_not_do(lay_out: Callable[..., Path], names: tuple[str, ...], words: str) -> None:
     with pytest.raises(DataError, match=words):
-        find_pictures(str(lay_out(*names)))
+        find_labelled_files(str(lay_out(*names)))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_folders_of_classes_that_do_not_do(lay_out: Callable[..., Path], names: 
 )
 def test_addresses_that_do_not_do(address: str, words: str) -> None:
     with pytest.raises(DataError, match=words):
-        find_pictures(address)
+        find_labelled_files(address)
 
 
 def test_an_address_without_its_package() -> None:
@@ -228,14 +228,14 @@ def test_a_picture_stays_in_its_split_when_others_come() -> None:
 
 
 def test_shards_have_every_picture_once_and_all_classes(lay_out: Callable[..., Path]) -> None:
-    source = find_pictures(str(lay_out(*(f"{label}/{number}" for label in "abc" for number in range(60)))))
-    shards = plan_shards(source.pictures, source.classes, Options(validation=0.25, shards=3))
+    source = find_labelled_files(str(lay_out(*(f"{label}/{number}" for label in "abc" for number in range(60)))))
+    shards = plan_shards(source.files, source.classes, Options(validation=0.25, shards=3))
     assert [shard.file for shard in shards] == [
         *(f"train-0000{number}-of-00003.tfrecord" for number in range(3)),
         "validation-00000-of-00001.tfrecord",
     ]
-    names = [one.file.name for shard in shards for one in shard.pictures]
-    assert sorted(names) == [one.file.name for one in source.pictures]
-    assert all({one.label for one in shard.pictures} == {0, 1, 2} for shard in shards)
-    assert max(len(shard.pictures) for shard in shards[:3]) - min(len(shard.pictures) for shard in shards[:3]) <= 1
+    names = [one.file.name for shard in shards for one in shard.files]
+    assert sorted(names) == [one.file.name for one in source.files]
+    assert all({one.label for one in shard.files} == {0, 1, 2} for shard in shards)
+    assert max(len(shard.files) for shard in shards[:3]) - min(len(shard.files) for shard in shards[:3]) <= 1
     assert len({shard.made_of for shard in shards}) == 4

@@ -89,9 +89,9 @@ def _helpers(on: str | None, scheduler: str | None, ssh_config: Path | None, min
     check_used(on, scheduler, ssh_config=ssh_config, min_hosts=min_hosts)
     if on is None and scheduler is None:
         return contextlib.nullcontext()
-    from rudel.cluster.examine_images import picture_workers
+    from rudel.cluster.examine_images import image_workers
 
-    return picture_workers(on, scheduler, ssh_config, min_hosts)
+    return image_workers(on, scheduler, ssh_config, min_hosts)
 
 
 def _as_document(converted: "Converted", seconds: float) -> dict[str, Any]:
@@ -143,13 +143,13 @@ def _tell_shards(converted: "Converted", seconds: float) -> None:
     from rudel.report.formatting import duration, plural
 
     kept = len(converted.shards) - converted.made
-    pictures = converted.records + sum(len(shard.left_out) for shard in converted.shards)
+    images = converted.records + sum(len(shard.left_out) for shard in converted.shards)
     if converted.made == 0:
         typer.echo("time      nothing to do: all images are converted")
     elif kept:
         typer.echo(f"time      {duration(seconds)} for {plural(converted.made, 'shard')}; {kept:,} already existed")
     else:
-        typer.echo(f"time      {duration(seconds)}, {pictures / max(seconds, 1e-9):,.0f} images/s")
+        typer.echo(f"time      {duration(seconds)}, {images / max(seconds, 1e-9):,.0f} images/s")
 
 
 def _notes(converted: "Converted") -> Iterator[str]:

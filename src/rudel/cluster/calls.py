@@ -100,6 +100,6 @@ def clients_of(
             cluster = stack.enter_context(ClientCluster(scheduler, min_hosts))
         import dask.config
 
-        # pictures are large, and that is no mistake
+        # images are large, and that is no mistake
         stack.enter_context(dask.config.set({"distributed.admin.large-graph-warning-threshold": "10GB"}))
         yield cluster.client

@@ -1,4 +1,4 @@
-"""Pictures examined by the workers of a cluster, while this computer reads them and writes the records.
+"""Images examined by the workers of a cluster, while this computer reads them and writes the records.
 
 The bytes of a few files at a time travel to a worker; back comes what it found, and of those that it encoded again the
 bytes. A call of a worker that is lost is made again by another one.
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rudel.cluster.calls import Calls, clients_of
-from rudel.data.images.picture import Picture, Refused, examine_all
+from rudel.data.images.examined_image import ExaminedImage, Refused, examine_all
 
 if TYPE_CHECKING:
     import distributed
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS = 120.0
 
 
-class PictureWorkers:
-    """Examines pictures on the workers of a Dask client; what `rudel.data.images.convert.Spread` wants.
+class ImageWorkers:
+    """Examines images on the workers of a Dask client; what `rudel.data.images.convert.Spread` wants.
 
     Args:
         client: a synchronous `distributed.Client`.
@@ -36,7 +36,7 @@ class PictureWorkers:
         """How many calls are well made at the same time."""
         return self._calls.threads
 
-    def __call__(self, contents: list[bytes], max_side: int | None) -> Sequence[Picture | Refused]:
+    def __call__(self, contents: list[bytes], max_side: int | None) -> Sequence[ExaminedImage | Refused]:
         """As `examine_all`, elsewhere.
 
         Raises:
@@ -46,16 +46,16 @@ class PictureWorkers:
 
 
 @contextlib.contextmanager
-def picture_workers(
+def image_workers(
     on: "str | Sequence[Any] | Cluster | None" = None,
     scheduler: str | None = None,
     ssh_config: str | Path | None = None,
     min_hosts: int | None = None,
-) -> Iterator[PictureWorkers | None]:
+) -> Iterator[ImageWorkers | None]:
     """Yields workers on hosts, or those of a Dask scheduler, for as long as the block lasts; None if neither is given.
 
     Raises:
         RudelError: as `clients_of` raises.
     """
     with clients_of(on, scheduler, ssh_config, min_hosts) as client:
-        yield None if client is None else PictureWorkers(client)
+        yield None if client is None else ImageWorkers(client)

@@ -48,8 +48,8 @@ def _of_avif(content: bytes) -> int:
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(content)) as picture:
-            return int(picture.getexif().get(_TAG, 0))
+        with Image.open(io.BytesIO(content)) as image:
+            return int(image.getexif().get(_TAG, 0))
     except (OSError, ValueError, SyntaxError):
         return 0
 

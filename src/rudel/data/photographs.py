@@ -1,6 +1,6 @@
 """The one way in which the bytes of a photograph become an input of a model: in training, prediction and serving.
 
-What happens to a picture, in this order:
+What happens to an image, in this order:
 
 1. It is decoded; of several frames the first. A JPEG that is much larger than it has to be is decoded at 1/2, 1/4 or
    1/8 of its size, as long as what is left is at least twice as large as requested (`shrinking`).
@@ -35,7 +35,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF")
 """What is read, by Pillow's names."""
 
 MOST_PIXELS = 89_478_485
-"""Larger pictures are refused, as a small file can hold one that fills all memory; Pillow's own limit for a warning."""
+"""Larger images are refused, as a small file can hold one that fills all memory; Pillow's own limit for a warning."""
 
 _JPEG = b"\xff\xd8"
 
@@ -62,7 +62,7 @@ def decode(
         uint8 (height, width, channels).
 
     Raises:
-        DataError: it is no picture, is cut short or damaged, or has more than `MOST_PIXELS` pixels.
+        DataError: it is not an image, is cut short or damaged, or has more than `MOST_PIXELS` pixels.
 
     >>> from PIL import Image
     >>> file = io.BytesIO()
@@ -74,18 +74,18 @@ def decode(
         raise DataError(f"An image cannot become an input of shape ({height}, {width}, {channels}).")
     turned = orientation(content)
     across, down = (height, width) if turned > 4 else (width, height)
-    image = _pillow()
+    Image = pillow()  # noqa: N806
     check_scans(content, name)
     try:
-        picture = _opened(content, across, down, admit)
-        flat = _opaque(picture, "RGB" if channels == 3 else "L")
+        image = _opened(content, across, down, admit)
+        flat = _opaque(image, "RGB" if channels == 3 else "L")
         left, top, right, bottom = middle(flat.width, flat.height, across, down)
-        # one direction at a time, since which of them Pillow takes first depends on its version and on the picture
-        narrow = flat.resize((across, flat.height), image.Resampling.BILINEAR, box=(left, 0, right, flat.height))
-        scaled = narrow.resize((across, down), image.Resampling.BILINEAR, box=(0, top, across, bottom))
-    except (image.DecompressionBombError, image.DecompressionBombWarning):
+        # one direction at a time, since which of them Pillow takes first depends on its version and on the image
+        narrow = flat.resize((across, flat.height), Image.Resampling.BILINEAR, box=(left, 0, right, flat.height))
+        scaled = narrow.resize((across, down), Image.Resampling.BILINEAR, box=(0, top, across, bottom))
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise DataError(f"{name} has more than {MOST_PIXELS:,} pixels: make it smaller, or leave it out.") from None
-    except image.UnidentifiedImageError:
+    except Image.UnidentifiedImageError:
         raise DataError(
             f"{name} is not an image that can be read: give JPEG, PNG, WebP, AVIF, GIF, BMP or TIFF."
         ) from None
@@ -109,7 +109,7 @@ def shrinking(width: int, height: int, across: int, down: int) -> int:
     """By how much a JPEG is made smaller while it is decoded: 1, 2, 4 or 8.
 
     Args:
-        width, height: of the whole picture.
+        width, height: of the whole image.
         across, down: what its middle is scaled to.
 
     >>> shrinking(3024, 3024, 64, 64), shrinking(1024, 200, 64, 64), shrinking(100, 100, 64, 64)
@@ -121,7 +121,7 @@ def shrinking(width: int, height: int, across: int, down: int) -> int:
 
 
 def middle(width: int, height: int, across: int, down: int) -> tuple[int, int, int, int]:
-    """The largest part in the middle of a picture with the proportions `across` to `down`: left, top, right, bottom.
+    """The largest part in the middle of an image with the proportions `across` to `down`: left, top, right, bottom.
 
     >>> middle(100, 100, 64, 64), middle(160, 120, 64, 64), middle(120, 161, 64, 64)
     ((0, 0, 100, 100), (20, 0, 140, 120), (0, 20, 120, 140))
@@ -151,14 +151,14 @@ def _opened(content: bytes, across: int, down: int, admit: Callable[[int], None]
         admit(found.width * found.height)
         shrink = shrinking(found.width, found.height, across, down)
         return decode_jpeg(content, "L" if found.channels == 1 else "RGB", found.width, found.height, shrink)
-    picture = _pillow().open(io.BytesIO(content), formats=FORMATS)
-    _check_size(picture.width, picture.height)
-    admit(picture.width * picture.height)
-    shrink = shrinking(picture.width, picture.height, across, down) if is_jpeg else 1
+    image = pillow().open(io.BytesIO(content), formats=FORMATS)
+    _check_size(image.width, image.height)
+    admit(image.width * image.height)
+    shrink = shrinking(image.width, image.height, across, down) if is_jpeg else 1
     if shrink > 1:
-        picture.draft(None, (picture.width // shrink, picture.height // shrink))
-    picture.load()
-    return picture
+        image.draft(None, (image.width // shrink, image.height // shrink))
+    image.load()
+    return image
 
 
 def _usual_frame(jpeg: bytes) -> Frame | None:
@@ -169,26 +169,27 @@ def _usual_frame(jpeg: bytes) -> Frame | None:
 
 def _check_size(width: int, height: int) -> None:
     if width * height > MOST_PIXELS:
-        raise _pillow().DecompressionBombError
+        raise pillow().DecompressionBombError
 
 
-def _opaque(picture: "Image.Image", mode: str) -> "Image.Image":
-    """The picture in RGB or grey, without transparency."""
-    if picture.mode == mode and "transparency" not in picture.info:
-        return picture
-    if picture.mode.startswith("I"):  # grey in 16 bits
-        picture = _pillow().fromarray((np.asarray(picture) >> 8).astype(np.uint8))
-    if picture.has_transparency_data:
-        layer = picture.convert("RGBA")
-        picture = _pillow().new("RGB", layer.size, "white")
-        picture.paste(layer, mask=layer.getchannel("A"))
-    if mode == "L" and picture.mode not in ("L", "1", "RGB"):
-        picture = picture.convert("RGB")
-    return picture.convert(mode)
+def _opaque(image: "Image.Image", mode: str) -> "Image.Image":
+    """The image in RGB or grey, without transparency."""
+    if image.mode == mode and "transparency" not in image.info:
+        return image
+    if image.mode.startswith("I"):  # grey in 16 bits
+        image = pillow().fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.has_transparency_data:
+        layer = image.convert("RGBA")
+        image = pillow().new("RGB", layer.size, "white")
+        image.paste(layer, mask=layer.getchannel("A"))
+    if mode == "L" and image.mode not in ("L", "1", "RGB"):
+        image = image.convert("RGB")
+    return image.convert(mode)
 
 
 @functools.cache
-def _pillow() -> Any:
+def pillow() -> Any:
+    """`PIL.Image`, which raises an error instead of a warning where an image has very many pixels."""
     import warnings
 
     from PIL import Image

@@ -1,4 +1,4 @@
-"""Inputs for a model from files: pictures, recordings of sound and motion, and arrays in `.npy` files."""
+"""Inputs for a model from files: images, recordings of sound and motion, and arrays in `.npy` files."""
 
 import warnings
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def read_input(
 
     Args:
         path: an `.npy` file with one input (`shape`) or several (N, *shape), flattened ones too; a WAV or FLAC file, of
-            which a long one is several inputs; a CSV file of a motion sensor; or a picture.
+            which a long one is several inputs; a CSV file of a motion sensor; or an image.
         shape: of one input.
         read_image: turns a Pillow image into one input; by default it is decoded as photographs are in training, to
             pixels of 0 to 255 (`rudel.data.photographs`).
@@ -50,11 +50,11 @@ def read_input(
         return read_rows(path, shape)
     if read_image is None:
         return _photograph(path, shape)
-    return _rows(np.asarray(read_image(_load_picture(path))), shape, path)
+    return _rows(np.asarray(read_image(_load_image(path))), shape, path)
 
 
 def sides_of(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """Height, width and channels of an input that is a picture; None for other inputs.
+    """Height, width and channels of an input that is an image; None for other inputs.
 
     >>> sides_of((28, 28)), sides_of((64, 48, 3)), sides_of((10, 4))
     ((28, 28, 1), (64, 48, 3), (10, 4, 1))
@@ -64,7 +64,7 @@ def sides_of(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
 
 
 def ink_on_a_square(picture: "Image.Image", side: int, margin: float) -> np.ndarray:
-    """A picture of something drawn, as data sets of drawings have it.
+    """An image of something drawn, as data sets of drawings have it.
 
     Args:
         picture: a Pillow image: white on black, or dark on light, which is inverted. One that already has the size that
@@ -99,17 +99,17 @@ def _load_array(path: Path) -> np.ndarray:
         raise DataError(f"{path} cannot be read as an .npy file: {error}.") from error
 
 
-def _load_picture(path: Path) -> Any:
+def _load_image(path: Path) -> Any:
     from PIL import Image
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            picture = Image.open(path)
-            picture.load()
+            image = Image.open(path)
+            image.load()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"{path} cannot be read as an image: {error}.") from error
-    return picture
+    return image
 
 
 def _photograph(path: Path, shape: tuple[int, ...]) -> np.ndarray:

@@ -60,8 +60,8 @@ class Materials:
         return next((kind for kind in ("bfloat16", "float16") if kind in kinds), "")
 
     @property
-    def reads_pictures_itself(self) -> bool:
-        """Whether the recipe has a way of its own to make inputs of pictures."""
+    def reads_images_itself(self) -> bool:
+        """Whether the recipe has a way of its own to make inputs of images."""
         found = recipe_of(self.run)
         return found is not None and found.read_image is not None
 

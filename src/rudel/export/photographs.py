@@ -1,7 +1,7 @@
 """Whether a SavedModel can take photographs as files, and how it does with some.
 
 A signature for files is made where `rudel predict` reads them as photographs (`rudel.data.photographs`): the model
-classifies, its one input is a picture, and it learned from pixels of 0 to 255. A recipe that reads pictures in a way of
+classifies, its one input is an image, and it learned from pixels of 0 to 255. A recipe that reads images in a way of
 its own, by `read_image`, gets none, since that way is Python.
 """
 
@@ -30,7 +30,7 @@ class Serving:
     """What a signature for files has to know.
 
     Attributes:
-        height, width, channels: of the pictures that the model takes.
+        height, width, channels: of the images that the model takes.
         classes: what its classes are called.
         squash: what makes probabilities of its outputs.
         pairs: whether it has one output for two classes.
@@ -70,7 +70,7 @@ def serving_of(materials: Materials, inputs: Inputs, outputs: Arrays) -> Serving
     probabilities = as_probabilities(materials.model, outputs) if isinstance(outputs, np.ndarray) else None
     sides = sides_of(inputs.leaves[0].shape) if inputs.structure == 0 else None
     pixels = inputs.columns(materials.comparison.x)[0]
-    if materials.reads_pictures_itself:
+    if materials.reads_images_itself:
         return "It takes arrays alone: the recipe makes inputs of pictures in a way of its own, by `read_image`."
     if sides is None or probabilities is None:
         return "It takes arrays alone: it does not classify pictures."
@@ -84,16 +84,16 @@ def serving_of(materials: Materials, inputs: Inputs, outputs: Arrays) -> Serving
 
 
 def write_files(materials: Materials, serving: Serving, folder: Path) -> np.ndarray:
-    """Writes some examples as JPEG and PNG files: `0.picture`, `1.picture` and so on in a folder.
+    """Writes some examples as JPEG and PNG files: `0.image`, `1.image` and so on in a folder.
 
     Returns:
         What Rudel decodes of them, as inputs of the model (N, ...).
     """
     x = np.asarray(materials.comparison.x)[:MOST_FILES]
     sides = serving.height, serving.width, serving.channels
-    files = [_file(picture, number) for number, picture in enumerate(x.reshape(-1, *sides))]
+    files = [_file(image, number) for number, image in enumerate(x.reshape(-1, *sides))]
     for number, file in enumerate(files):
-        (folder / f"{number}.picture").write_bytes(file)
+        (folder / f"{number}.image").write_bytes(file)
     return np.stack([decode(file, *sides) for file in files]).reshape(x.shape)
 
 
@@ -128,15 +128,15 @@ def _file(pixels: np.ndarray, number: int) -> bytes:
     """An example as it might come from a camera: PNG or JPEG, in various sizes and proportions, turned or not."""
     from PIL import Image
 
-    picture = Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[..., 0])
+    image = Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[..., 0])
     if number % 4:
         larger = 1 + number % 7
-        picture = picture.resize((larger * picture.width + 3, larger * picture.height + number % 5))
+        image = image.resize((larger * image.width + 3, larger * image.height + number % 5))
     exif = Image.Exif()
     exif[0x0112] = 1 + number % 8
     content = io.BytesIO()
     if number % 2:
-        picture.save(content, "JPEG", quality=90, exif=exif)
+        image.save(content, "JPEG", quality=90, exif=exif)
     else:
-        picture.save(content, "PNG", exif=exif)
+        image.save(content, "PNG", exif=exif)
     return content.getvalue()

@@ -7,7 +7,7 @@ A job has:
     inputs       names of its inputs
     examples     path of an .npz file with arrays "0", "1", ... of examples for each input; for onnx, texts are texts
     outputs      path of the .npz file to write: the outputs by name, as float32 where they were quantised
-    files        how many pictures there are in the folder, as N.picture, to be given to the signature of a savedmodel
+    files        how many images there are in the folder, as N.image, to be given to the signature of a savedmodel
                  that takes files; its answers go to answers.npz there
     raw          path of another for litert, or none: `input0`, ..., `output0`, ... in the order of the file and as the
                  integers that they are; LiteRT's reference kernels are then used
@@ -161,7 +161,7 @@ def _savedmodel(path: Path, names: Sequence[str], columns: Sequence[np.ndarray])
 def _give_files(path: Path, folder: Path, count: int) -> None:
     tf = import_tensorflow()
     model: Any = tf.saved_model.load(str(path))
-    files = tf.constant([(folder / f"{number}.picture").read_bytes() for number in range(count)])
+    files = tf.constant([(folder / f"{number}.image").read_bytes() for number in range(count)])
     answers = {name: tensor.numpy() for name, tensor in model.signatures["serving_default"](image_bytes=files).items()}
     arrays: dict[str, Any] = answers | {"class": np.array([name.decode() for name in answers["class"]])}
     np.savez(folder / "answers.npz", **arrays)

@@ -69,7 +69,7 @@ def check_indices(x: Arrays, model: "keras.Model", what: str, numbers: np.ndarra
 
 
 def check_examples(examples: Examples, model: "keras.Model", what: str, numbers: np.ndarray | None = None) -> None:
-    """Refuses NaN, pictures of another size than the model's, indices and labels that it has no place for.
+    """Refuses NaN, images of another size than the model's, indices and labels that it has no place for.
 
     In a column of a table, NaN is a missing number.
 
@@ -134,7 +134,7 @@ def _check_label_form(labels: Arrays, model: "keras.Model", what: str) -> None:
 
 
 def _check_size(x: Arrays, model: "keras.Model", what: str) -> None:
-    """Refuses pictures of another size than the model says it takes, as convolutions compute something of any size."""
+    """Refuses images of another size than the model says it takes, as convolutions compute something of any size."""
     taken = getattr(model, "input_shape", None) if getattr(model, "built", False) else None
     if not isinstance(taken, tuple) or not isinstance(x, np.ndarray) or len(taken) != x.ndim or x.ndim < 3:
         return

@@ -2,7 +2,7 @@
 
 The arguments of both functions are the recipe's options, which `rudel train RECIPE --set KEY=VALUE` sets. `training`, a
 dict or a function of options that returns one, gives defaults for the arguments of `rudel.fit` (epochs or steps,
-batch_size), and a function `read_image(picture) -> array` says how `rudel predict` turns a Pillow image into an input,
+batch_size), and a function `read_image(image) -> array` says how `rudel predict` turns a Pillow image into an input,
 and a function `evaluation(source, split, class_names) -> ToEvaluate` what all the examples at a source are.
 Where the model's classes are not defined when the file is imported, a function `register_classes()` defines them.
 """

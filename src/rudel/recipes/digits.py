@@ -76,6 +76,6 @@ def model(
     return net
 
 
-def read_image(picture: "Image.Image") -> np.ndarray:
+def read_image(image: "Image.Image") -> np.ndarray:
     """A Pillow image as a digit: uint8 (8, 8), white on black; dark ink on light paper is inverted and cut out."""
-    return ink_on_a_square(picture, 8, margin=0)
+    return ink_on_a_square(image, 8, margin=0)

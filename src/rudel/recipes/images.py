@@ -1,7 +1,7 @@
 """Photographs in a folder per class, such as hand signs, with a small convolutional network.
 
 Made for the Sign Language Digits Dataset (some 2,000 photographs of ten signs), and good for any folder with a folder
-of pictures for each class. Its pictures become records first (as by `rudel data images`); a folder of records is taken
+of images for each class. Its images become records first (as by `rudel data images`); a folder of records is taken
 as it is.
 """
 

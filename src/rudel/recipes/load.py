@@ -59,7 +59,7 @@ class Recipe:
 
     @property
     def read_image(self) -> Callable[..., Any] | None:
-        """How a picture becomes an input, if the recipe says so."""
+        """How an image becomes an input, if the recipe says so."""
         return getattr(self.module, "read_image", None)
 
     def register_classes(self) -> None:

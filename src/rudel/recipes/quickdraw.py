@@ -96,16 +96,16 @@ def model(
     return made
 
 
-def read_image(picture: "Image.Image") -> np.ndarray:
+def read_image(image: "Image.Image") -> np.ndarray:
     """A Pillow image as a drawing: uint8 (28, 28), white on black as in Quick, Draw!.
 
-    Dark lines on light paper are inverted; the picture is cut to what is drawn, made square and scaled.
+    Dark lines on light paper are inverted; the image is cut to what is drawn, made square and scaled.
     """
-    return ink_on_a_square(picture, 28, margin=16 / 304)  # of the 304 units of a drawing, 16 are free around the ink
+    return ink_on_a_square(image, 28, margin=16 / 304)  # of the 304 units of a drawing, 16 are free around the ink
 
 
 def _convolutions(layers: ModuleType) -> list[Any]:
-    """Five convolutions, 14 x 14 to 4 x 4 pixels, and the mean of each feature over the picture."""
+    """Five convolutions, 14 x 14 to 4 x 4 pixels, and the mean of each feature over the image."""
     body = [layers.Reshape((28, 28, 1))]
     for filters, size, strides in ((32, 5, 2), (32, 3, 1), (64, 3, 2), (64, 3, 1), (128, 3, 2)):
         body.append(layers.Conv2D(filters, size, strides=strides, padding="same", use_bias=False))

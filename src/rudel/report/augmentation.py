@@ -1,4 +1,4 @@
-"""What the augmentation of a run does: some of its training pictures, and what it makes of each of them.
+"""What the augmentation of a run does: some of its training images, and what it makes of each of them.
 
 `augmentation.npz` holds two arrays: `originals`, uint8 (M, H, W) or (M, H, W, 1 or 3), and `changed`, (K, M, ...), K
 versions of each.
@@ -15,7 +15,7 @@ from rudel.errors import RunError
 from rudel.files import written_atomically
 from rudel.report.gallery import SHARP_BELOW, data_uri
 from rudel.report.markup import Html, element, join
-from rudel.report.predictions import as_pictures, image_like
+from rudel.report.predictions import as_images, image_like
 from rudel.report.read import Run
 
 FILE = "augmentation.npz"
@@ -24,11 +24,11 @@ _EXAMPLES, _VERSIONS = 6, 3
 
 
 def save(path: Path, dataset: Dataset) -> None:
-    """Writes what the augmentation of a dataset makes of some training examples, if it has one and they are pictures.
+    """Writes what the augmentation of a dataset makes of some training examples, if it has one and they are images.
 
     Args:
         path: the file; in a run directory, `augmentation.npz`.
-        dataset: what was trained on. Its examples are taken from all over it; uint8 pictures are kept as they are,
+        dataset: what was trained on. Its examples are taken from all over it; uint8 images are kept as they are,
             others are scaled so that the least and the greatest value of all become 0 and 255.
 
     Raises:
@@ -50,14 +50,14 @@ def save(path: Path, dataset: Dataset) -> None:
     if x.dtype == np.uint8:
         originals, changed = x, np.rint(changed.clip(0, 255)).astype(np.uint8)
     else:
-        flat = as_pictures(np.concatenate([np.asarray(x, np.float32).ravel(), changed.ravel()]))
+        flat = as_images(np.concatenate([np.asarray(x, np.float32).ravel(), changed.ravel()]))
         originals, changed = flat[: x.size].reshape(x.shape), flat[x.size :].reshape(changed.shape)
     with written_atomically(path) as file:
         np.savez_compressed(file, originals=originals, changed=changed)
 
 
 def augmentation(run: Run) -> Html | None:
-    """A column of pictures for each example: as it is, and changed; nothing where a run has none."""
+    """A column of images for each example: as it is, and changed; nothing where a run has none."""
     loaded = _load(run.path / FILE)
     if loaded is None:
         return None
@@ -65,8 +65,8 @@ def augmentation(run: Run) -> Html | None:
     columns = [
         element(
             "li",
-            _picture(original, "A training example"),
-            join(_picture(version[i], "The same example, augmented") for version in changed),
+            _image(original, "A training example"),
+            join(_image(version[i], "The same example, augmented") for version in changed),
         )
         for i, original in enumerate(originals)
     ]
@@ -74,10 +74,10 @@ def augmentation(run: Run) -> Html | None:
     return join([element("p", text), element("ul", join(columns), class_="gallery changes")])
 
 
-def _picture(picture: np.ndarray, alt: str) -> Html:
-    height, width = picture.shape[:2]
+def _image(image: np.ndarray, alt: str) -> Html:
+    height, width = image.shape[:2]
     sharp = "sharp" if max(height, width) < SHARP_BELOW else None
-    return element("img", src=data_uri(picture), alt=alt, width=width, height=height, class_=sharp)
+    return element("img", src=data_uri(image), alt=alt, width=width, height=height, class_=sharp)
 
 
 def _load(path: Path) -> tuple[np.ndarray, np.ndarray] | None:

@@ -13,7 +13,7 @@ from rudel.report.recordings import curves, player, spectrogram
 
 _LONGEST_SIDE = 128
 SHARP_BELOW = 65
-"""Pictures with shorter sides, in pixels, are enlarged with their pixels to be seen."""
+"""Images with shorter sides, in pixels, are enlarged with their pixels to be seen."""
 
 
 def gallery(run: Run) -> Html | None:
@@ -31,11 +31,11 @@ def gallery(run: Run) -> Html | None:
     )
 
 
-def data_uri(picture: np.ndarray) -> str:
-    """A picture, uint8 (H, W) or (H, W, 1 or 3), as a PNG inside an address; large ones are scaled down."""
+def data_uri(pixels: np.ndarray) -> str:
+    """An image, uint8 (H, W) or (H, W, 1 or 3), as a PNG inside an address; large ones are scaled down."""
     from PIL import Image
 
-    image = Image.fromarray(picture[..., 0] if picture.ndim == 3 and picture.shape[2] == 1 else picture)
+    image = Image.fromarray(pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels)
     if max(image.size) > _LONGEST_SIDE:
         image.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
     file = io.BytesIO()
@@ -78,7 +78,7 @@ def _shown(predictions: Predictions, i: int, about: str) -> Html:
     return curves(x, predictions.examples_x, about)
 
 
-def _image(picture: np.ndarray, about: str) -> Html:
-    height, width = picture.shape[:2]
+def _image(pixels: np.ndarray, about: str) -> Html:
+    height, width = pixels.shape[:2]
     small = "sharp" if max(height, width) < SHARP_BELOW else None
-    return element("img", src=data_uri(picture), alt=about, width=width, height=height, class_=small)
+    return element("img", src=data_uri(pixels), alt=about, width=width, height=height, class_=small)

@@ -15,7 +15,7 @@ from rudel.errors import DataError, RunError
 from rudel.files import written_atomically
 
 _LEAST_SIDE = 8
-_PICTURES, _OTHERS = 12, 6  # of those that were right, and of those that were wrong
+_IMAGES, _OTHERS = 12, 6  # of those that were right, and of those that were wrong
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Predictions:
         confidence: probability of the predicted class, float32 (N,).
         truth_probability: probability of the right class, float32 (N,).
         examples_index: which of the N examples are kept, int32 (M,).
-        examples_x: these: pictures, uint8 (M, H, W) or (M, H, W, 1 or 3); sound, int16 (M, S); or series, float32
+        examples_x: these: images, uint8 (M, H, W) or (M, H, W, 1 or 3); sound, int16 (M, S); or series, float32
             (M, T, C).
         rate: of sound, samples a second, an integer ().
 
@@ -104,7 +104,7 @@ def summarise(probabilities: np.typing.ArrayLike, truth: np.typing.ArrayLike) ->
 
 
 def join(parts: Sequence[Predictions]) -> Predictions:
-    """Answers to several sets of examples, one after the other; pictures are left out."""
+    """Answers to several sets of examples, one after the other; images are left out."""
     names = ("truth", "predicted", "confidence", "truth_probability")
     return Predictions(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
@@ -136,7 +136,7 @@ def save(path: Path, predictions: Predictions, x: Tree = None, rate: int | None 
     Args:
         path: the file; in a run directory, `predictions.npz`.
         predictions: of N examples.
-        x: the N inputs. Pictures are (N, H, W) or (N, H, W, 1 or 3), at least 8 x 8: uint8 is kept as it is, other
+        x: the N inputs. Images are (N, H, W) or (N, H, W, 1 or 3), at least 8 x 8: uint8 is kept as it is, other
             numbers are scaled so that the least and the greatest of the selected ones become 0 and 255. Series are
             (N, T, C), at least four times as long as wide. Sound is (N, S). Other inputs are not kept.
         rate: of sound, samples a second; None if the inputs are none.
@@ -150,13 +150,13 @@ def save(path: Path, predictions: Predictions, x: Tree = None, rate: int | None 
     if sound or series_like(shape) or image_like(shape):
         if len(x) != len(predictions.truth):
             raise DataError(f"There are {len(x):,} inputs for {len(predictions.truth):,} predictions.")
-        count = _PICTURES if image_like(shape) else _OTHERS
+        count = _IMAGES if image_like(shape) else _OTHERS
         index = select_examples(predictions.truth, predictions.predicted, predictions.confidence, count)
         kept, own_rate = np.asarray(x[index]), None
         if sound:
             kept, own_rate = kept.astype(np.int16), np.asarray(rate)
         else:
-            kept = kept.astype(np.float32) if series_like(shape) else as_pictures(kept)
+            kept = kept.astype(np.float32) if series_like(shape) else as_images(kept)
         predictions = replace(predictions, examples_index=index, examples_x=kept, rate=own_rate)
     arrays = {name: array for name, array in vars(predictions).items() if array is not None}
     with written_atomically(path) as file:
@@ -178,9 +178,9 @@ def load(path: Path) -> Predictions:
 
 
 def image_like(shape: tuple[int, ...]) -> bool:
-    """Whether arrays of this shape are pictures, (N, H, W) or (N, H, W, 1 or 3), at least 8 x 8."""
-    pictures = (len(shape) == 3 and not series_like(shape)) or (len(shape) == 4 and shape[3] in (1, 3))
-    return pictures and min(shape[1:3]) >= _LEAST_SIDE
+    """Whether arrays of this shape are images, (N, H, W) or (N, H, W, 1 or 3), at least 8 x 8."""
+    images = (len(shape) == 3 and not series_like(shape)) or (len(shape) == 4 and shape[3] in (1, 3))
+    return images and min(shape[1:3]) >= _LEAST_SIDE
 
 
 def series_like(shape: tuple[int, ...]) -> bool:
@@ -192,7 +192,7 @@ def series_like(shape: tuple[int, ...]) -> bool:
     return len(shape) == 3 and shape[1] >= 4 * shape[2]
 
 
-def as_pictures(x: np.ndarray) -> np.ndarray:
+def as_images(x: np.ndarray) -> np.ndarray:
     """uint8 as it is; other numbers scaled so that the least and the greatest become 0 and 255."""
     if x.dtype == np.uint8 or not x.size:
         return x.astype(np.uint8)

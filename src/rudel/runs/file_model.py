@@ -29,7 +29,7 @@ BATCH_SIZE = 64
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a run says of one input.
+    """The prediction for one input.
 
     Args:
         source: the file, with the row where it holds several.
@@ -105,7 +105,7 @@ class FileModel:
     names: Sequence[str]
 
     def answers(self, files: Sequence[tuple[str, Path]]) -> list[Prediction | Unreadable]:
-        """What the model says of files, in their order.
+        """Predictions for files, in their order.
 
         Args:
             files: what messages call each, and its path.

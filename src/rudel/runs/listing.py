@@ -21,7 +21,7 @@ State = Literal["finished", "failed", "unfinished"]
 
 @dataclass(frozen=True)
 class Line:
-    """What one run says of itself.
+    """One run in a list.
 
     Args:
         name: its path below the folder.

@@ -103,7 +103,7 @@ def check_archive(path: Path) -> None:
 
 
 def _config(path: Path) -> object:
-    """What a model file says of its layers; None where it cannot be read."""
+    """The configuration of the layers in a model file; None where it cannot be read."""
     try:
         if path.suffix == ".keras":
             with zipfile.ZipFile(path) as archive:

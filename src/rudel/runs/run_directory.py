@@ -8,7 +8,7 @@
     model.keras        the trained model
     best.keras         the same with the best weights, if a metric was named to tell
     predictions.npz    what the model says of its examples
-    augmentation.npz   what is done at random to training pictures, if anything is
+    augmentation.npz   what is done at random to training images, if anything is
     report.html        the same for a person
     failure.json       why it ended by an error
     log.txt            what happened inside, for those who look for the cause of trouble
@@ -69,7 +69,7 @@ class RunDirectory:
 
     @property
     def title(self) -> str:
-        """What messages call it; of a model file (`rudel.runs.model_as_run`), that."""
+        """The name of the run in messages, or of the model file that it was made of (`rudel.runs.model_as_run`)."""
         file = self.read_config().get("file")
         return f"model {file}" if file else f"run {self.path}"
 
@@ -85,7 +85,7 @@ class RunDirectory:
 
     @property
     def log(self) -> Path:
-        """What happened inside."""
+        """The path of the log for diagnosis."""
         return self.path / "log.txt"
 
     def read_config(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class RunDirectory:
         return _read_json(self.path / "config.json") or {}
 
     def read_summary(self) -> dict[str, Any] | None:
-        """What came out; None while the run is unfinished."""
+        """The summary of the results; None while the run is unfinished."""
         return _read_json(self.path / "summary.json")
 
     def write_config(self, config: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What has to be alike for a run to be resumed: the recipe, its options, the model, the data and their order."""
+"""The identity of a run, which must agree to resume it: recipe, options, model, data and their order."""
 
 import hashlib
 import re
@@ -62,7 +62,7 @@ def check_same(run: RunDirectory, before: Mapping[str, Any], now: Mapping[str, A
 
 
 def _fingerprint_of_model(model: "keras.Model") -> str:
-    """What the model and its compilation are made of.
+    """A fingerprint of the model and its compilation.
 
     Names that Keras numbers (`dense_1`) do not count, nor does a learning-rate schedule, which may depend on how long
     the training is to be.

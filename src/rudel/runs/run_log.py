@@ -1,4 +1,4 @@
-"""What was measured, where people and programs find it: metrics.jsonl, and TensorBoard's event files.
+"""The log of a run for people and programs: metrics.jsonl, and TensorBoard's event files.
 
 A record is what a training remembers of the end of a span: `epoch`, `step`, `seconds`, `time` (seconds since 1970),
 `learning_rate`, and `logs`, the metrics by name. Checkpoints hold all records, and a training that goes on writes the

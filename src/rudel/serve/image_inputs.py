@@ -1,4 +1,4 @@
-"""Encoded pictures as inputs of a model, as in training: by the recipe's `read_image`, or decoded as photographs.
+"""Encoded images as inputs of a model, as in training: by the recipe's `read_image`, or decoded as photographs.
 
 A file of some kilobytes can hold an image of many million pixels: those of a request are counted before they are
 decoded, and the time limit is checked before each image.
@@ -43,14 +43,14 @@ class Files:
     unit: str
 
 
-PICTURES = Files(("image/jpeg", "image/png"), "images", "pixels")
+IMAGES = Files(("image/jpeg", "image/png"), "images", "pixels")
 
 _FORMATS = ("JPEG", "PNG")
 _NAME = "The picture"
 
 
 def reader(signature: Signature, read_image: Callable[[Any], Any] | None) -> Decode | None:
-    """How encoded pictures become inputs; None for a model that takes no picture.
+    """How encoded images become inputs; None for a model that takes no image.
 
     Args:
         signature: of the model.
@@ -73,7 +73,7 @@ def decode_all(
     decode: Decode | None,
     limits: Limits,
     began: float,
-    kind: Files = PICTURES,
+    kind: Files = IMAGES,
 ) -> np.ndarray:
     """The column (N, ...) of encoded files.
 
@@ -118,12 +118,12 @@ def _by_recipe(content: bytes, read_image: Callable[[Any], Any], shape: tuple[in
     try:
         if content.startswith(b"\xff\xd8"):
             frame(content)  # where there is none, Pillow would look for it byte by byte
-        picture = Image.open(io.BytesIO(content), formats=_FORMATS)
-        if picture.width * picture.height > MOST_PIXELS:
+        image = Image.open(io.BytesIO(content), formats=_FORMATS)
+        if image.width * image.height > MOST_PIXELS:
             raise DataError(f"{_NAME} has more than {MOST_PIXELS:,} pixels: make it smaller.")
-        admit(picture.width * picture.height)
-        picture.load()
-        array = np.asarray(read_image(picture))
+        admit(image.width * image.height)
+        image.load()
+        array = np.asarray(read_image(image))
     except RudelError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):

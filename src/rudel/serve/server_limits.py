@@ -14,7 +14,7 @@ class Limits:
         delay: seconds that a request may wait for others to fill a batch, when the model is free; 0 for none.
         waiting: most requests that wait for one model.
         body: most bytes of a request.
-        pixels: most of all pictures of a request together, before they are scaled; or samples, of all recordings.
+        pixels: most of all images of a request together, before they are scaled; or samples, of all recordings.
         memory: most bytes of all requests that are being read, of those that wait to be parsed or decoded, and of all
             arrays that wait for one model.
         seconds: from the beginning of a request to its answer.

@@ -22,7 +22,7 @@ _WORDS = {"f": "real numbers", "i": "whole numbers", "u": "whole numbers", "b": 
 
 
 def column_of_rows(rows: Sequence[Any], tensor: Tensor) -> np.ndarray:
-    """The column of values as JSON has them: numbers in lists, texts, or `{"b64": ...}`; pictures stay encoded.
+    """The column of values as JSON has them: numbers in lists, texts, or `{"b64": ...}`; images stay encoded.
 
     Args:
         rows: a value for every example, at least one.
@@ -52,7 +52,7 @@ def filled(values: Sequence[Any], tensor: Tensor) -> Sequence[Any]:
 
 
 def column_of_bytes(contents: Sequence[bytes], tensor: Tensor) -> np.ndarray:
-    """The column of plain bytes where the model takes these, and else of encoded pictures (`is_encoded`).
+    """The column of plain bytes where the model takes these, and else of encoded images (`is_encoded`).
 
     Raises:
         Refusal: the input takes bytes of another shape.
@@ -63,7 +63,7 @@ def column_of_bytes(contents: Sequence[bytes], tensor: Tensor) -> np.ndarray:
 
 
 def is_encoded(column: np.ndarray, tensor: Tensor) -> bool:
-    """Whether it holds pictures, bytes objects (N,), that are still to be decoded."""
+    """Whether it holds images, bytes objects (N,), that are still to be decoded."""
     return column.dtype == object and tensor.dtype != "bytes"
 
 

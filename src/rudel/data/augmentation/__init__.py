@@ -1,12 +1,12 @@
-"""Random changes to training pictures, on the device, inside the compiled loop.
+"""Random changes to training images, on the device, inside the compiled loop.
 
 Each is a pure function of a JAX random key and a batch, `(key, x) -> x`; a `Dataset` names one of them, or a `chain` of
 some, as `augment`. Every step has a key of its own, made of the seed and the step's number, so a resumed training makes
-the same changes. Every picture is changed by a draw of its own, whatever else is in the batch.
+the same changes. Every image is changed by a draw of its own, whatever else is in the batch.
 
 A batch is (N, H, W) or (N, H, W, C), uint8 from 0 to 255, or floats. What moves whole pixels (`random_flip`,
 `random_pad_and_crop`) keeps the dtype; what computes new values gives floats in the same range: float32 of uint8, and
-not rounded. What changes colours needs to know the range of float pictures: `bounds`, by default from 0 to 255, to
+not rounded. What changes colours needs to know the range of float images: `bounds`, by default from 0 to 255, to
 which it limits what comes out. To give settings, use `functools.partial`:
 
 >>> from functools import partial

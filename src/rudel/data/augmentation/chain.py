@@ -37,16 +37,16 @@ def chain(*changes: Change) -> Change:
 def cloud_tpu_guide(key: jax.Array, x: jax.Array, bounds: tuple[float, float] = (0, 255)) -> jax.Array:
     """The changes of Google's guide to custom models on Cloud TPU (2018).
 
-    A picture is enlarged by 10 pixels along each axis and cut to its size at a random place, mirrored or not, made
+    An image is enlarged by 10 pixels along each axis and cut to its size at a random place, mirrored or not, made
     brighter or darker by up to a quarter of the range (63/255), and given 0.2 to 1.8 times its contrast.
 
     Args:
         key: JAX random key.
-        x: pictures (N, H, W) or (N, H, W, C), uint8 or floats.
+        x: images (N, H, W) or (N, H, W, C), uint8 or floats.
         bounds: the least and greatest value of a pixel.
 
     Returns:
-        Pictures of the same shape, floats within the bounds.
+        Images of the same shape, floats within the bounds.
     """
     crop, flip, brightness, contrast = jax.random.split(key, 4)
     x = random_flip(flip, random_enlarged_crop(crop, x, pixels=10))

@@ -1,4 +1,4 @@
-"""Changes of what is where in a picture: mirrored, cut out and enlarged, stretched, moved.
+"""Changes of what is where in an image: mirrored, cut out and enlarged, stretched, moved.
 
 Sampling at places between pixels is bilinear. Along one axis it is a product with a matrix that has two entries in each
 row. So stretching and cutting are two small batched matrix products and no gather, which is much faster on a CPU.
@@ -14,14 +14,14 @@ from rudel.errors import OptionError
 
 
 def random_flip(key: jax.Array, x: jax.Array) -> jax.Array:
-    """Mirrors every second picture, on average, left to right.
+    """Mirrors every second image, on average, left to right.
 
     Args:
         key: JAX random key.
-        x: pictures (N, H, W) or (N, H, W, C), any dtype.
+        x: images (N, H, W) or (N, H, W, C), any dtype.
 
     Returns:
-        Pictures of the same shape and dtype.
+        Images of the same shape and dtype.
     """
     mirrored = jax.random.bernoulli(key, shape=(len(x),) + (1,) * (x.ndim - 1))
     return jnp.where(mirrored, x[:, :, ::-1], x)
@@ -30,19 +30,19 @@ def random_flip(key: jax.Array, x: jax.Array) -> jax.Array:
 def random_pad_and_crop(
     key: jax.Array, x: jax.Array, pixels: int = 4, mode: Literal["constant", "edge", "reflect"] = "constant"
 ) -> jax.Array:
-    """Adds a margin to each side and cuts each picture to its size again, at a random place of whole pixels.
+    """Adds a margin to each side and cuts each image to its size again, at a random place of whole pixels.
 
     Args:
         key: JAX random key.
-        x: pictures (N, H, W) or (N, H, W, C), any dtype.
+        x: images (N, H, W) or (N, H, W, C), any dtype.
         pixels: width of the margin, and so the largest shift.
-        mode: what is in the margin: `constant`, 0; `edge`, the outermost pixels; `reflect`, the picture mirrored.
+        mode: what is in the margin: `constant`, 0; `edge`, the outermost pixels; `reflect`, the image mirrored.
 
     Returns:
-        Pictures of the same shape and dtype.
+        Images of the same shape and dtype.
 
     Raises:
-        OptionError: the margin is negative, or there is no such mode, or the picture is too small to be mirrored.
+        OptionError: the margin is negative, or there is no such mode, or the image is too small to be mirrored.
     """
     sides = x.shape[1:3]
     if mode not in ("constant", "edge", "reflect"):
@@ -53,23 +53,23 @@ def random_pad_and_crop(
     padded = jnp.pad(x, margins, mode=mode)
     corners = jax.random.randint(key, (len(x), 2), 0, 2 * pixels + 1)
 
-    def cut(picture: jax.Array, corner: jax.Array) -> jax.Array:
-        rest = (0,) * (picture.ndim - 2)
-        return lax.dynamic_slice(picture, (corner[0], corner[1], *rest), x.shape[1:])
+    def cut(image: jax.Array, corner: jax.Array) -> jax.Array:
+        rest = (0,) * (image.ndim - 2)
+        return lax.dynamic_slice(image, (corner[0], corner[1], *rest), x.shape[1:])
 
     return jax.vmap(cut)(padded, corners)
 
 
 def random_enlarged_crop(key: jax.Array, x: jax.Array, pixels: int = 10) -> jax.Array:
-    """Enlarges each picture by some pixels, and cuts it to its size again, at a random place of whole pixels.
+    """Enlarges each image by some pixels, and cuts it to its size again, at a random place of whole pixels.
 
     Args:
         key: JAX random key.
-        x: pictures (N, H, W) or (N, H, W, C), uint8 or floats.
+        x: images (N, H, W) or (N, H, W, C), uint8 or floats.
         pixels: by how many the height and the width grow.
 
     Returns:
-        Pictures of the same shape and range, floats.
+        Images of the same shape and range, floats.
 
     Raises:
         OptionError: `pixels` is negative.
@@ -91,20 +91,20 @@ def random_resized_crop(
     area: tuple[float, float] = (0.5, 1.0),
     aspect: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> jax.Array:
-    """Cuts a random part out of each picture and scales it to the size of the whole.
+    """Cuts a random part out of each image and scales it to the size of the whole.
 
     As in Szegedy et al., "Going Deeper with Convolutions" (2015), but a window that would be wider or higher than the
-    picture is made as wide or high as it, and not drawn again.
+    image is made as wide or high as it, and not drawn again.
 
     Args:
         key: JAX random key.
-        x: pictures (N, H, W) or (N, H, W, C), uint8 or floats.
-        area: the least and the greatest share of the picture's area that is kept.
+        x: images (N, H, W) or (N, H, W, C), uint8 or floats.
+        area: the least and the greatest share of the image's area that is kept.
         aspect: the least and the greatest width over height, in pixels, of the part that is kept; drawn so that its
             logarithm is uniform.
 
     Returns:
-        Pictures of the same shape and range, floats.
+        Images of the same shape and range, floats.
 
     Raises:
         OptionError: the shares are not within 0 and 1, or the aspects not above 0, or a second is below its first.
@@ -124,16 +124,16 @@ def random_resized_crop(
 
 
 def random_zoom_and_shift(key: jax.Array, x: jax.Array, zoom: float = 0.15, shift: float = 0.07) -> jax.Array:
-    """Stretches and moves every picture a little, along each axis on its own; what comes in over an edge is 0.
+    """Stretches and moves every image a little, along each axis on its own; what comes in over an edge is 0.
 
     Args:
         key: JAX random key.
-        x: pictures (N, H, W) or (N, H, W, C), any dtype.
+        x: images (N, H, W) or (N, H, W, C), any dtype.
         zoom: largest relative stretch.
         shift: largest shift, as a share of the side.
 
     Returns:
-        Pictures of the same shape, floats in the same range.
+        Images of the same shape, floats in the same range.
     """
     random = jax.random.uniform(key, (4, len(x)), minval=-1, maxval=1)
     rows = _around_the_middle(x.shape[1], 1 + zoom * random[0], shift * random[1])
@@ -148,7 +148,7 @@ def as_floats(x: jax.Array) -> jax.Array:
 
 
 def _windows(x: jax.Array, starts: list[jax.Array], lengths: list[jax.Array]) -> jax.Array:
-    """Windows that begin at `starts`, `lengths` pixels high and wide, scaled to the picture's size.
+    """Windows that begin at `starts`, `lengths` pixels high and wide, scaled to the image's size.
 
     Pixels are areas, with their values at their centres; outside of the outermost centres are the outermost values.
     """
@@ -172,7 +172,7 @@ def _interpolation(source: jax.Array, size: int) -> jax.Array:
 
 
 def _resampled(x: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
-    """Each picture sampled along both axes by its own matrices, in the dtype of `x`."""
+    """Each image sampled along both axes by its own matrices, in the dtype of `x`."""
     rows, columns = rows.astype(x.dtype), columns.astype(x.dtype)
     exact = lax.Precision.HIGHEST  # a GPU or TPU would else keep 8 to 11 bits of a pixel
     if x.ndim == 3:

@@ -1,4 +1,4 @@
-"""A Keras layer that changes pictures at random while a model is trained, and passes them on when it is used."""
+"""A Keras layer that changes images at random while a model is trained, and passes them on when it is used."""
 
 import inspect
 from typing import Any
@@ -44,7 +44,7 @@ class Augmentation(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: Tensor, training: bool | None = False) -> Any:
-        """The pictures, changed where `training` is true."""
+        """The images, changed where `training` is true."""
         x = inputs
         if training:
             if keras.config.backend() != "jax":
@@ -53,11 +53,11 @@ class Augmentation(keras.layers.Layer):
         return keras.ops.cast(x, self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Shape) -> Any:
-        """Pictures keep their shape."""
+        """Images keep their shape."""
         return input_shape
 
     def compute_output_spec(self, inputs: Tensor, training: bool | None = False) -> Any:
-        """Pictures keep their shape."""
+        """Images keep their shape."""
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:

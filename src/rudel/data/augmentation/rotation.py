@@ -20,15 +20,15 @@ _MOST_DEGREES = 90
 
 
 def random_rotation(key: jax.Array, x: jax.Array, degrees: float = 15) -> jax.Array:
-    """Turns every picture around its middle; what comes in over an edge continues the outermost pixels.
+    """Turns every image around its middle; what comes in over an edge continues the outermost pixels.
 
     Args:
         key: JAX random key.
-        x: pictures (N, H, W) or (N, H, W, C), uint8 or floats.
+        x: images (N, H, W) or (N, H, W, C), uint8 or floats.
         degrees: the largest angle, to either side, 0 to 90.
 
     Returns:
-        Pictures of the same shape and range, floats.
+        Images of the same shape and range, floats.
 
     Raises:
         OptionError: `degrees` is not between 0 and 90.
@@ -37,14 +37,14 @@ def random_rotation(key: jax.Array, x: jax.Array, degrees: float = 15) -> jax.Ar
         raise OptionError(f"`degrees` must be between 0 and {_MOST_DEGREES}, not {degrees}.")
     most = math.radians(degrees)
     angles = jax.random.uniform(key, (len(x), 1, 1, 1), minval=-most, maxval=most)
-    pictures = as_floats(x)
-    return _rotated(pictures if x.ndim == 4 else pictures[..., None], angles, most).reshape(x.shape)
+    images = as_floats(x)
+    return _rotated(images if x.ndim == 4 else images[..., None], angles, most).reshape(x.shape)
 
 
 def _rotated(x: jax.Array, angles: jax.Array, most: float) -> jax.Array:
-    """Pictures (N, H, W, C) turned by `angles` (N, 1, 1, 1), which are at most `most`, counterclockwise.
+    """Images (N, H, W, C) turned by `angles` (N, 1, 1, 1), which are at most `most`, counterclockwise.
 
-    The first shear makes pictures wider, so that nothing is lost that the third one brings back.
+    The first shear makes images wider, so that nothing is lost that the third one brings back.
     """
     height, width = x.shape[1:3]
     margin = math.ceil(math.tan(most / 2) * (height - 1) / 2)

@@ -1,7 +1,7 @@
 """Photographs become records: what there is, what of it is done already, the rest, and a description of it all.
 
 The folder of records is whole when it has a `dataset.json`. A conversion that was broken off, in whatever way, goes on
-after its last finished shard; one that is done is found to be so by names, sizes and times of the pictures, without
+after its last finished shard; one that is done is found to be so by names, sizes and times of the images, without
 reading them. Two at the same time into the same folder: one waits for the other.
 """
 
@@ -17,8 +17,8 @@ from typing import Protocol
 from rudel.cores import usable_cores
 from rudel.data.images import dataset_file
 from rudel.data.images.dataset_file import Converted
-from rudel.data.images.image_sources import Source, find_pictures
-from rudel.data.images.picture import Picture, Refused, examine_all
+from rudel.data.images.examined_image import ExaminedImage, Refused, examine_all
+from rudel.data.images.image_sources import Source, find_labelled_files
 from rudel.data.images.shard_plan import TRAIN, VALIDATION, Options, Shard, plan_shards
 from rudel.data.images.shard_writer import LeftOut, finished, make_shard
 from rudel.data.records.fsspec_packages import is_remote
@@ -29,18 +29,18 @@ _AHEAD = 3
 _NAMED = 3
 
 Progress = Callable[[int, int], None]
-"""Called with how many pictures are done, and of how many."""
+"""Called with how many images are done, and of how many."""
 
 
 class Spread(Protocol):
-    """Other computers that examine pictures."""
+    """Other computers that examine images."""
 
     @property
     def threads(self) -> int:
         """How many calls are well made at the same time."""
         ...
 
-    def __call__(self, contents: list[bytes], max_side: int | None) -> Sequence[Picture | Refused]:
+    def __call__(self, contents: list[bytes], max_side: int | None) -> Sequence[ExaminedImage | Refused]:
         """As `examine_all`."""
         ...
 
@@ -58,20 +58,20 @@ def convert(
     spread: Spread | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Converted:
-    """Converts pictures to record shards, or goes on with that, or finds that it is done.
+    """Converts images to record shards, or goes on with that, or finds that it is done.
 
     Args:
-        source: a folder with a folder for each class, a CSV file of paths and labels, or a folder of pictures that
+        source: a folder with a folder for each class, a CSV file of paths and labels, or a folder of images that
             `labels` has the labels of; or the address of one, as in `s3://bucket/folder`.
         out: a folder to be made, or that a conversion of the same source made.
         labels: a table of file names and labels; by default `labels.csv` or `labels.txt` in the folder, if there.
         classes: a file with the names of the classes, one a line, in the order of their labels.
         validation: share that is held out, by the hash of the file's name.
-        max_side: make pictures smaller that have a longer side, in pixels.
+        max_side: make images smaller that have a longer side, in pixels.
         shards: number of files for the training; by default as many as make them about 128 MB large.
         least_classes: 1 if nobody is to be trained on the records alone, which takes 2.
         spread: other computers that help.
-        progress: called as pictures are done.
+        progress: called as images are done.
 
     Returns:
         What is there now.
@@ -86,9 +86,9 @@ def convert(
         raise DataError(f"Records are written to a local folder, not to {out}: give one, and copy it there.")
     _check_apart(address, folder)
     tables = (None if file is None else str(file) for file in (labels, classes))
-    found = find_pictures(address, *tables, least_classes=least_classes)
+    found = find_labelled_files(address, *tables, least_classes=least_classes)
     passed_over = tuple(LeftOut(_printable(name), reason) for name, reason in found.passed_over)
-    planned = plan_shards(found.pictures, found.classes, options)
+    planned = plan_shards(found.files, found.classes, options)
     origin = address if is_remote(address) else str(Path(address).expanduser().absolute())
     made_of = dataset_file.identity(origin, planned, passed_over, options)
     with _written(folder), _held(folder, origin):
@@ -118,16 +118,16 @@ def _make(
     def report(count: int) -> None:
         nonlocal done
         done += count
-        progress(done, len(found.pictures))
+        progress(done, len(found.files))
 
     examine = partial(spread or examine_all, max_side=options.max_side)
     count = (spread.threads if spread else usable_cores()) + found.store.threads
-    threads = ThreadPoolExecutor(count, "rudel-pictures")
+    threads = ThreadPoolExecutor(count, "rudel-images")
     try:
         for shard in planned:
             already = finished(folder, shard)
             if already:
-                report(len(shard.pictures))
+                report(len(shard.files))
             else:
                 already = make_shard(
                     folder, shard, found.store, found.classes, examine, threads, _AHEAD * count, report
@@ -156,8 +156,8 @@ def _checked(options: Options) -> Options:
 def _check_apart(address: str, folder: Path) -> None:
     if is_remote(address):
         return
-    pictures, records = Path(address).expanduser().resolve(), folder.resolve()
-    if records == pictures or records.is_relative_to(pictures):
+    images, records = Path(address).expanduser().resolve(), folder.resolve()
+    if records == images or records.is_relative_to(images):
         raise DataError(f"{folder} is in the folder of the images, {address}: put the records elsewhere.")
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rudel.data.images.picture import QUALITY
+from rudel.data.images.examined_image import QUALITY
 from rudel.data.images.shard_plan import TRAIN, VALIDATION, Options, Shard
 from rudel.data.images.shard_writer import LeftOut, Made, forget_notes, has_note, write_note
 from rudel.errors import DataError
@@ -46,7 +46,7 @@ class Converted:
 
     @property
     def records(self) -> int:
-        """How many pictures there are."""
+        """How many images there are."""
         return sum(shard.records for shard in self.shards)
 
     @property
@@ -62,11 +62,11 @@ class Converted:
 
     @property
     def changes(self) -> dict[str, int]:
-        """How many pictures were changed in which way."""
+        """How many images were changed in which way."""
         return dict(sum((Counter(shard.changes) for shard in self.shards), Counter()))
 
     def counts(self, split: str) -> tuple[int, ...]:
-        """Pictures of each class in a split, `train` or `validation`."""
+        """Images of each class in a split, `train` or `validation`."""
         counted: Counter[int] = Counter()
         for shard in self.shards:
             if shard.split == split:

@@ -1,4 +1,4 @@
-"""Which pictures there are, and what each of them shows: from folders of classes, or from a table."""
+"""The images of a data set and the class of each: from folders of classes, or from a table."""
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from rudel.errors import DataError
 
 TABLES = (".csv", ".tsv")
 LABELS_FILES = ("labels.csv", "labels.tsv", "labels.txt")
-"""A table beside the pictures of a flat folder."""
+"""A table beside the images of a flat folder."""
 
 NO_LABEL, MISSING = "without a label", "not there"
 """Why files are left out before anyone has looked at them."""
@@ -35,43 +35,43 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Source:
-    """Pictures with their labels.
+    """Files with their labels.
 
     Args:
         address: as a reader would write it.
         store: what reads them.
         classes: their names; a label is a position in it.
-        pictures: at least one, in the order of their names.
+        files: at least one, in the order of their names.
         passed_over: names of files that are left out unseen, with the reason.
     """
 
     address: str
     store: Store
     classes: tuple[str, ...]
-    pictures: tuple[Labelled, ...]
+    files: tuple[Labelled, ...]
     passed_over: tuple[tuple[str, str], ...]
 
 
-def find_pictures(
+def find_labelled_files(
     address: str,
     labels: str | None = None,
     classes: str | None = None,
     least_classes: int = 2,
     what: str = "pictures",
 ) -> Source:
-    """Finds pictures, or files of another kind, and their labels; nobody looks into them.
+    """Finds the files of a data set and their labels, without reading the files.
 
     Args:
         address: a folder with a folder for each class; a CSV file of paths, relative to it, and labels; or a folder
-            with pictures, for which `labels`, or a `labels.csv` or `labels.txt` in it, has the labels.
+            with images, for which `labels`, or a `labels.csv` or `labels.txt` in it, has the labels.
         labels: a table of file names and labels.
         classes: a file with the names of the classes, one a line, in the order of their labels; by default the names
             that there are, sorted, numbers by their value.
         least_classes: refuse fewer.
-        what: the files are to be, in messages.
+        what: what the files are, as messages name them.
 
     Raises:
-        DataError: there are no pictures, or too few classes, or labels and classes do not go together.
+        DataError: there are no such files, or too few classes, or labels and classes do not go together.
     """
     known = read_names(_read(classes), classes) if classes is not None else None
     is_table = address.lower().endswith(TABLES)
@@ -153,9 +153,9 @@ def _from_folders(
             "it elsewhere."
         )
     label = {by_class[name]: number for number, name in enumerate(classes) if name in by_class}
-    pictures = tuple(Labelled(file, label[file.name.partition("/")[0]]) for file in inside)
+    images = tuple(Labelled(file, label[file.name.partition("/")[0]]) for file in inside)
     loose = tuple((file.name, NO_LABEL) for file in files if "/" not in file.name)
-    return Source(address, store, classes, pictures, loose)
+    return Source(address, store, classes, images, loose)
 
 
 def _from_rows(
@@ -174,12 +174,12 @@ def _from_rows(
         _check_alike({row.label for row in rows}, table)
     classes = known or tuple(_sorted({unicodedata.normalize("NFC", row.label) for row in rows}))
     positions = {name: number for number, name in enumerate(classes)}
-    pictures = [Labelled(found[row.path], _label(row, positions, table)) for row in rows if row.path in found]
+    images = [Labelled(found[row.path], _label(row, positions, table)) for row in rows if row.path in found]
     missing = [(row.path, MISSING) for row in rows if row.path not in found]
-    if not pictures:
+    if not images:
         raise DataError(f"None of the {len(rows):,} {what} that {table} names is there: the first is {rows[0].path}.")
-    pictures.sort(key=lambda one: one.file.name)
-    return Source(address, store, classes, tuple(pictures), (*missing, *unlabelled))
+    images.sort(key=lambda one: one.file.name)
+    return Source(address, store, classes, tuple(images), (*missing, *unlabelled))
 
 
 def _label(row: Row, positions: Mapping[str, int], table: str) -> int:
@@ -198,7 +198,7 @@ def _label(row: Row, positions: Mapping[str, int], table: str) -> int:
 
 
 def _check_classes(source: Source, what: str) -> None:
-    used = {picture.label for picture in source.pictures}
+    used = {image.label for image in source.files}
     if len(used) == 1:
         only = source.classes[next(iter(used))]
         raise DataError(f"{source.address} has {what} of one class only, `{only}`: a classifier needs two or more.")

@@ -64,7 +64,7 @@ class Inspection:
         sizes: smallest, middle and largest height and width in pixels; None where records do not tell.
         damage: in the order of files and places.
         problems: what else is wrong, a sentence each.
-        first: by class, the first pictures, encoded.
+        first: by class, the first images, encoded.
     """
 
     address: str

@@ -30,7 +30,7 @@ _MARKER = re.compile(b"\xff[^" + re.escape(bytes(sorted(_ALONE))) + b"]")
 
 @dataclass(frozen=True)
 class Frame:
-    """The header of the picture in a JPEG file.
+    """The header of the image in a JPEG file.
 
     Args:
         height, width: in pixels, as stored.

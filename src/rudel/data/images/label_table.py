@@ -1,4 +1,4 @@
-"""Tables of pictures and labels: CSV files, and lists with a blank or a tab between the two."""
+"""Tables of images and labels: CSV files, and lists with a blank or a tab between the two."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ _LABELS = ("label", "class", "category", "target", "class_name", "breed")
 
 @dataclass(frozen=True)
 class Row:
-    """A picture and its label.
+    """An image and its label.
 
     Args:
         line: of the table, from 1.
@@ -36,7 +36,7 @@ def read_table(content: bytes, name: str) -> list[Row]:
         name: what to call it in an error.
 
     Raises:
-        DataError: a line cannot be understood, or names a picture for the second time; says which line.
+        DataError: a line cannot be understood, or names an image for the second time; says which line.
 
     >>> read_table(b"a.png,cat\nb.png,dog\n", "table.csv")
     [Row(line=1, path='a.png', label='cat'), Row(line=2, path='b.png', label='dog')]

@@ -1,12 +1,12 @@
-"""A picture as a record, with the features that TensorFlow's image pipelines know.
+"""An image as a record, with the features that TensorFlow's image pipelines know.
 
-The bytes are those of `encode_example`, in a tenth of its time: what repeats is kept, and the picture is copied once.
+The bytes are those of `encode_example`, in a tenth of its time: what repeats is kept, and the image is copied once.
 """
 
 import functools
 import os
 
-from rudel.data.images.picture import Picture
+from rudel.data.images.examined_image import ExaminedImage
 from rudel.data.records.example import encode_example
 from rudel.data.records.protobuf_wire import field, spans, varint_of
 from rudel.data.records.writer import framed
@@ -18,22 +18,22 @@ _FIRST, _SECOND = b"\x0a", b"\x12"
 """Tags of the fields 1 and 2, if they have a length."""
 
 
-def record_of(picture: Picture, content: bytes, name: str, label: int, text: str) -> bytes:
-    """The record of a picture, framed as it lies in a shard.
+def record_of(image: ExaminedImage, content: bytes, name: str, label: int, text: str) -> bytes:
+    """The record of an image, framed as it lies in a shard.
 
     Args:
-        picture: what is known of it.
+        image: what is known of it.
         content: of its file, which is taken if it was not encoded again.
         name: of its file.
         label: number of its class, from 0.
         text: name of its class.
     """
-    return framed(example_of(picture, content, name, label, text))
+    return framed(example_of(image, content, name, label, text))
 
 
-def example_of(picture: Picture, content: bytes, name: str, label: int, text: str) -> bytes:
+def example_of(image: ExaminedImage, content: bytes, name: str, label: int, text: str) -> bytes:
     """The serialised `tf.train.Example`; see `record_of`."""
-    encoded = content if picture.content is None else picture.content
+    encoded = content if image.content is None else image.content
     file = os.fsencode(name)
     parts = (
         _entry(LABEL, label),
@@ -42,8 +42,8 @@ def example_of(picture: Picture, content: bytes, name: str, label: int, text: st
         encoded,
         _head(FILENAME, len(file)),
         file,
-        _entry(HEIGHT, picture.height),
-        _entry(WIDTH, picture.width),
+        _entry(HEIGHT, image.height),
+        _entry(WIDTH, image.width),
     )
     return b"".join((_FIRST, varint_of(sum(map(len, parts))), *parts))
 

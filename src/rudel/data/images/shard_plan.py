@@ -1,7 +1,7 @@
-"""Which picture goes into which shard: a pure function of names, sizes and options.
+"""Which image goes into which shard: a pure function of names, sizes and options.
 
-Training or validation is decided by the hash of a picture's name alone, so a picture never changes sides when others
-are added. Within a split, pictures are in the order of their hashes: each shard is a sample of all classes.
+Training or validation is decided by the hash of an image's name alone, so an image never changes sides when others
+are added. Within a split, images are in the order of their hashes: each shard is a sample of all classes.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ SHARD_BYTES = 128_000_000
 """How large a shard becomes, about."""
 
 _VERSION = 2
-"""Another one when the same pictures would become other records."""
+"""Another one when the same images would become other records."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Options:
     """What can be chosen about a conversion.
 
     Args:
-        validation: share of the pictures that is held out, from 0 to below 1.
-        max_side: pixels that no side of a picture exceeds; None for any number.
+        validation: share of the images that is held out, from 0 to below 1.
+        max_side: pixels that no side of an image exceeds; None for any number.
         shards: for training, and as many of the same size for validation; None for about `SHARD_BYTES` each.
     """
 
@@ -43,31 +43,31 @@ class Shard:
     Args:
         file: its name.
         split: `train` or `validation`.
-        pictures: in the order of the records.
+        files: in the order of the records.
         made_of: a fingerprint of all that the file depends on.
     """
 
     file: str
     split: str
-    pictures: tuple[Labelled, ...]
+    files: tuple[Labelled, ...]
     made_of: str
 
 
-def plan_shards(pictures: Sequence[Labelled], classes: Sequence[str], options: Options) -> tuple[Shard, ...]:
-    """Deals pictures out to shards.
+def plan_shards(images: Sequence[Labelled], classes: Sequence[str], options: Options) -> tuple[Shard, ...]:
+    """Deals images out to shards.
 
     Args:
-        pictures: all of them.
+        images: all of them.
         classes: names of the classes.
         options: see there.
 
     Returns:
-        Shards of the training, then of the validation; a split without pictures has none.
+        Shards of the training, then of the validation; a split without images has none.
     """
-    placed = sorted((place(picture.file.name), picture.file.name, picture) for picture in pictures)
+    placed = sorted((place(image.file.name), image.file.name, image) for image in images)
     parts = {
-        VALIDATION: [picture for at, _, picture in placed if at < options.validation],
-        TRAIN: [picture for at, _, picture in placed if at >= options.validation],
+        VALIDATION: [image for at, _, image in placed if at < options.validation],
+        TRAIN: [image for at, _, image in placed if at >= options.validation],
     }
     planned = []
     for split in (TRAIN, VALIDATION):
@@ -81,9 +81,9 @@ def plan_shards(pictures: Sequence[Labelled], classes: Sequence[str], options: O
 
 
 def _count(part: Sequence[Labelled], training: Sequence[Labelled], requested: int | None) -> int:
-    """How many shards a split has; not yet bounded by the number of its pictures."""
+    """How many shards a split has; not yet bounded by the number of its images."""
     if requested is None:
-        return -(-sum(picture.file.size for picture in part) // SHARD_BYTES) or 1
+        return -(-sum(image.file.size for image in part) // SHARD_BYTES) or 1
     return requested if part is training or not training else max(1, round(requested * len(part) / len(training)))
 
 
@@ -94,9 +94,9 @@ def place(name: str) -> float:
     return int.from_bytes(hashlib.sha256(content).digest()[:6], "big") / 2**48
 
 
-def _fingerprint(pictures: Sequence[Labelled], classes: Sequence[str], options: Options) -> str:
+def _fingerprint(images: Sequence[Labelled], classes: Sequence[str], options: Options) -> str:
     known = hashlib.sha256(repr((_VERSION, options.max_side, tuple(classes))).encode())
-    for picture in pictures:
-        file = picture.file
-        known.update(os.fsencode(f"\n{file.name}\0{picture.label}\0{file.size}\0{file.version}"))
+    for image in images:
+        file = image.file
+        known.update(os.fsencode(f"\n{file.name}\0{image.label}\0{file.size}\0{file.version}"))
     return known.hexdigest()[:32]

@@ -13,16 +13,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rudel.data.images.image_sources import Labelled
-from rudel.data.images.picture import (
-    NO_PICTURE,
+from rudel.data.images.examined_image import (
+    NOT_AN_IMAGE,
     TOO_MANY_BYTES,
     UNREADABLE,
-    NotAPicture,
-    Picture,
+    ExaminedImage,
+    NotAnImage,
     Refused,
     check_beginning,
 )
+from rudel.data.images.image_sources import Labelled
 from rudel.data.images.record import record_of
 from rudel.data.images.shard_plan import Shard
 from rudel.data.images.stores import MOST_BYTES, File, Store
@@ -30,7 +30,7 @@ from rudel.files import write_json, written_atomically
 
 _PIECE_FILES, _PIECE_BYTES = 64, 2_000_000
 
-Examine = Callable[[list[bytes]], Sequence[Picture | Refused]]
+Examine = Callable[[list[bytes]], Sequence[ExaminedImage | Refused]]
 """Looks at the contents of files, here or elsewhere."""
 
 
@@ -59,7 +59,7 @@ class Made:
         bytes: its size.
         records: how many there are in it.
         classes: records by label.
-        changes: how many pictures were changed in which way.
+        changes: how many images were changed in which way.
         left_out: files that it would have had.
         made_of: see `Shard`.
     """
@@ -118,12 +118,12 @@ def make_shard(
     Args:
         folder: to write to.
         shard: what to write.
-        store: reads the pictures.
+        store: reads the images.
         classes: names of the classes.
-        examine: looks at pictures; called in several threads at once.
-        threads: where pictures are read and examined.
+        examine: looks at images; called in several threads at once.
+        threads: where images are read and examined.
         ahead: how many pieces of work are begun before the first has to be done.
-        report: called now and then with how many more pictures are done.
+        report: called now and then with how many more images are done.
 
     Raises:
         OSError: the folder cannot be written or the disk is full; the shard is then not there.
@@ -137,7 +137,7 @@ def make_shard(
         return _made(piece, store, classes, examine)
 
     with written_atomically(folder / shard.file) as file:
-        for results in _in_order(work, _pieces(shard.pictures), threads, ahead):
+        for results in _in_order(work, _pieces(shard.files), threads, ahead):
             kept = [result for result in results if isinstance(result, _Result)]
             file.writelines(result.record for result in kept)
             records += len(kept)
@@ -169,43 +169,43 @@ def forget_notes(folder: Path) -> None:
 
 
 def _made(piece: Sequence[Labelled], store: Store, classes: Sequence[str], examine: Examine) -> list[_Result | LeftOut]:
-    contents = [_content(store, picture.file) for picture in piece]
+    contents = [_content(store, image.file) for image in piece]
     examined = iter(examine([content for content in contents if isinstance(content, bytes)]))
     results: list[_Result | LeftOut] = []
-    for picture, content in zip(piece, contents, strict=True):
-        name = picture.file.name
+    for image, content in zip(piece, contents, strict=True):
+        name = image.file.name
         found = next(examined) if isinstance(content, bytes) else content
         if isinstance(found, Refused):
             results.append(LeftOut(_printable(name), found.reason, found.detail))
             continue
         assert isinstance(content, bytes)
-        record = record_of(found, content, name, picture.label, classes[picture.label])
-        results.append(_Result(record, picture.label, found.changes))
+        record = record_of(found, content, name, image.label, classes[image.label])
+        results.append(_Result(record, image.label, found.changes))
     return results
 
 
 def _content(store: Store, file: File) -> bytes | Refused:
-    """The content of what may be a picture; of other files only the beginning is read."""
+    """The content of what may be an image; of other files only the beginning is read."""
     if file.size > MOST_BYTES:
         return Refused(TOO_MANY_BYTES, f"{file.size:,} bytes, more than {MOST_BYTES:,}")
     try:
         return store.read(file.name, check_beginning)
-    except NotAPicture as error:
-        return Refused(NO_PICTURE, str(error))
+    except NotAnImage as error:
+        return Refused(NOT_AN_IMAGE, str(error))
     except OSError as error:
         return Refused(UNREADABLE, error.strerror or str(error))
 
 
-def _pieces(pictures: Sequence[Labelled]) -> Iterator[Sequence[Labelled]]:
-    """Pictures in parts that are worth a thread's while, and small enough to balance and to hold in memory."""
+def _pieces(images: Sequence[Labelled]) -> Iterator[Sequence[Labelled]]:
+    """Images in parts that are worth a thread's while, and small enough to balance and to hold in memory."""
     begin, size = 0, 0
-    for number, picture in enumerate(pictures):
-        if number > begin and (number - begin >= _PIECE_FILES or size + picture.file.size > _PIECE_BYTES):
-            yield pictures[begin:number]
+    for number, image in enumerate(images):
+        if number > begin and (number - begin >= _PIECE_FILES or size + image.file.size > _PIECE_BYTES):
+            yield images[begin:number]
             begin, size = number, 0
-        size += picture.file.size
-    if begin < len(pictures):
-        yield pictures[begin:]
+        size += image.file.size
+    if begin < len(images):
+        yield images[begin:]
 
 
 def _in_order(work: Callable[[Any], Any], pieces: Iterator[Any], threads: Executor, ahead: int) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""A contact sheet: a row of pictures for each class."""
+"""A contact sheet: a row of images for each class."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,33 +12,33 @@ _MOST_ROWS = 400
 _PAPER, _INK, _EMPTY = (255, 255, 255), (32, 32, 32), (224, 224, 224)
 
 
-def write_sheet(path: Path, pictures: Mapping[str, Sequence[bytes]], classes: Sequence[str]) -> None:
-    """Draws pictures as a model sees them, cut to squares.
+def write_sheet(path: Path, images: Mapping[str, Sequence[bytes]], classes: Sequence[str]) -> None:
+    """Draws images as a model sees them, cut to squares.
 
     Args:
         path: of a PNG file.
-        pictures: encoded, by class.
+        images: encoded, by class.
         classes: in the order of the rows, of which there are at most 400.
 
     Raises:
-        DataError: there are no pictures, the name does not end in .png, or the file cannot be written.
+        DataError: there are no images, the name does not end in .png, or the file cannot be written.
     """
     if path.suffix.lower() != ".png":
         raise DataError(f"A contact sheet is a PNG file: give a name that ends in .png, not {path.name}.")
-    rows = [name for name in classes if pictures.get(name)][:_MOST_ROWS]
+    rows = [name for name in classes if images.get(name)][:_MOST_ROWS]
     if not rows:
         raise DataError("There are no images for a contact sheet: the records have no `image/encoded` with a class.")
     from PIL import Image, ImageDraw, ImageFont
 
     step = _SIDE + _GAP
-    across = max(len(pictures[name]) for name in rows)
+    across = max(len(images[name]) for name in rows)
     sheet = Image.new("RGB", (_NAME_WIDTH + across * step + _GAP, len(rows) * step + _GAP), _PAPER)
     draw = ImageDraw.Draw(sheet)
     font = ImageFont.load_default(14)
     for row, name in enumerate(rows):
         top = _GAP + row * step
         draw.text((2 * _GAP, top + _SIDE // 2), _shortened(name), fill=_INK, font=font, anchor="lm")
-        for column, content in enumerate(pictures[name]):
+        for column, content in enumerate(images[name]):
             try:
                 cell = Image.fromarray(decode(content, _SIDE, _SIDE))
             except DataError:

@@ -1,4 +1,4 @@
-"""Where pictures lie: a local folder, or any address that fsspec knows.
+"""Where images lie: a local folder, or any address that fsspec knows.
 
 Local files are read without fsspec, several times as fast. Only regular files are opened: a named pipe would be waited
 for, and a device read without end.

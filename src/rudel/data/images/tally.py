@@ -11,7 +11,7 @@ from rudel.data.images.record import ENCODED, HEIGHT, LABEL, TEXT, WIDTH
 from rudel.data.records.example import Feature, parse_example
 
 _KEPT = 10
-"""Pictures of each class, for a contact sheet."""
+"""Images of each class, for a contact sheet."""
 
 
 class Tally:
@@ -79,7 +79,7 @@ class Tally:
         return {name: (min(values), int(np.median(values)), max(values)) for name, values in pairs}
 
     def first(self) -> dict[str, tuple[bytes, ...]]:
-        """By class, the first pictures, encoded."""
+        """By class, the first images, encoded."""
         return {name: tuple(kept) for name, kept in self._first.items() if kept}
 
     def problems(self) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Map functions applied to records, in threads or in processes.
 
 Threads first: nothing has to be started or pickled, rows are written where they belong without being copied, and
-decoders (Pillow's among them) release Python's lock while they work. Of a small picture they do not release it for
+decoders (Pillow's among them) release Python's lock while they work. Of a small image they do not release it for
 long, though, and threads wait for each other; `delegation` says when processes take over (`pool`, `worker`).
 
 A part of the records that fails in a process is done once more in a thread, so that errors are the same ones.

@@ -10,7 +10,7 @@ import numpy as np
 
 from rudel.cores import usable_cores
 from rudel.data.dataset import aligned_empty
-from rudel.data.images.image_sources import Source, find_pictures
+from rudel.data.images.image_sources import Source, find_labelled_files
 from rudel.data.images.shard_writer import LeftOut
 from rudel.data.sound.noise import BACKGROUND
 from rudel.data.sound.recording import decode, packages
@@ -60,7 +60,7 @@ def read_folder(
     """Reads all recordings of a folder; those that cannot be read are left out, and so is background noise.
 
     Args:
-        source: a folder or an address, as for `rudel.data.images.image_sources.find_pictures`.
+        source: a folder or an address, as for `rudel.data.images.image_sources.find_labelled_files`.
         rate: samples a second.
         seconds: length of a window.
         progress: called as files are read.
@@ -75,13 +75,13 @@ def read_folder(
     """
     length = window_length(rate, seconds)
     packages()
-    found = _without_noise(find_pictures(str(source), least_classes=least, what="recordings"))
+    found = _without_noise(find_labelled_files(str(source), least_classes=least, what="recordings"))
     parts: list[np.ndarray | LeftOut] = []
     with ThreadPoolExecutor(usable_cores() + found.store.threads, "rudel-sound") as threads:
-        for part in threads.map(lambda one: _windows(found, one.file.name, rate, length), found.pictures):
+        for part in threads.map(lambda one: _windows(found, one.file.name, rate, length), found.files):
             parts.append(part)
-            progress(len(parts), len(found.pictures))
-    read = [(part, one) for part, one in zip(parts, found.pictures, strict=True) if not isinstance(part, LeftOut)]
+            progress(len(parts), len(found.files))
+    read = [(part, one) for part, one in zip(parts, found.files, strict=True) if not isinstance(part, LeftOut)]
     unread = [part for part in parts if isinstance(part, LeftOut)]
     left_out = (*(LeftOut(name, reason) for name, reason in found.passed_over), *unread)
     check_classes(str(source), len({one.label for _, one in read}), least, left_out)
@@ -125,11 +125,11 @@ def _without_noise(found: Source) -> Source:
     if BACKGROUND not in found.classes:
         return found
     noise = found.classes.index(BACKGROUND)
-    words = (one for one in found.pictures if one.label != noise)
+    words = (one for one in found.files if one.label != noise)
     return replace(
         found,
         classes=tuple(name for name in found.classes if name != BACKGROUND),
-        pictures=tuple(replace(one, label=one.label - (one.label > noise)) for one in words),
+        files=tuple(replace(one, label=one.label - (one.label > noise)) for one in words),
     )
 
 

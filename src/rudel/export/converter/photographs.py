@@ -1,10 +1,10 @@
 """What `rudel.data.photographs` does to the bytes of a photograph, as a TensorFlow graph, to the same bit.
 
 JPEG and PNG are read, which is what TensorFlow decodes with the same libraries as Pillow. Scaling is two products with
-matrices that are computed from the size of the picture: Pillow's coefficients, whole numbers of 22 bits, in float64, in
+matrices that are computed from the size of the image: Pillow's coefficients, whole numbers of 22 bits, in float64, in
 which their sums are exact.
 
-A picture that cannot be read makes the whole call fail with TensorFlow's INVALID_ARGUMENT.
+An image that cannot be read makes the whole call fail with TensorFlow's INVALID_ARGUMENT.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from rudel.export.converter.orientation import Bytes, orientation
 
 _BITS = 22
 _ROWS = 256
-"""So many rows of a picture are scaled at a time: in float64 they take eight times the memory."""
+"""So many rows of an image are scaled at a time: in float64 they take eight times the memory."""
 
 _LUMA = (19595, 38470, 7471)
 _SHRINKS = (1, 2, 4, 8)

@@ -132,10 +132,10 @@ def part_of(operator: Operator, graph: Graph, step: Step | None) -> Part | None:
     if step is None or step.bands is None or len(source.shape) != 4 or source.shape[0] != 1 or source.dtype != "int8":
         return None
     window = window_of(operator, source.shape, output.shape, _size(operator, graph))
-    return Part(step, window, _picture(source), _picture(output), step.bands)
+    return Part(step, window, _image(source), _image(output), step.bands)
 
 
-def _picture(tensor: Tensor) -> tuple[int, int, int]:
+def _image(tensor: Tensor) -> tuple[int, int, int]:
     """Returns height, width and channels."""
     _, height, width, channels = tensor.shape
     return height, width, channels

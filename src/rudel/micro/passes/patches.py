@@ -1,6 +1,6 @@
 """Layers at the start of a network computed patch by patch, so that no whole tensor between them needs memory.
 
-A network for pictures has its largest tensors in its first layers. They are computed in bands of rows here; see
+A network for images has its largest tensors in its first layers. They are computed in bands of rows here; see
 `rudel.micro.operators.patches`.
 """
 

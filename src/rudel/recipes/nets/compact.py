@@ -9,18 +9,18 @@ _LAYERS = ((24, 5, 2), (32, 3, 2), (48, 3, 1), (64, 3, 2), (96, 3, 1), (128, 3, 
 """Filters, size and stride of each convolution."""
 
 
-def compact(pictures: "keras.KerasTensor") -> "keras.KerasTensor":
+def compact(images: "keras.KerasTensor") -> "keras.KerasTensor":
     """Six convolutions, each with batch normalisation; the side shrinks to a sixteenth, and the mean is taken.
 
     Args:
-        pictures: a Keras tensor (N, H, W, 3), sides of at least 16.
+        images: a Keras tensor (N, H, W, 3), sides of at least 16.
 
     Returns:
         Features, a Keras tensor (N, 128).
     """
     from keras import layers
 
-    x = pictures
+    x = images
     for number, (filters, size, strides) in enumerate(_LAYERS, 1):
         name = f"convolution_{number}"
         x = layers.Conv2D(filters, size, strides=strides, padding="same", use_bias=False, name=name)(x)

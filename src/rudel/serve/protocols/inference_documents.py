@@ -40,7 +40,7 @@ class Inference:
     """A request, read.
 
     Args:
-        columns: arrays (N, ...) of the inputs, in the order of the model; pictures, which come as BYTES, still encoded.
+        columns: arrays (N, ...) of the inputs, in the order of the model; images, which come as BYTES, still encoded.
         wanted: outputs to answer with.
         id: given back with the answer, if there is one.
     """

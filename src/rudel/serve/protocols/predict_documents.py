@@ -1,7 +1,7 @@
 """TensorFlow Serving's REST API: its documents, read and written.
 
 Source: https://www.tensorflow.org/tfx/serving/api_rest. There is one signature, `serving_default`, and there are no
-labels of versions. Where an example is a picture, `{"b64": "..."}` is a picture file.
+labels of versions. Where an example is an image, `{"b64": "..."}` is an image file.
 """
 
 import base64

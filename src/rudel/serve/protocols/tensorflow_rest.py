@@ -8,7 +8,7 @@ from typing import Any
 
 from rudel.serve.batcher import Columns
 from rudel.serve.body import Headers
-from rudel.serve.image_inputs import PICTURES
+from rudel.serve.image_inputs import IMAGES
 from rudel.serve.models import Models, Version
 from rudel.serve.protocols import predict_documents as documents
 from rudel.serve.protocols import schemas
@@ -98,10 +98,10 @@ class TensorFlowRest:
 
 def _file(body: bytes, media_type: str, version: Version) -> Columns:
     """The column of one encoded image or recording."""
-    kind = next((kind for kind in (PICTURES, RECORDINGS) if media_type in kind.types), None)
+    kind = next((kind for kind in (IMAGES, RECORDINGS) if media_type in kind.types), None)
     if kind is None:
         raise Refusal(
-            415, f"Images are accepted as {' or '.join(PICTURES.types)}, recordings as audio/wav or audio/flac."
+            415, f"Images are accepted as {' or '.join(IMAGES.types)}, recordings as audio/wav or audio/flac."
         )
     if version.loaded.decode is None or version.loaded.files is not kind:
         raise bad(f"The model `{version.model}` takes no {kind.noun}.")

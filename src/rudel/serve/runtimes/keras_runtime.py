@@ -15,7 +15,7 @@ import numpy as np
 from rudel.aliases import Tree
 from rudel.errors import DataError, ServeError
 from rudel.serve import recording_inputs
-from rudel.serve.image_inputs import PICTURES, Decode, Files, reader
+from rudel.serve.image_inputs import IMAGES, Decode, Files, reader
 from rudel.serve.model_signature import Signature, Tensor
 from rudel.serve.recording_inputs import RECORDINGS
 from rudel.serve.refusal import bad
@@ -88,7 +88,7 @@ def _files(signature: Signature, recipe: Any, rate: int | None) -> tuple[Decode 
     """How files become inputs, and what these are."""
     if rate is not None:
         return recording_inputs.reader(signature, rate), RECORDINGS
-    return reader(signature, recipe.read_image if recipe else None), PICTURES
+    return reader(signature, recipe.read_image if recipe else None), IMAGES
 
 
 class _Programs:

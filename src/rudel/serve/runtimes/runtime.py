@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rudel.serve.image_inputs import PICTURES, Decode, Files
+from rudel.serve.image_inputs import IMAGES, Decode, Files
 from rudel.serve.model_signature import Signature
 
 
@@ -29,7 +29,7 @@ class Loaded:
     platform: str
     labels: tuple[str, ...] = ()
     decode: Decode | None = None
-    files: Files = PICTURES
+    files: Files = IMAGES
     check: Callable[[Sequence[np.ndarray]], None] = lambda columns: None
     scores: Callable[[np.ndarray], np.ndarray | None] = lambda outputs: outputs if outputs.ndim == 2 else None
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from rudel.data.images import picture
-from rudel.data.images.picture import Picture, Refused, examine
+from rudel.data.images import examined_image
+from rudel.data.images.examined_image import ExaminedImage, Refused, examine
 from rudel.data.photographs import MOST_PIXELS, decode
 from rudel.errors import DataError
 
@@ -29,8 +29,8 @@ def encoded(image: Image.Image, form: str, **options: Any) -> bytes:
     return file.getvalue()
 
 
-def made_anew(found: Picture | Refused) -> Image.Image:
-    assert isinstance(found, Picture)
+def made_anew(found: ExaminedImage | Refused) -> Image.Image:
+    assert isinstance(found, ExaminedImage)
     assert found.content is not None
     image = Image.open(io.BytesIO(found.content))
     image.load()
@@ -61,11 +61,11 @@ def test_whole_upright_pictures_pass_as_they_are(
     scene: Image.Image, form: str, mode: str, options: dict[str, Any]
 ) -> None:
     image = Image.new("I;16", scene.size, 40_000) if mode == "I;16" else scene.convert(mode)
-    assert examine(encoded(image, form, **options)) == Picture(70, 90)
+    assert examine(encoded(image, form, **options)) == ExaminedImage(70, 90)
 
 
 def test_an_orientation_of_1_changes_nothing(scene: Image.Image) -> None:
-    assert examine(encoded(scene, "JPEG", exif=_turned(1))) == Picture(70, 90)
+    assert examine(encoded(scene, "JPEG", exif=_turned(1))) == ExaminedImage(70, 90)
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
@@ -73,8 +73,8 @@ def test_an_orientation_of_1_changes_nothing(scene: Image.Image) -> None:
 def test_turned_pictures_become_upright(scene: Image.Image, form: str, orientation: int) -> None:
     content = encoded(scene, form, exif=_turned(orientation))
     found = examine(content)
-    assert isinstance(found, Picture)
-    assert (picture.UPRIGHT in found.changes) == (form != "TIFF")  # which Pillow turns itself
+    assert isinstance(found, ExaminedImage)
+    assert (examined_image.UPRIGHT in found.changes) == (form != "TIFF")  # which Pillow turns itself
     upright = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
     image = made_anew(found)
     assert apart(image, upright) < 2.5
@@ -91,8 +91,8 @@ def test_cmyk_becomes_rgb(scene: Image.Image) -> None:
     content = encoded(scene.convert("CMYK"), "JPEG", quality=95, subsampling=0)
     found = examine(content)
     image = made_anew(found)
-    assert isinstance(found, Picture)
-    assert found.changes == (picture.FROM_CMYK,)
+    assert isinstance(found, ExaminedImage)
+    assert found.changes == (examined_image.FROM_CMYK,)
     assert (image.format, image.mode) == ("JPEG", "RGB")
     assert apart(image, Image.open(io.BytesIO(content)).convert("RGB")) < 2
 
@@ -103,8 +103,8 @@ def test_cmyk_becomes_rgb(scene: Image.Image) -> None:
 def test_what_has_no_loss_becomes_png_without_a_loss(scene: Image.Image, form: str, options: dict[str, Any]) -> None:
     content = encoded(scene, form, **options)
     found = examine(content)
-    assert isinstance(found, Picture)
-    assert found.changes == (picture.RECODED,)
+    assert isinstance(found, ExaminedImage)
+    assert found.changes == (examined_image.RECODED,)
     assert made_anew(found).format == "PNG"
     assert apart(made_anew(found), Image.open(io.BytesIO(content))) == 0
 
@@ -121,7 +121,7 @@ def test_transparency_is_kept(scene: Image.Image) -> None:
     clear.putalpha(Image.linear_gradient("L").resize(scene.size))
     content = encoded(clear, "WEBP", lossless=True)
     made = examine(content)
-    assert isinstance(made, Picture)
+    assert isinstance(made, ExaminedImage)
     assert made.content is not None
     assert (decode(made.content, 70, 90) == decode(content, 70, 90)).all()
 
@@ -141,8 +141,8 @@ def test_large_pictures_are_made_smaller(scene: Image.Image, form: str, mode: st
     large = scene.resize((900, 700))
     image = Image.new("I;16", large.size, 40_000) if mode == "I;16" else large.convert(mode)
     found = examine(encoded(image, form), max_side=90)
-    assert isinstance(found, Picture)
-    assert (found.height, found.width, found.changes) == (70, 90, (picture.SHRUNK,))
+    assert isinstance(found, ExaminedImage)
+    assert (found.height, found.width, found.changes) == (70, 90, (examined_image.SHRUNK,))
     made = made_anew(found)
     assert made.format == form
     assert apart(made, image.resize((90, 70)) if mode in ("RGB", "L") else made) < 4
@@ -151,7 +151,7 @@ def test_large_pictures_are_made_smaller(scene: Image.Image, form: str, mode: st
 
 
 def test_small_pictures_stay_under_max_side(scene: Image.Image) -> None:
-    assert examine(encoded(scene, "JPEG"), max_side=90) == Picture(70, 90)
+    assert examine(encoded(scene, "JPEG"), max_side=90) == ExaminedImage(70, 90)
 
 
 @pytest.mark.parametrize(
@@ -171,24 +171,24 @@ def test_decompression_bombs_are_left_out_undecoded(form: str, size: tuple[int, 
     assert width * height > MOST_PIXELS
     found = examine(content)
     assert isinstance(found, Refused)
-    assert found.reason == picture.TOO_LARGE
+    assert found.reason == examined_image.TOO_LARGE
 
 
 @pytest.mark.parametrize("form", ["GIF", "WEBP", "PNG"])
 def test_animated_pictures_are_left_out(scene: Image.Image, form: str) -> None:
     content = encoded(scene, form, save_all=True, append_images=[ImageOps.mirror(scene)])
-    assert examine(content) == Refused(picture.ANIMATED, f"2 pictures in one {form} file")
+    assert examine(content) == Refused(examined_image.ANIMATED, f"2 pictures in one {form} file")
 
 
 def test_a_jpeg_with_a_second_picture_behind_it_is_its_first(scene: Image.Image) -> None:
     content = encoded(scene, "MPO", save_all=True, append_images=[ImageOps.mirror(scene)])
-    assert examine(content) == Picture(70, 90)
-    assert isinstance(examine(content, max_side=45), Picture)
+    assert examine(content) == ExaminedImage(70, 90)
+    assert isinstance(examine(content, max_side=45), ExaminedImage)
 
 
 @pytest.mark.parametrize("content", [b"a text", b"\0" * 999, b"<svg/>", b"%PDF-1.7", b"P"], ids=str)
 def test_what_is_no_picture_is_left_out(content: bytes) -> None:
-    assert examine(content) == Refused(picture.NO_PICTURE)
+    assert examine(content) == Refused(examined_image.NOT_AN_IMAGE)
 
 
 def _damaged(whole: bytes, seed: int, number: int) -> Iterator[bytes]:
@@ -215,7 +215,7 @@ def test_what_passes_is_what_decodes(scene: Image.Image, form: str, options: dic
     """A scan that is read for its end alone finds what decoding in full finds: cut off, or with flipped bits."""
     refused = 0
     for content in _damaged(encoded(scene, form, **options), seed=1, number=120):
-        passes = isinstance(examine(content), Picture)
+        passes = isinstance(examine(content), ExaminedImage)
         try:
             decode(content, 70, 90)
         except DataError:
@@ -228,8 +228,8 @@ def test_what_passes_is_what_decodes(scene: Image.Image, form: str, options: dic
 
 def test_a_photograph_cut_anywhere_is_unreadable(shared_data: Path) -> None:
     content = min((shared_data / "sign-digits/3").iterdir()).read_bytes()
-    assert examine(content) == Picture(100, 100)
+    assert examine(content) == ExaminedImage(100, 100)
     for length in [*range(2, 300), *range(300, len(content), 97), len(content) - 1]:
         found = examine(content[:length])
         assert isinstance(found, Refused), length
-        assert found.reason == picture.UNREADABLE
+        assert found.reason == examined_image.UNREADABLE

@@ -13,9 +13,9 @@ import pytest
 from distributed import Client, LocalCluster
 from PIL import Image
 
-from rudel.cluster.examine_images import PictureWorkers, picture_workers
+from rudel.cluster.examine_images import ImageWorkers, image_workers
 from rudel.data.images.convert import convert
-from rudel.data.images.picture import NO_PICTURE, Refused
+from rudel.data.images.examined_image import NOT_AN_IMAGE, Refused
 from rudel.errors import ClusterError
 
 
@@ -46,7 +46,7 @@ def contents_of(folder: Path) -> dict[str, str]:
 
 def test_the_records_are_those_that_one_computer_makes(cluster: Any, drawn: Path, tmp_path: Path) -> None:
     alone = convert(drawn, tmp_path / "alone", max_side=45)
-    with picture_workers(scheduler=cluster.scheduler_address) as workers:
+    with image_workers(scheduler=cluster.scheduler_address) as workers:
         assert workers is not None
         assert workers.threads == 4
         together = convert(drawn, tmp_path / "together", max_side=45, spread=workers)
@@ -56,8 +56,8 @@ def test_the_records_are_those_that_one_computer_makes(cluster: Any, drawn: Path
 
 def test_files_come_back_in_their_order(cluster: Any) -> None:
     with Client(cluster, set_as_default=False) as client:
-        found = PictureWorkers(client)([b"x", b"y" * 999], None)
-    assert found == [Refused(NO_PICTURE), Refused(NO_PICTURE)]
+        found = ImageWorkers(client)([b"x", b"y" * 999], None)
+    assert found == [Refused(NOT_AN_IMAGE), Refused(NOT_AN_IMAGE)]
 
 
 def test_nobody_comes_back() -> None:
@@ -66,7 +66,7 @@ def test_nobody_comes_back() -> None:
         Client(cluster, set_as_default=False) as client,
         pytest.raises(ClusterError, match="All workers are lost, and none came back in 0 s"),
     ):
-        PictureWorkers(client, timeout=0)([b"x"], None)
+        ImageWorkers(client, timeout=0)([b"x"], None)
 
 
 def test_a_worker_without_pillow(cluster: Any, drawn: Path) -> None:
@@ -84,13 +84,13 @@ def test_a_worker_without_pillow(cluster: Any, drawn: Path) -> None:
         client.run(hide)
         try:
             with pytest.raises(ClusterError, match="install Rudel there, with Pillow"):
-                PictureWorkers(client)([(drawn / "ant/000.jpg").read_bytes()], None)
+                ImageWorkers(client)([(drawn / "ant/000.jpg").read_bytes()], None)
         finally:
             client.run(show)
 
 
 def test_here_nobody_is_needed() -> None:
-    with picture_workers() as workers:
+    with image_workers() as workers:
         assert workers is None
 
 
@@ -103,7 +103,7 @@ def test_what_a_lost_worker_had_is_done_by_another(cluster: Any, drawn: Path, tm
             killed.set()
             os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
 
-    with picture_workers(scheduler=cluster.scheduler_address) as workers:
+    with image_workers(scheduler=cluster.scheduler_address) as workers:
         together = convert(drawn, tmp_path / "together", max_side=45, spread=workers, progress=progress)
     assert killed.is_set()
     assert contents_of(together.path) == contents_of(alone.path)
