@@ -84,11 +84,11 @@ class CompileError(RudelError):
 
 
 class ServeError(RudelError):
-    """What cannot be served, an address that is taken, or a package that is missing."""
+    """A model that cannot be served, an address that is taken, or a package that is missing."""
 
 
 class DoctorError(RudelError):
-    """What a feature lacks on this computer."""
+    """A feature lacks a requirement on this computer."""
 
 
 class UnsupportedError(RudelError):

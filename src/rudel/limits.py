@@ -1,4 +1,4 @@
-"""What control groups leave to this process of the computer's memory and of its cores' time (Linux, versions 1 and 2).
+"""Limits of memory and processor time that control groups set for this process (Linux, versions 1 and 2).
 
 A process is in a group, that in another, and so on up to the root; the tightest of them counts. In a container, the
 names of its groups may be those of the host, where they mean nothing: the root that it sees is its own group then.

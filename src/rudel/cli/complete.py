@@ -1,4 +1,4 @@
-"""What the shell completes: names of recipes, strategies, forms, runs and hosts, without importing Keras."""
+"""Completions for the shell: names of recipes, strategies, forms, runs and hosts, without importing Keras."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is seen of hosts while something happens on them."""
+"""The progress of hosts on the terminal."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What Rudel's modules log, on the terminal."""
+"""The log of Rudel's modules on the terminal."""
 
 import logging
 import sys

@@ -330,7 +330,7 @@ def _has_page(trained: "TrainedRun") -> bool:
 
 
 def key_and_value(text: str) -> tuple[str, str]:
-    """What stands before and after the equals sign of a `--set`."""
+    """Splits the value of a `--set` at its equals sign."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise OptionError(f"--set needs KEY=VALUE, not {text!r}.")

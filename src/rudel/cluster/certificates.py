@@ -45,7 +45,7 @@ class Plain(Enum):
 
 @dataclass(frozen=True)
 class Identity:
-    """What a process needs to take part in a cluster, as PEM texts.
+    """Certificate, key and authority of a process in a cluster, as PEM texts.
 
     Args:
         authority: certificate of the authority that signed all others.

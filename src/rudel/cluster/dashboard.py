@@ -1,4 +1,4 @@
-"""What Dask's dashboard needs."""
+"""Requirements of Dask's dashboard."""
 
 import importlib.util
 

@@ -19,7 +19,7 @@ from rudel.cluster.link import acknowledged
 from rudel.errors import ClusterError, error_named
 
 TRANSPORT_ERRORS = (OSError,)
-"""What a call raises where the network or the worker failed, and only there: time-outs and Dask's CommClosedError are
+"""Errors of calls where the network or the worker failed, and only there: time-outs and Dask's CommClosedError are
 OSErrors, while errors of the operation itself come as `RudelError` or `OperationError`."""
 
 _LEAVING_SECONDS = 5.0

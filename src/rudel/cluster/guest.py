@@ -40,14 +40,14 @@ _log = logging.getLogger(__name__)
 
 
 class Gone(ConnectionError):  # noqa: N818  # like ConnectionError's other kinds, it says what happened
-    """What a driver had installed on a worker is not there any more."""
+    """The service that a driver had installed on a worker is not there any more."""
 
     def __init__(self) -> None:
         super().__init__("the worker was restarted, or had not heard of the driver for long")
 
 
 class Service(Protocol):
-    """What a guest does on a worker: methods that are called by name, and `close`.
+    """The operations of a guest on a worker: methods that are called by name, and `close`.
 
     One that has a method `listen` can be sent bytes over a line: it is called with what sends bytes back, from any
     thread, and returns what is called with those that come.

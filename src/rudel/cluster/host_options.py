@@ -1,4 +1,4 @@
-"""What users say of hosts beside their names, and which hosts it is said of."""
+"""Options of hosts that follow their names, and the hosts that they are for."""
 
 from rudel.errors import OptionError
 

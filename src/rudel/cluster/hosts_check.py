@@ -21,7 +21,7 @@ _CLOCK_OFF = 60.0
 
 @dataclass(frozen=True)
 class HostReport:
-    """What a check found.
+    """The result of a check of a host.
 
     Args:
         host: that was checked.
@@ -140,7 +140,7 @@ def _described(key: asyncssh.SSHKey | None) -> str:
 
 
 def _lacking(host: Host, facts: Facts) -> str | None:
-    """What keeps the Rudel that is there from working, with what to do, in one sentence; None where nothing does."""
+    """Says in one sentence why the Rudel that is there cannot work, and what to do; None where it can."""
     from rudel import __version__
 
     if facts.installed.get("rudel") != __version__ or facts.environment is None:

@@ -38,7 +38,7 @@ class KnownHosts(asyncssh.SSHKnownHosts):
                     continue
 
     def match(self, host: str, addr: str, port: int | None) -> Any:
-        """What is known of a host, for AsyncSSH: by its name and port, with the address left out.
+        """Returns the known keys of a host to AsyncSSH: by its name and port, with the address left out.
 
         Host keys that are known without the port are left out as well, and compared when the host has shown its own:
         another server may answer at that port, whose key is then an unknown one and not a changed one.

@@ -199,7 +199,7 @@ class Launch:
         await self._process.wait_closed()
 
     def _read_message(self, line: bytes) -> dict[str, Any]:
-        """What a line of the worker says; lines of its log are kept, and any other text."""
+        """Reads a message from a line of the worker; lines of its log are kept, and any other text."""
         text = line.decode(errors="replace").rstrip()
         try:
             message = json.loads(text)

@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 from rudel.cluster.probe import Facts, Interpreter, normalised
 
 WORKER_PACKAGES = ("jax", "jaxlib", "numpy", "distributed", "cryptography", "flatbuffers")
-"""What a worker needs besides Rudel itself."""
+"""Packages that a worker needs besides Rudel itself."""
 
 _OLDEST_GLIBC_MINOR = 5
 _LEGACY_PLATFORMS = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
@@ -118,7 +118,7 @@ def worker_pins(target: Target) -> dict[str, str]:
 
 
 def faults(facts: Facts, pins: dict[str, str]) -> dict[str, str]:
-    """What is wrong with packages of the environment of a host, in words that follow the name of each.
+    """Faults of the packages in a host's environment, in words that follow the name of each.
 
     Args:
         facts: of the host.

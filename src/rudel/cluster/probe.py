@@ -1,4 +1,4 @@
-"""What kind of computer a host is, found out by one small shell script on standard input.
+"""Facts about a host: its processor, system and software, from one small shell script on standard input.
 
 The script is POSIX `sh` and starts the Pythons that it finds, so that a host with an old one, or with none, answers as
 well. Each answer is a line `rudel:key=value`; whatever else a shell prints when it starts is skipped.
@@ -16,13 +16,13 @@ from rudel.cluster.hosts import COMPUTER, REMOTE_FOLDER, REMOTE_PYTHON, Host
 from rudel.errors import HostError
 
 RECORD = f"{REMOTE_FOLDER}/env/rudel.json"
-"""What was installed into the environment of a host, written last."""
+"""A record of the packages in the environment of a host, written last."""
 
 UNFINISHED = f"{REMOTE_FOLDER}/unfinished"
 """There while something is being installed, and after that was broken off."""
 
 WORKER_MODULES = ("numpy", "rudel.cluster.worker", "rudel.cluster.quiet", "rudel.replicas.replica_service")
-"""What a worker imports before it is ready. Packages compiled against NumPy do not say that it is missing."""
+"""Modules that a worker imports before it is ready. Packages compiled against NumPy do not say that it is missing."""
 
 _SECONDS = 600.0
 """Time for the answer: the first import after a set-up compiles every module, which takes a small computer minutes."""
@@ -137,7 +137,7 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a host says about itself.
+    """Facts that a host reports about itself.
 
     Args:
         system: `Linux`, `Darwin` and so on.

@@ -19,7 +19,7 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Pushed:
-    """What was sent to a host.
+    """Files that were sent to a host.
 
     Args:
         host: where it was sent.

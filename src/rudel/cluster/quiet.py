@@ -68,10 +68,10 @@ _OF_A_HOST = (
     *("task-finished", "task-erred", "long-running", "reschedule"),
     *("add-keys", "release-worker-data", "request-refresh-who-has"),
 )
-"""What a host may ask the scheduler for, or tell it."""
+"""Operations that a host may call on the scheduler."""
 
 _OF_ANOTHER_HOST = ("get_data",)
-"""What a host may ask the worker on another for: the results of tasks."""
+"""Operations that a host may call on the worker of another: it may fetch results of tasks."""
 
 
 class GuardedScheduler(Scheduler):

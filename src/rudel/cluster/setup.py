@@ -34,7 +34,7 @@ OnStage = Callable[[Host, Stage], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of the set-up of a host.
+    """The result of the set-up of a host.
 
     Args:
         host: that was set up.

@@ -230,7 +230,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class _Caller:
-    """What a `Fleet` needs of a Dask client, and nothing that unpickles what hosts send.
+    """The part of a Dask client that a `Fleet` needs; it does not unpickle anything that hosts send.
 
     Args:
         scheduler: calls of the scheduler's handlers.

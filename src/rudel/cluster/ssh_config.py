@@ -1,4 +1,4 @@
-"""What the user's SSH configuration says about a host: `~/.ssh/config`, or the file given in its place."""
+"""The user's SSH configuration of a host: `~/.ssh/config`, or the file given in its place."""
 
 import getpass
 import os

@@ -1,4 +1,4 @@
-"""What went wrong between here and a host, as one sentence that says what to do."""
+"""Failures of SSH connections, described in one sentence that says what to do."""
 
 import errno
 import re

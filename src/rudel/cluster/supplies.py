@@ -1,4 +1,4 @@
-"""What hosts are set up with, found out once for each kind of host and shared by all of them."""
+"""Packages to set hosts up with, resolved once for each kind of host and shared by all of them."""
 
 import asyncio
 import hashlib

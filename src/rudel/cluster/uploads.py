@@ -33,7 +33,7 @@ class Uploads:
     sftp: asyncssh.SFTPClient
 
     async def there(self, folder: str) -> dict[str, asyncssh.SFTPAttrs]:
-        """What is in a folder, by name; empty where there is no such folder."""
+        """Files in a folder, by name; empty where there is no such folder."""
         with self._translating_errors(f"`{folder}` could not be read"), contextlib.suppress(asyncssh.SFTPNoSuchFile):
             return {str(entry.filename): entry.attrs for entry in await self.sftp.readdir(folder)}
         return {}

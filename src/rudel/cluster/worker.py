@@ -77,7 +77,7 @@ async def _work(order: dict[str, Any], mark: Path) -> None:
 
 
 class _OneLine(logging.Formatter):
-    """What happened, without a traceback: it is read on another computer, among the lines of others."""
+    """Formats errors without a traceback: they are read on another computer, among the lines of others."""
 
     def format(self, record: logging.LogRecord) -> str:
         error = record.exc_info[1] if record.exc_info else None

@@ -1,4 +1,4 @@
-"""What is in the cache, how large it is, and which of it is no longer of use.
+"""Contents of the cache, their sizes, and which of them are no longer of use.
 
 Only what Rudel keeps there is counted and removed, by its name and form: the cache may be a folder that holds other
 things as well. All of it can be fetched or regenerated.
@@ -106,7 +106,7 @@ def _is_converted(folder: Path) -> bool:
 
 
 def _source(folder: Path) -> tuple[str, str]:
-    """What photographs were converted from, and why they are no longer of use."""
+    """The source of converted photographs, and why they are no longer of use."""
     try:
         document = dataset_file.read(folder)
     except DataError:

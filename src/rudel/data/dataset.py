@@ -72,7 +72,7 @@ class Examples:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """What a recipe trains on.
+    """Data of a training: examples to train on, and others to validate and test with.
 
     Args:
         train: the examples to learn from, in memory or as a stream (see `rudel.data.stream`).

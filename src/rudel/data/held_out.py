@@ -48,7 +48,7 @@ def _chosen(every: np.ndarray, counts: np.ndarray, share: float) -> set[str]:
 
 
 def speaker_of(name: str, label: str) -> str:
-    """Who is heard in a recording, by the name of its file: the first word that is not its class.
+    """The speaker of a recording, by the name of its file: the first word that is not its class.
 
     >>> speaker_of("7/7_jackson_12.wav", "7"), speaker_of("bed/00176480_nohash_0.wav", "bed")
     ('jackson', '00176480')

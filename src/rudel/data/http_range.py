@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from rudel.errors import DownloadError
 
 ADVICE = "or give a local copy of the drawings with `--data DIR`"
-"""What helps against any failure, to end a sentence with."""
+"""Advice against any failure, to end a sentence with."""
 
 _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 
@@ -111,7 +111,7 @@ def request_part(url: str, begin: int, end: int, condition: str | None, timeout:
 
 
 def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
-    """What a status that is no success means."""
+    """The error for a status that is not a success."""
     status = f"HTTP {error.code} {error.reason}"
     if error.code in _TRANSIENT:
         pause = retry_after(error.headers.get("Retry-After", ""))
@@ -122,7 +122,7 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
 
 
 def _no_connection(url: str, reason: str | BaseException) -> Exception:
-    """What a connection that did not come about means."""
+    """The error for a connection that could not be made."""
     if isinstance(reason, ssl.SSLCertVerificationError):
         return DownloadError(
             f"The certificate of `{host(url)}` was not accepted ({reason.verify_message}): "
@@ -133,7 +133,7 @@ def _no_connection(url: str, reason: str | BaseException) -> Exception:
 
 
 def read_answer(response: http.client.HTTPResponse, url: str, begin: int) -> Answer:
-    """What an answer to a request for the bytes from `begin` on brings.
+    """Reads the headers of a response to a request for the bytes from `begin` on.
 
     Raises:
         DownloadError: they are not the bytes that were requested.

@@ -23,7 +23,7 @@ _READERS = {(1, 0): numpy_format.read_array_header_1_0, (2, 0): numpy_format.rea
 
 @dataclass(frozen=True)
 class Header:
-    """What a drawings file says of itself.
+    """The header of a drawings file.
 
     Args:
         rows: drawings in the whole file.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF")
-"""What is read, by Pillow's names."""
+"""File formats that are read, by Pillow's names."""
 
 MOST_PIXELS = 89_478_485
 """Larger images are refused, as a small file can hold one that fills all memory; Pillow's own limit for a warning."""

@@ -25,7 +25,7 @@ PUBLIC_BUCKET = "https://storage.googleapis.com/quickdraw_dataset"
 """Where the drawings come from unless another source is given."""
 
 ATTRIBUTION = "The Quick, Draw! Dataset, made available by Google, Inc. under CC BY 4.0"
-"""What has to be said wherever the drawings, or what was learnt from them, are shown."""
+"""The attribution that has to accompany the drawings and models trained on them."""
 
 _LAYOUT = "full/numpy_bitmap"
 

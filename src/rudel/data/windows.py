@@ -71,7 +71,7 @@ class Windows:
         return mask
 
     def split(self, mask: np.ndarray) -> tuple["Windows", "Windows | None"]:
-        """What to learn from, and what a mask holds out; None where that is nothing."""
+        """Splits into windows to learn from and those that a mask holds out; None where there are none of these."""
         return self.take(~mask), self.take(mask) if mask.any() else None
 
     def examples(self) -> Examples:
@@ -99,7 +99,7 @@ class Windows:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know of them, a sentence each."""
+        """Notes for the user, a sentence each."""
         if not self.left_out:
             return ()
         count, first = len(self.left_out), self.left_out[0]

@@ -1,1 +1,1 @@
-"""What this computer has, what Rudel made of it and why, and what is missing for which feature."""
+"""`rudel doctor`: this computer, the choices that Rudel made for it, and requirements that features lack."""

@@ -1,4 +1,4 @@
-"""What the process that `asking.py` starts finds out: what JAX computes on, and whether a training could begin.
+"""The process that `asking.py` starts: it finds JAX's devices, and whether a training could begin.
 
 Every finding is a line of JSON of its own, so that a driver that crashes or hangs takes with it only what comes after.
 `python -m rudel.doctor.answering`

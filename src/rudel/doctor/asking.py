@@ -26,7 +26,7 @@ _LEAVING_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Answers:
-    """What the process said.
+    """Answers of the process.
 
     Args:
         devices: platform, kind and memory in bytes, or None, of each device that JAX computes on.

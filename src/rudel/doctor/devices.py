@@ -1,4 +1,4 @@
-"""What JAX computes on, and why it leaves a device alone that there is."""
+"""JAX's devices, and why it does not use a device that is there."""
 
 import os
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Devices:
-    """What JAX computes on.
+    """The devices of JAX.
 
     Args:
         devices: all of this computer.
@@ -77,7 +77,7 @@ def describe(answers: Answers, environment: Mapping[str, str] = os.environ, root
 
 
 def _wish(environment: Mapping[str, str]) -> str | None:
-    """What the user has said of devices, if anything."""
+    """The user's choice of devices in the environment, if there is one."""
     if platforms := environment.get("JAX_PLATFORMS"):
         return f"JAX_PLATFORMS is {platforms}"
     if environment.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):

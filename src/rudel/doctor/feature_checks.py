@@ -1,4 +1,4 @@
-"""What can be done here, and what not yet: every feature is checked as its own command checks it.
+"""Checks of all features on this computer, each as its own command makes it.
 
 Checks import what they need themselves: what is broken is reported for the features that need it, and for no other.
 """

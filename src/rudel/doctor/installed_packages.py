@@ -1,4 +1,4 @@
-"""What is installed of what Rudel asks for, as the metadata of the package say it."""
+"""Installed versions of the packages that Rudel requires by its metadata."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

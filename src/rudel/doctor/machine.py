@@ -15,7 +15,7 @@ from rudel.limits import cpu_quota, memory_limit
 
 @dataclass(frozen=True)
 class Machine:
-    """What there is, and what may be used of it.
+    """Resources of the computer, and the share that this process may use.
 
     Args:
         system: such as `Linux 6.1 on x86_64`.

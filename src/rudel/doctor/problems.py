@@ -1,4 +1,4 @@
-"""What checks have to say against a feature, as sentences: what is missing, or which package is broken."""
+"""Problems that checks find, as sentences: a missing requirement, or a broken package."""
 
 import importlib.metadata
 import sys
@@ -28,7 +28,7 @@ def problem(*checks: Check) -> str | None:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says first, or its kind where it says nothing."""
+    """The first line of an error's message, or its kind where it has none."""
     lines = (line.strip() for line in str(error).splitlines())
     return next((line for line in lines if line), type(error).__name__)
 

@@ -123,7 +123,7 @@ def _bytes_in(text: str) -> bytes:
 
 
 def _compiled_bytes(compiler: str, name: str, made: Path, folder: Path) -> bytes:
-    """What a program that contains the array writes.
+    """Compiles and runs a program that contains the array, and returns the bytes that it writes.
 
     Raises:
         ExportError: it cannot be compiled.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What an export costs.
+    """The difference of an export from its model.
 
     Attributes:
         metrics: of the exported model, by Keras' names; empty without targets.

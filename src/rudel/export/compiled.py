@@ -129,7 +129,7 @@ def _write_sensing(compiled: Compiled, dsp: Compiled, model: Int8Model, made: Pa
 def _on_this_computer(
     compiled: Compiled, inputs: list[np.ndarray], outputs: list[np.ndarray], folder: Path
 ) -> list[np.ndarray] | None:
-    """What the C gives, compiled here; None where there is no compiler."""
+    """Compiles the C here and returns its outputs; None where there is no compiler."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
         return None
@@ -179,7 +179,7 @@ def _program(compiled: Compiled) -> str:
 def _in_node(
     compiled: Compiled, made: Path, inputs: list[np.ndarray], outputs: list[np.ndarray], folder: Path
 ) -> list[np.ndarray] | None:
-    """What the module gives in Node; None where there is none."""
+    """Runs the module in Node and returns its outputs; None where there is no Node."""
     node = shutil.which("node")
     if node is None:
         return None

@@ -1,4 +1,4 @@
-"""What a converted model takes: what the run's model takes; or features of it, where these are better made outside.
+"""Inputs of a converted model: those of the run's model, or features of them where these are better made outside.
 
 That is the spectrogram of sound, where the form has no operators for it; and normalised rows of a sensor, where the
 form is in int8 and the columns are too different for one scale. In C, the features are beside the model.
@@ -30,7 +30,7 @@ SPECTROGRAM, NORMALISED = "spectrogram", "normalised"
 
 @dataclass(frozen=True)
 class Front:
-    """What is converted, and what it takes.
+    """The model that is converted, and its inputs.
 
     Attributes:
         model: path of the .keras file that is converted.
@@ -89,7 +89,7 @@ class Front:
 
     @property
     def notes(self) -> list[str]:
-        """What a user should know, a sentence each."""
+        """Notes for the user, a sentence each."""
         if not self.features:
             return []
         frames, bands = self.inputs.leaves[0].shape
@@ -106,7 +106,7 @@ class Front:
 
 
 def front_of(model: "keras.Model", path: Path, x: Arrays, converter: str, folder: Path) -> Front:
-    """What is to be converted of a model.
+    """Chooses the part of a model that is converted.
 
     Args:
         model: of the run, on JAX.

@@ -1,4 +1,4 @@
-"""What a model takes and gives: names, shapes and order of its inputs and outputs."""
+"""Names, shapes and order of a model's inputs and outputs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -43,7 +43,7 @@ class Int8Model:
 
     @property
     def features(self) -> LogMel | Columns | None:
-        """What is computed of a recording before the network sees it."""
+        """Features computed before the network; None where it takes the inputs as they are."""
         return self.front.features if self.front else None
 
     def compile(self, target: str = "generic") -> Compiled:

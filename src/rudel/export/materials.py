@@ -1,4 +1,4 @@
-"""What an export starts from: a run's model, and examples to calibrate and to compare on."""
+"""Materials of an export: a run's model, and examples to calibrate with and to compare on."""
 
 import sys
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ MOST_COMPARED = 5000
 
 @dataclass(frozen=True)
 class Materials:
-    """What an export starts from.
+    """The model and examples of an export.
 
     Attributes:
         run: the run.
@@ -48,7 +48,7 @@ class Materials:
 
     @property
     def class_names(self) -> list[str]:
-        """What the classes are called; empty where nobody said."""
+        """Names of the classes; empty where none were given."""
         return list(self.run.read_config().get("class_names") or ())
 
     @property

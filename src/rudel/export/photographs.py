@@ -27,7 +27,7 @@ _LEAST_AGREEMENT = 0.9
 
 @dataclass(frozen=True)
 class Serving:
-    """What a signature for files has to know.
+    """Properties of a signature for image files.
 
     Attributes:
         height, width, channels: of the images that the model takes.

@@ -28,7 +28,7 @@ _LOG_LINES = 60
 
 
 class ToolFailedError(Exception):
-    """What a process said before it failed."""
+    """A process failed; the message is its last output."""
 
 
 def run(module: str, job: dict[str, Any], folder: Path, doing: str) -> Any:

@@ -98,7 +98,7 @@ def _litert(path: Path, names: Sequence[str], columns: Sequence[np.ndarray], raw
 
 
 def _details(interpreter: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the interpreter says of inputs and outputs by their names in the signature, in the order of the file."""
+    """The interpreter's details of inputs and outputs by their names in the signature, in the order of the file."""
     runner = interpreter.get_signature_runner()  # while it is there, the interpreter does not run
     return (
         _in_order(runner.get_input_details(), interpreter.get_input_details()),

@@ -51,7 +51,7 @@ class Features(keras.layers.Layer):
         return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """What the layer can be made of again."""
+        """The configuration to make the layer from again."""
         return {**super().get_config(), "features": self.features.config()}
 
 

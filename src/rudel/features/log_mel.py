@@ -121,7 +121,7 @@ class LogMel:
         return samples // self.hop
 
     def config(self) -> dict[str, Any]:
-        """What it can be made of again."""
+        """The configuration to make it from again."""
         return asdict(self)
 
     def __call__(self, samples: np.ndarray) -> Int8[np.ndarray, "*recordings frames width"]:

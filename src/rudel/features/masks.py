@@ -51,7 +51,7 @@ class SpecAugment(keras.layers.Layer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        """What the layer can be made of again."""
+        """The configuration to make the layer from again."""
         return {**super().get_config(), "bands": self.bands, "frames": self.frames, "seed": self._seed}
 
 

@@ -52,7 +52,7 @@ class Framing(Protocol):
 
     @property
     def cosines(self) -> np.ndarray | None:
-        """What makes coefficients of bands, int16 (bands, coefficients); None for the bands themselves."""
+        """The transform from bands to coefficients, int16 (bands, coefficients); None for the bands themselves."""
         ...
 
 

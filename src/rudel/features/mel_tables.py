@@ -18,7 +18,7 @@ LOG_STEPS = 64
 """Parts of an octave in the table of logarithms; between them it is linear."""
 
 WEIGHT = 256
-"""What the weights of a frequency in its two bands add up to."""
+"""The sum of the weights of a frequency in its two bands."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,7 +50,7 @@ class MFCC(LogMel):
 
     @property
     def cosines(self) -> Int16[np.ndarray, "bands coefficients"]:
-        """What bands are multiplied by, int16 (bands, coefficients)."""
+        """The cosine transform of the bands, int16 (bands, coefficients)."""
         return _cosines(self.bands, self.coefficients)
 
 

@@ -43,7 +43,7 @@ class Columns:
 
 
 def columns_of(layer: "keras.Layer | None") -> Columns | None:
-    """What a layer does to columns, where it normalises some with spreads so different that int8 cannot hold them.
+    """Means and deviations of a layer that normalises columns with spreads so different that int8 cannot hold them.
 
     Args:
         layer: any layer of Keras.

@@ -134,7 +134,7 @@ def is_missing(value: object) -> bool:
 
 
 def _each(function: Callable[[Any], Any], values: Sequence[Any] | np.ndarray) -> list[Any]:
-    """What a function gives of each value; where all are texts, it is called once for equal ones."""
+    """Results of a function for each value; where all are texts, it is called once for equal ones."""
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
     if set(map(type, listed)) - {str, type(None)}:
         return [function(value) for value in listed]

@@ -60,7 +60,7 @@ class TableColumns(keras.layers.Layer):
         return keras.KerasTensor((batch, width), dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """What the layer can be made of again."""
+        """The configuration to make the layer from again."""
         return {**super().get_config(), "columns": [column.config() for column in self.columns]}
 
 

@@ -1,4 +1,4 @@
-"""What Rudel uses of AsyncSSH that AsyncSSH does not document: OpenSSH's configuration and known hosts."""
+"""Undocumented parts of AsyncSSH that Rudel uses: OpenSSH's configuration and known hosts."""
 
 import re
 
@@ -47,7 +47,7 @@ class ExpandedConfig(SSHClientConfig):
     _handlers = SSHClientConfig._handlers | {"match": ("Match", _match)}
 
     def get_options(self, reload: bool) -> dict[str, object]:
-        """What has been read, also where AsyncSSH, which has no files to read it from again, starts over."""
+        """Returns the options read so far, also where AsyncSSH, which has no files to read again, starts over."""
         return super().get_options(reload=False)
 
 

@@ -1,4 +1,4 @@
-"""What Rudel uses of Dask distributed that Dask does not document: how messages reach workers, and are read."""
+"""Undocumented parts of Dask distributed that Rudel uses: how messages reach workers, and are read."""
 
 import inspect
 import ssl

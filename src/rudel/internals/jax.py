@@ -1,4 +1,4 @@
-"""What Rudel uses of JAX that JAX does not document."""
+"""Undocumented parts of JAX that Rudel uses."""
 
 import functools
 import importlib

@@ -1,4 +1,4 @@
-"""What Rudel uses of Keras that Keras does not document.
+"""Undocumented parts of Keras that Rudel uses.
 
 Keras has no public way to list nested layers, to build a compiled model without a batch of values, to train with a
 learning rate from outside, or to say what a model was compiled with. All backends have these parts; those of JAX alone

@@ -1,4 +1,4 @@
-"""What Rudel uses of Keras' backend for JAX, and replaces in it while a step is traced."""
+"""Undocumented parts of Keras' backend for JAX that Rudel uses, or replaces while a step is traced."""
 
 import contextlib
 from collections.abc import Callable, Iterator

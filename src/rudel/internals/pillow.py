@@ -1,4 +1,4 @@
-"""What Rudel uses of Pillow that Pillow does not document: its JPEG decoder, without the reading of the file before."""
+"""Undocumented parts of Pillow that Rudel uses: its JPEG decoder, without the reading of the file before."""
 
 import io
 

@@ -44,7 +44,7 @@ _BURST_FIELDS = struct.Struct("<4xHH")  # in it: payload of a segment, and where
 
 @dataclass(frozen=True)
 class Physics:
-    """What the air is like.
+    """Properties of the simulated radio.
 
     Args:
         rate: bit/s.

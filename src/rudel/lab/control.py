@@ -1,4 +1,4 @@
-"""What can be done to a lab while it is up: cut nodes off, let them crash, count what is sent, run commands in them."""
+"""Control of a running lab: cut nodes off, let them crash, count their traffic, run commands in them."""
 
 import json
 import os
@@ -23,7 +23,7 @@ _AGAIN = 0.01  # seconds between two looks whether a node runs
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a station has sent.
+    """Traffic that a station has sent.
 
     Args:
         bytes: of Ethernet frames, headers included.
@@ -50,7 +50,7 @@ def ask(lab: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def traffic(lab: str, reset: bool = False) -> dict[str, Traffic]:
-    """What every station has sent, the desktop too, at this moment.
+    """Traffic that every station has sent, the desktop too, at this moment.
 
     Args:
         lab: name of the lab.

@@ -132,7 +132,7 @@ class Lab:
 
     @property
     def ssh_config(self) -> Path:
-        """What `ssh -F` and `--ssh-config` take."""
+        """The file for `ssh -F` and `--ssh-config`."""
         return self.settings.ssh_config
 
     @property
@@ -209,7 +209,7 @@ class Lab:
         control.crash(self._running(), name)
 
     def stats(self, reset: bool = False) -> dict[str, Traffic]:
-        """What every node and `desktop` have sent.
+        """Traffic that every node and `desktop` have sent.
 
         Args:
             reset: whether to count from 0 again, from this moment on.

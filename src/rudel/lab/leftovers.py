@@ -1,4 +1,4 @@
-"""What labs leave when their keeper is killed: control groups, lines in /etc/hosts, folders in /run.
+"""Leftovers of labs whose keeper was killed: control groups, lines in /etc/hosts, folders in /run.
 
 All the rest (network devices, namespaces, processes, mounts) ends with the keeper, as the kernel sees to it.
 """

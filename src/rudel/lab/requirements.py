@@ -1,4 +1,4 @@
-"""What a lab needs of the machine."""
+"""Requirements of a lab on the machine."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What a lab is to be like, checked."""
+"""Settings of a lab, checked."""
 
 import dataclasses
 import os
@@ -90,7 +90,7 @@ class Settings:
 
     @property
     def ssh_config(self) -> Path:
-        """What `ssh -F` takes."""
+        """The file for `ssh -F`."""
         return self.state / "ssh_config"
 
     @property

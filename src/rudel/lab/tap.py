@@ -18,7 +18,7 @@ from pathlib import Path
 from rudel.errors import LabError
 
 DEVICE = "wlan0"
-"""What the device of a node is called."""
+"""The name of a node's device."""
 
 _TUN = "/dev/net/tun"
 _TUNSETIFF, _TUNSETOFFLOAD = 0x400454CA, 0x400454D0

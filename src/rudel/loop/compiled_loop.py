@@ -35,7 +35,7 @@ Batch = tuple[Any, ...]
 
 
 class Progress(NamedTuple):
-    """What a block of steps hands to the next one, on the device.
+    """State that a block of steps hands to the next one, on the device.
 
     Args:
         state: the model's variables.

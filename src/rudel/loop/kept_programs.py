@@ -33,7 +33,7 @@ _of_models: weakref.WeakKeyDictionary[Any, _Kept] = weakref.WeakKeyDictionary()
 
 
 def kept(model: "keras.Model", key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """What `make` returns for a model and a key, made at the first time.
+    """Returns the value that `make` made for this model and key, and makes it where there is none.
 
     Args:
         model: a built Keras model, compiled or not.

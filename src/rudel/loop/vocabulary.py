@@ -28,7 +28,7 @@ _EXACT = 1 << 23
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """What an `Embedding` looks up of one input.
+    """The indices of one input that an `Embedding` looks up.
 
     Args:
         place: of the input, in `model.inputs`.
@@ -60,7 +60,7 @@ class Outside:
     value: float
 
     def described(self, number: int) -> str:
-        """What is wrong, in a sentence without its end; `number` is how to call the example."""
+        """Describes the fault in a sentence without its end; `number` is how to call the example."""
         lookup = self.lookup
         return (
             f"The input `{lookup.input}` holds {self.value:g} at example {number:,}, and the layer `{lookup.layer}` "
@@ -69,7 +69,7 @@ class Outside:
 
 
 def lookups_of(model: "keras.Model") -> tuple[Lookup, ...]:
-    """What the `Embedding` layers of a functional or sequential model certainly look up of its inputs."""
+    """Lookups that the `Embedding` layers of a functional or sequential model certainly make in its inputs."""
     tensors = _inputs(model)
     if not tensors:
         return tuple(_of_unbuilt(model))
@@ -108,7 +108,7 @@ def first_outside(model: "keras.Model", lookups: Sequence[Lookup], x: Arrays) ->
 
 
 def why_not_finite(model: "keras.Model", train: Split) -> str:
-    """What may have made a loss NaN or infinite, or what to do about it, in a sentence without its end.
+    """Suggests a cause of a NaN or infinite loss, or a remedy, in a sentence without its end.
 
     Args:
         model: built.

@@ -1,4 +1,4 @@
-"""What the processes of a training agree on, so that all of them take the same steps.
+"""Agreement among the processes of a training, so that all of them take the same steps.
 
 What depends on time, on signals, or on what one process alone has (the run directory) is said by one process and heard
 by all. Every process has to call these functions in the same order; with one process, they return what they are given.
@@ -33,7 +33,7 @@ def is_first() -> bool:
 
 
 def first(value: Any) -> Any:
-    """What process 0 says, a JSON value."""
+    """Broadcasts a JSON value from process 0 to all processes."""
     if alone():
         return value
     return json.loads(_broadcast(json.dumps(value).encode() if is_first() else b""))

@@ -137,7 +137,7 @@ def _check_fits(regex: str, spec: Spec, axes: Mapping[str, int], variable: "kera
 
 
 def _by_kind(model: "keras.Model", shards: int) -> Layouts:
-    """What is chosen by the kinds of layers, for so many shards."""
+    """Chooses layouts by the kinds of layers, for so many shards."""
     specs: dict[int, Spec] = {}
     why: dict[str, str] = {}
     whole: list[str] = []

@@ -168,7 +168,7 @@ class MeshDevices:
 
 
 def described(chosen: dict[str, Any]) -> str:
-    """What was chosen, in a line, of the `strategy_options` of a run.
+    """The chosen mesh and layouts, in a line, of the `strategy_options` of a run.
 
     >>> described({"devices": "2 (virtual, of the processor)", "axes": "model=2", "layouts": {"a": "-,model: by rows"}})
     'model=2 on 2 devices (virtual, of the processor); cut: 1 variable by rows'

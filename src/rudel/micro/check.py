@@ -18,7 +18,7 @@ from rudel.micro.reader import with_valid_axes
 
 @dataclass(frozen=True)
 class Check:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
         interpreter: what was compared with.

@@ -58,7 +58,7 @@ class Compiled:
 
     @property
     def headers(self) -> tuple[str, ...]:
-        """What NAME.c includes of C's library."""
+        """Headers of C's library that NAME.c includes."""
         return headers_of(self.steps)
 
     @property

@@ -1,4 +1,4 @@
-"""What operators become before they are C: steps, kernels and constants.
+"""The form of operators before they are C: steps, kernels and constants.
 
 A *step* is one call in `NAME_invoke`. It names the *kernels* (static functions, written once however many steps call
 them) and the *constants* (arrays) that it needs, the scratch memory that it wants from the arena, and how far its
@@ -139,7 +139,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Context:
-    """What lowering may depend on, beyond the operator and its graph."""
+    """The context of lowering, beyond the operator and its graph."""
 
     rounding: Rounding = "litert"
     target: Target = field(default_factory=lambda: Target("generic"))

@@ -1,4 +1,4 @@
-"""What a compiled model consists of: work, flash and RAM by layer, and the arena as a picture."""
+"""Costs of a compiled model: work, flash and RAM by layer, and the arena as a picture."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -26,7 +26,7 @@ _METHOD = (
 
 @dataclass(frozen=True)
 class _Costs:
-    """What a layer takes, and what that is counted in."""
+    """The costs of a layer, and their unit."""
 
     unit: str
     values: tuple[int, ...]

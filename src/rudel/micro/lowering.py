@@ -34,7 +34,7 @@ _ALTERNATIVES = {
     "RESIZE_BILINEAR": 'use UpSampling2D with interpolation="nearest"',
     "WHILE": "give the recurrent layer an input of fixed length",
 }
-"""What to build a model of in the place of an operator that is not supported."""
+"""Substitutes for operators that are not supported."""
 
 
 def _layer(operator: Operator, graph: Graph) -> str:

@@ -1,4 +1,4 @@
-"""What the names in a model's C begin with, and how they come into texts of kernels and calls.
+"""Prefixes of the names in a model's C, and how they come into texts of kernels and calls.
 
 Kernels and steps are templates (see `rudel.micro.emit`): `rudel_` and `RUDEL_` in them stand for what all names of the
 model begin with, `$key` for the name of an array or a pointer. Both are filled in at once, so what a user calls a model

@@ -44,7 +44,7 @@ from rudel.micro.schema import Field
 
 @dataclass(frozen=True)
 class Entry:
-    """What the compiler knows of a kind of operator.
+    """The entry of a kind of operator.
 
     Args:
         kind: its name in TensorFlow Lite's schema.

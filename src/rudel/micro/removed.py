@@ -1,4 +1,4 @@
-"""What each pass takes out of a model: operators, channels, multiplications, parameters."""
+"""Counts of what passes remove from a model: operators, channels, multiplications, parameters."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Removal:
-    """What a pass did.
+    """The removals of a pass.
 
     Attributes:
         does: what the pass is for.

@@ -1,4 +1,4 @@
-"""What models are compiled for: cores, and how much flash and RAM their boards have."""
+"""Targets of the compiler: cores, and how much flash and RAM their boards have."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What is known before a training, and what follows from it.
+"""Forecasts of a training from measurements before it.
 
 What a host has to hold is counted as `rudel.replicas.host_checks` counts it when the training begins.
 """
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 REPLICA_BYTES = 250e6
-"""What a process takes before it has a model: Python, JAX, Dask, and room for compiling."""
+"""Memory of a process before it has a model: Python, JAX, Dask, and room for compiling."""
 
 SHARE_OF_MEMORY = 0.75
 """Examples that would leave less of a host's memory free than the rest of this are kept on its disk."""
@@ -19,7 +19,7 @@ SOLE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be trained.
+    """The job of a forecast.
 
     Args:
         steps: of a batch each, over all hosts.

@@ -32,17 +32,17 @@ _ALONE = 8
 """So many hosts are measured by themselves."""
 
 _FAR_SLOWER = 2.0
-"""What takes more than so many times as long as with most hosts is not for what these hosts share."""
+"""A host whose messages take more than so many times as long as those of most has a slower link of its own."""
 
 _SECONDS, _SECONDS_TOGETHER = 0.1, 0.4
-"""What a large message should take longer than a small one, and at least half as long: to one host, and to all, on
+"""Seconds by which a large message should exceed a small one, or at least half of them: to one host, and to all, on
 which most of a forecast rests. One that is busy may let the network wait for 0.1 s.
 """
 
 
 @dataclass(frozen=True)
 class Found:
-    """What was found of links.
+    """Measurements of links.
 
     Args:
         round_trips: seconds of an empty message and its answer, of every host.

@@ -25,7 +25,7 @@ _WINDOW = 10 * _SEGMENT
 """Bytes that an idle connection sends before it waits for an acknowledgement; then twice as many, and so on."""
 
 TRIAL_BYTES = 2**16
-"""What a training sends to each host to see how fast the link is."""
+"""Bytes that a training sends to each host to measure the link."""
 
 Each = float | np.ndarray
 """A number for all hosts, or float64 (N,): one for each."""
@@ -33,7 +33,7 @@ Each = float | np.ndarray
 
 @dataclass(frozen=True)
 class Links:
-    """What lies between the hosts and the computer that coordinates them.
+    """The network between the hosts and the driver, which coordinates them.
 
     Args:
         rate: bytes of payload a second that the medium carries for all of them together.

@@ -58,7 +58,7 @@ _LEAVING_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Host:
-    """What was measured of a host.
+    """Measurements of a host.
 
     Args:
         speed: with this model.
@@ -79,7 +79,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of a cluster.
+    """Measurements of a cluster.
 
     Args:
         hosts: all that answered.
@@ -147,7 +147,7 @@ class Rehearsal:
 
     @functools.cached_property
     def work(self) -> Work:
-        """What is to be trained."""
+        """The job, as forecasts need it."""
         state, job = self._spec.state, self._spec.job
         streamed = any(isinstance(part, Stream) for part in (job.train, job.validation))
         weights = sum(4 * value.size for value in state.trainable)
@@ -261,7 +261,7 @@ class Rehearsal:
 
 
 def _to_the_end(background: "Background", coroutine: Coroutine[Any, Any, Measured]) -> Measured:
-    """What a coroutine returns; an interrupt cancels it, and is raised when it has ended."""
+    """Runs a coroutine to its end and returns its result; an interrupt cancels it, and is raised when it has ended."""
     ended = threading.Event()
 
     async def whole() -> Measured:
@@ -297,7 +297,7 @@ async def _rehearsed(
 
 
 async def _rounds(call: "_Calls", step: float, size: int) -> tuple[float, float]:
-    """What a round, and the first one, takes beside its steps, while messages of that size come as they would then."""
+    """Seconds of a round, and of the first one, beside steps, while messages of that size come as they would then."""
     content, steps = os.urandom(size), _steps_in(_ROUND_SECONDS, step)
     rounds = asyncio.ensure_future(call("rehearse", seconds=ROUNDS_SECONDS, steps=steps, step=step))
     try:

@@ -22,7 +22,7 @@ _MOST_SHARES = 20_000
 """So many shares of hosts in rounds take some tenths of a second to simulate."""
 
 _EVERYTHING, _NO_RATES = {Piece("all", (0, 1), bytes)}, np.zeros(1, np.float32)
-"""What the examples and the learning rates are does not matter to when steps are taken."""
+"""Stand-ins: neither the examples nor the learning rates change when steps are taken."""
 
 
 def simulate(

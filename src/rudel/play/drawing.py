@@ -39,7 +39,7 @@ _FINER = 4
 
 @dataclass(frozen=True)
 class Drawing:
-    """What the page has to make of strokes.
+    """The conversion of strokes to inputs that the page has to make.
 
     Args:
         side: height and width of the bitmap, pixels.

@@ -23,7 +23,7 @@ _EVERY = 0.1
 
 @dataclass(frozen=True)
 class Listener:
-    """What is known of a run that recognises.
+    """A run whose model recognises sound or movement.
 
     Args:
         run: its directory.
@@ -42,7 +42,7 @@ class Listener:
     page = "sensor_page"
 
     def description(self, module: str | None = None, offline: bool = False) -> dict[str, Any]:
-        """What the page has to know, as JSON; see `sensor_page/recogniser.js`.
+        """The description of the model for the page, as JSON; see `sensor_page/recogniser.js`.
 
         Args:
             module: address of the model's JavaScript.
@@ -76,7 +76,7 @@ class Listener:
 
 
 def listener_of(directory: run_directory.RunDirectory, model: "keras.Model") -> Listener | None:
-    """What is to be known of a run whose model has been read; None if it takes neither sound nor rows of a sensor.
+    """Makes the listener of a run whose model has been read; None if it takes neither sound nor rows of a sensor.
 
     Raises:
         ServeError: it does, and a page cannot run it.

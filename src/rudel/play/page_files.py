@@ -10,7 +10,7 @@ POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
 )
-"""What the page may do: nothing but with its own files, and compile the model. It is in index.html too."""
+"""The page's security policy: its own files alone, and compiling the model. It is in index.html too."""
 
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -25,7 +25,7 @@ TYPES = {
 """Media types by ending."""
 
 DESCRIPTION = "model.json"
-"""What the page asks for to know its model: `rudel.play.player.Player.description`."""
+"""The name under which the page requests `rudel.play.player.Player.description`."""
 
 _WORKER = "worker.js"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Player:
-    """What is known of a run that guesses; `guess` asks it.
+    """A run whose model guesses drawings; `guess` asks it.
 
     Args:
         run: its directory.
@@ -71,7 +71,7 @@ class Player:
         return model_state.read(self.model), {}
 
     def description(self, module: str | None = None, offline: bool = False) -> dict[str, Any]:
-        """What the page has to know, as JSON; see `page/guesser.js`.
+        """The description of the model for the page, as JSON; see `page/guesser.js`.
 
         Args:
             module: address of the model's JavaScript; None where the server has to predict.
@@ -92,7 +92,7 @@ class Player:
 
 
 def player_of(directory: run_directory.RunDirectory, model: "keras.Model") -> Player:
-    """What is to be known of a run whose model has been read.
+    """Makes the player of a run whose model has been read.
 
     Raises:
         ServeError: it does not guess drawings.

@@ -1,4 +1,4 @@
-"""What a user means who gives a folder where a recipe is wanted."""
+"""Recipes of folders: the recipe that a user means who gives a folder in its place."""
 
 import json
 from collections.abc import Iterator

@@ -28,7 +28,7 @@ _WHERE_TO_GET_THEM = (
 
 @dataclass(frozen=True, eq=False)
 class TableDataset(rudel.Dataset):
-    """What `model` is made for.
+    """The data of a table, with the columns for which `model` makes a model.
 
     Args:
         columns: that the model takes.

@@ -1,4 +1,4 @@
-"""What the columns of a table are to a model: numbers, categories, the target, or left out."""
+"""Roles of a table's columns: numbers, categories, the target, or left out."""
 
 import difflib
 from collections import Counter
@@ -20,7 +20,7 @@ _MOST_QUANTILES, _ROWS_OF_QUANTILE = 16, 100
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What is to be predicted.
+    """The column to be predicted.
 
     Args:
         class_names: of a classification; empty for numbers.

@@ -43,7 +43,7 @@ class RecallAt(keras.metrics.Mean):
         super().update_state(ops.cast(found, self.dtype), sample_weight)
 
     def get_config(self) -> dict[str, Any]:
-        """What the metric can be made of again."""
+        """The configuration to make the metric from again."""
         return {**super().get_config(), "k": self.k}
 
 
@@ -157,7 +157,7 @@ class TwoTower(keras.Model):
         return np.concatenate(items).astype(np.int32), np.concatenate(scores)
 
     def get_config(self) -> dict[str, Any]:
-        """What the model can be made of again."""
+        """The configuration to make the model from again."""
         return {**self._settings, "name": self.name, "dtype": keras.dtype_policies.serialize(self.dtype_policy)}
 
     def _share_of(self, items: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What every coordinator does for its replicas, however their work is merged: brings them to where the others are,
+"""The part of a coordinator that is the same however work is merged: it brings replicas to where the others are,
 notices who is lost, and lets who comes back take part again.
 
 A worker is prepared once: it gets the examples that its cache does not have, the program, and a snapshot to begin
@@ -60,7 +60,7 @@ _PINGS, _PROBE_BYTES, _RATE_SECONDS = 3, 2**16, 0.5
 """How often, and what, is sent to each worker to see how fast the link is."""
 
 HOST_ERRORS = (*TRANSPORT_ERRORS, RudelError)
-"""What loses one host: what the network does, and what the host itself says. Anything else ends the training."""
+"""Errors of the network and of a host itself, which lose that host. Any other error ends the training."""
 
 _log = logging.getLogger(__name__)
 
@@ -303,7 +303,7 @@ class Coordinator(ABC):
             raise ClusterError(f"No host can continue: {troubles}.")
 
     def _reports(self, answers: Iterable[tuple[str, Answer]]) -> list[HostReport]:
-        """What each replica did, by name; one may have several answers."""
+        """Reports of the replicas, by name; one may have several answers."""
         reports: dict[str, HostReport] = {}
         for name, answer in answers:
             member = self._members[name]
@@ -568,7 +568,7 @@ def _try_out(codec: Codec, weights: np.ndarray, layout: Layout) -> None:
 
 
 def not_finite(member: Member, round: str, answer: Answer, why: str) -> NonFiniteError:
-    """What to say of a loss that became NaN.
+    """The error for a loss that became NaN.
 
     Args:
         member: whose.

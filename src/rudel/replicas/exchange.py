@@ -1,4 +1,4 @@
-"""What a replica does to its weights between its steps, compiled: it takes its change, and merges everybody's.
+"""Compiled programs that change a replica's weights between its steps: one takes its change, one merges all changes.
 
 The weights, and those that all replicas have, stay where steps are computed, and a message's few bytes are all that is
 read from there or brought there. Each of both is a program that passes over the weights once.
@@ -34,7 +34,7 @@ class Exchange:
         self._merge = jax.jit(self._merged, donate_argnums=(0, 1)).lower(own, shared, sent, came).compile()
 
     def take(self, own: Sequence[Any], shared: Sequence[Any]) -> tuple[list[Any], bytes]:
-        """What a replica has changed, as far as a message says it.
+        """Encodes the change of a replica since the last exchange; the residual stays with the replica.
 
         Args:
             own, shared: the replica's weights, and those that all have.

@@ -1,4 +1,4 @@
-"""What has to hold of a worker before it can take part, in one sentence each."""
+"""Conditions that a worker must meet before it can take part; one sentence for each that it does not."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _SHARE_OF_MEMORY = 0.75
 _SPARE_BYTES = 250e6
-"""What a worker takes before it has a model: Python, JAX, Dask, and room for compiling."""
+"""Memory of a worker before it has a model: Python, JAX, Dask, and room for compiling."""
 
 
 def check_versions(description: dict[str, Any]) -> None:

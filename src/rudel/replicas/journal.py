@@ -25,7 +25,7 @@ _HEAD = struct.Struct("<II")
 
 @dataclass(frozen=True)
 class Record:
-    """What is kept of a round.
+    """The record of a round.
 
     Args:
         document: plain values.

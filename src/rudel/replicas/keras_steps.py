@@ -52,7 +52,7 @@ class Held:
 def pack_steps(
     model: "keras.Model", form: Tree, first: Tree, augment: Callable[[Tree, Tree], Tree] | None
 ) -> RoundProgram:
-    """What a host needs to take steps; a step is tried out here, which leaves the model as it was.
+    """Makes the program that hosts need to take steps; tries a step out here, which leaves the model as it was.
 
     Args:
         model: a built, compiled Keras model, not on JAX.

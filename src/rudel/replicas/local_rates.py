@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Rates:
-    """What the model's optimizer says, times a factor.
+    """Learning rates of local steps: those of the model's optimizer, times a factor.
 
     Args:
         optimizer: of Keras.

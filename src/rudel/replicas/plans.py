@@ -19,7 +19,7 @@ _CORRECTED = 0.6
 """How much of a difference between the ends of rounds the next plan makes up for."""
 
 REST = 1.5
-"""What is left becomes the last round, where it is less than so many full ones."""
+"""The rest of the steps becomes the last round where it is less than so many full ones."""
 
 _MOST_CORRECTED = 0.3
 """At most this share of a replica's steps."""

@@ -53,7 +53,7 @@ _LONG_STEP = 1.0
 """Seconds of a step that is measured once."""
 
 _STALL = 3.0
-"""What takes more than so many times as long as half of its like has been held up."""
+"""A step that takes more than so many times the median has been held up."""
 
 _LONGEST_BLOCK = 1.0
 """Seconds of steps, after which a replica that is to end does so."""
@@ -66,7 +66,7 @@ harm (`benchmarks/convergence.py`: with rounds of 24, 1,104 steps to the target 
 
 @dataclass
 class _Inbox:
-    """What the network hands to the thread; guarded by one condition."""
+    """Messages from the network for the thread; guarded by one condition."""
 
     plans: dict[int, Plan] = field(default_factory=dict)
     merges: dict[int, Merge] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from rudel.errors import RudelError
 
 @dataclass(frozen=True)
 class Setup:
-    """What a replica is made of, the same for a whole training.
+    """Program, layout and settings of a replica, the same for a whole training.
 
     Args:
         code: exported program, from `export_rounds`, or from `pack_steps` for another backend than JAX.
@@ -65,7 +65,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done in a round.
+    """The work of a replica in a round.
 
     Args:
         steps: local steps.
@@ -82,7 +82,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Merge:
-    """What became of everybody's deltas of a round.
+    """The merge of all deltas of a round.
 
     Args:
         delta: how G moves, encoded with the merge codec.
@@ -95,7 +95,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a replica has to say of a round.
+    """The report of a replica on a round.
 
     Args:
         delta: encoded with the delta codec.
@@ -130,7 +130,7 @@ class Answer:
 
     @property
     def exchange_seconds(self) -> float:
-        """What the round took beside its steps and waiting: encoding, merging, and talking to the coordinator, which
+        """Seconds of the round beside its steps and waiting: encoding, merging, and talking to the coordinator, which
         takes the processor from the steps as far as the process has no more of it than it uses.
         """
         talking = self.network * (self.seconds - self.waited) / self.cpu if self.cpu > 0 else 0.0
@@ -143,7 +143,7 @@ def packed_request(number: int, plans: Iterable[tuple[int, Plan]], merges: Itera
 
 
 def unpacked_request(message: bytes) -> tuple[int, dict[int, Plan], dict[int, Merge]]:
-    """What `packed_request` packed."""
+    """Unpacks the message of `packed_request`."""
     number, plans, merges = msgpack.unpackb(message)
     return number, {n: Plan(**plan) for n, plan in plans}, {n: Merge(**merge) for n, merge in merges}
 

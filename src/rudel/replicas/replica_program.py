@@ -48,7 +48,7 @@ class RoundProgram:
 
 
 class Steps(Protocol):
-    """What takes a replica's local steps.
+    """The local steps of a replica.
 
     Attributes:
         weights: of the shapes and dtypes of the trainable variables.

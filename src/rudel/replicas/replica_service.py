@@ -26,7 +26,7 @@ _OPERATIONS = (
 
 
 def replica_guest(backend: str = "jax", purpose: str = "a training") -> Guest:
-    """What is to be installed on workers.
+    """The service of replicas, as it is installed on workers.
 
     Args:
         backend: of Keras, by which they are to train.
@@ -36,7 +36,7 @@ def replica_guest(backend: str = "jax", purpose: str = "a training") -> Guest:
 
 
 class Service:
-    """What a worker does for a coordinator; one training at a time.
+    """The service of a worker for a coordinator; one training at a time.
 
     Args:
         backend: of Keras, by which it is to train.
@@ -50,7 +50,7 @@ class Service:
         self._lock = asyncio.Lock()
 
     async def describe(self) -> dict[str, Any]:
-        """What this worker is: versions, backend and JAX's platform, cores, memory; whether it has a replica."""
+        """Describes this worker: versions, backend and JAX's platform, cores, memory; whether it has a replica."""
         return {**await asyncio.to_thread(_describe, self._backend), "prepared": self._replica is not None}
 
     async def missing(self, names: Sequence[str]) -> list[str]:
@@ -211,7 +211,7 @@ def _platform() -> str:
 
 
 def _free_memory() -> int:
-    """What this process can still have: of the computer's memory, or of what a control group leaves of it."""
+    """Bytes of memory that are free for this process, on the computer or within its control group."""
     import psutil
 
     available, left = psutil.virtual_memory().available, memory_left()
@@ -219,7 +219,7 @@ def _free_memory() -> int:
 
 
 def _free_bytes() -> int:
-    """What can still be written into the cache folder, which need not be there yet."""
+    """Bytes that are free on the disk of the cache folder, which need not exist yet."""
     return shutil.disk_usage(cache_place()).free
 
 

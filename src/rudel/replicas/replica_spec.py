@@ -54,7 +54,7 @@ class ReplicaSpec:
     def setup(
         self, number: int, description: dict[str, Any], hosts: int, delta_codec: str, merge_codec: str
     ) -> tuple[dict[str, Any], float]:
-        """What `Setups.setup` returns and raises, for a replica that begins as the model does."""
+        """Calls `Setups.setup` for a replica that begins as the model does."""
         names = {"delta_codec": delta_codec, "merge_codec": merge_codec}
         return self.setups.setup(number, description, hosts, self.state, self.metrics, names)
 

@@ -45,7 +45,7 @@ _OVERLAP = 0.6
 
 @dataclass(frozen=True)
 class Speeds:
-    """What was measured before the first round, as means over the replicas.
+    """Measurements before the first round, as means over the replicas.
 
     Args:
         step_seconds: of a local step.
@@ -70,7 +70,7 @@ class Speeds:
 
 @dataclass(frozen=True)
 class Agreed:
-    """What holds for all rounds.
+    """Options that hold for all rounds, none of them open.
 
     Args:
         steps: of a replica between two exchanges, on average over the replicas.

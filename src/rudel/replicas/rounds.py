@@ -1,4 +1,4 @@
-"""What a training in rounds is: its task, its state, and what is reported of it."""
+"""Data classes of a training in rounds: its task, its global state, and its reports."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,7 +53,7 @@ class GlobalState:
 
 @dataclass(frozen=True)
 class HostReport:
-    """What a replica did in a round, for people.
+    """A replica's round, for logs and displays.
 
     Args:
         name: of the host.
@@ -82,7 +82,7 @@ class HostReport:
 
 @dataclass(frozen=True)
 class Arrival:
-    """What one replica brought.
+    """The pseudo-gradient of one replica, as it arrived.
 
     Args:
         delta: as it came.
@@ -141,7 +141,7 @@ class HostChanged:
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be done.
+    """The task of a coordinator.
 
     Args:
         total_steps: local steps of all replicas together.

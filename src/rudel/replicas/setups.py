@@ -1,4 +1,4 @@
-"""What replicas are made of: the program of their steps, the form of their examples, the state that they begin with."""
+"""Setups of replicas: the program of their steps, the form of their examples, the state that they begin with."""
 
 import threading
 import time
@@ -41,7 +41,7 @@ class Setups:
 
     @property
     def log_names(self) -> Sequence[str]:
-        """What a step logs; known as soon as there is a setup."""
+        """Names of the values that a step logs; known as soon as there is a setup."""
         return next(iter(self._programs.values())).log_names
 
     def pack_model(self) -> float:

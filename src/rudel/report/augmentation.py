@@ -1,4 +1,4 @@
-"""What the augmentation of a run does: some of its training images, and what it makes of each of them.
+"""Examples of a run's augmentation: some of its training images, each with changed versions.
 
 `augmentation.npz` holds two arrays: `originals`, uint8 (M, H, W) or (M, H, W, 1 or 3), and `changed`, (K, M, ...), K
 versions of each.

@@ -1,4 +1,4 @@
-"""What was forecast beside what happened, where `auto` chose how to train."""
+"""A table of forecasts beside measurements, where `auto` chose how to train."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def _row(forecast: Forecast, mark: str) -> list[str]:
 
 
 def _happened(run: Run) -> list[list[str]]:
-    """What happened, in the columns of the table."""
+    """Measurements in the columns of the table."""
     summary = run.summary
     if summary is None or not is_number(summary.get("train_seconds")):
         return []

@@ -33,7 +33,7 @@ def headline(run: Run) -> Html:
 
 
 def title(run: Run) -> str:
-    """What was trained, in a word: the recipe's name, or its file's without the ending."""
+    """The title of a run: the recipe's name, or its file's without the ending."""
     recipe = str(run.config.get("recipe") or (run.summary or {}).get("recipe") or run.path.resolve().name)
     return PurePath(recipe).stem if recipe.endswith(".py") else recipe
 

@@ -1,4 +1,4 @@
-"""What happens to hosts, said as people would; the live display and the report say it alike."""
+"""Events of hosts in words, the same in the live display and the report."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ AWAY = ("lost", "joining", "standby")
 """States of hosts that do not train."""
 
 EVENTS = (*AWAY, "joined")
-"""What happens to hosts; see `happening`."""
+"""Events of hosts; see `happening`."""
 
 
 def called(name: str) -> str:
@@ -38,7 +38,7 @@ def is_negligible(speed: float, speeds: Sequence[float]) -> bool:
 
 
 def negligible_note(name: str, share: float) -> str:
-    """What to say of such a host.
+    """The note on a host that adds too little to be used.
 
     Args:
         name: of the host.
@@ -54,7 +54,7 @@ def negligible_note(name: str, share: float) -> str:
 
 
 def happening(event: str, reason: str, away: float | None = None) -> str:
-    """What happened to a host, to stand behind its name.
+    """Describes an event of a host in words that follow its name.
 
     Args:
         event: one of `EVENTS`.

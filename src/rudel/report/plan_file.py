@@ -15,7 +15,7 @@ _MORE_STEPS = 0.02
 
 @dataclass(frozen=True)
 class Forecast:
-    """What was forecast of one strategy on some hosts.
+    """The forecast for one strategy on some hosts.
 
     Args:
         strategy: its name.
@@ -36,7 +36,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Forecasts:
-    """What was forecast, and chosen.
+    """All forecasts, and the choice.
 
     Args:
         chosen: what was taken.
@@ -56,7 +56,7 @@ class Forecasts:
 
     @property
     def seconds(self) -> float | None:
-        """What was forecast, for as many steps as were taken; None where it was not by that plan."""
+        """Seconds that were forecast for the steps taken; None where these were not taken by that plan."""
         if self.taken is None or self.steps is None:
             return self.chosen.seconds
         steps, hosts = self.taken
@@ -64,8 +64,7 @@ class Forecasts:
 
 
 def read_forecast(path: Path) -> Forecasts | None:
-    """What `plan.json` says, or None where there is none, or nothing could be forecast; and what `summary.json` beside
-    it says of its steps.
+    """Reads `plan.json`, and the steps taken in `summary.json` beside it; None where there is none, or no forecast.
 
     Raises:
         RunError: it is damaged.
@@ -100,7 +99,7 @@ def _taken(path: Path, batch_size: float) -> tuple[float, frozenset[str]] | None
 
 
 def compared(forecast: Forecasts, seconds: float) -> str:
-    """What was forecast beside what happened, in a line.
+    """Compares the forecast with the measurement, in a line.
 
     Args:
         forecast: what was forecast.

@@ -1,4 +1,4 @@
-"""What a classifier answered to its validation examples, and those of which it was surest.
+"""Predictions of a classifier for its validation examples, and the most confident of them.
 
 `predictions.npz` holds the arrays of `Predictions` under their names, without those that are None.
 """
@@ -74,7 +74,7 @@ def _check_examples(index: np.ndarray, x: np.ndarray, rate: np.ndarray | None, e
 
 
 def summarise(probabilities: np.typing.ArrayLike, truth: np.typing.ArrayLike) -> Predictions:
-    """What there is to say about the answers, without the probabilities of all classes.
+    """Summarises predictions, without the probabilities of all classes.
 
     Args:
         probabilities: of each class, float (N, C); or of class 1 of two, (N, 1) or (N,), as one sigmoid gives them.

@@ -1,4 +1,4 @@
-"""What ran: everything needed to run it again."""
+"""A record of the run: everything needed to repeat it."""
 
 import json
 from collections.abc import Mapping

@@ -18,7 +18,7 @@ from rudel.report.rounds_file import Rounds, read_rounds
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What a run directory says. Numbers that are not finite are None.
+    """The contents of a run directory. Numbers that are not finite are None.
 
     Args:
         path: the directory.

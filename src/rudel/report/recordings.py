@@ -14,7 +14,7 @@ _WIDTH, _HEIGHT = 240, 72
 
 
 def spectrogram(samples: np.ndarray, rate: int) -> np.ndarray | None:
-    """What a recording sounds like, as a picture: time from left to right, low below, loud bright.
+    """The spectrogram of a recording: time from left to right, low frequencies below, loud ones bright.
 
     Args:
         samples: int16 (S,).

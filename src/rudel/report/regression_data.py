@@ -1,4 +1,4 @@
-"""What a model that predicts numbers answered to training, validation and test examples.
+"""Predictions of a regression model for training, validation and test examples.
 
 `predictions.npz` of such a run holds, for each part P of the data that there is (`train`, `validation`, `test`), the
 arrays of an `Answers` under the names `P_truth`, `P_predicted`, `P_x` and `P_neighbours`.

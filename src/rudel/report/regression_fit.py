@@ -26,7 +26,7 @@ LEAST_EXAMPLES = 30
 """With fewer examples in a part, the intervals would mean nothing."""
 
 SHARE_OF_ERROR, SHARE_OF_SPREAD = 0.1, 0.001
-"""What counts: a tenth of the squared error in training, and a thousandth of the variance of the targets."""
+"""Thresholds: a tenth of the squared error in training, and a thousandth of the variance of the targets."""
 
 _QUANTILE = 1.96
 
@@ -64,7 +64,7 @@ class Fit:
 
     @property
     def matters(self) -> float:
-        """What a squared error has to exceed to count."""
+        """The threshold above which a squared error counts."""
         return max(SHARE_OF_ERROR * self.error, SHARE_OF_SPREAD * self.spread)
 
     @property

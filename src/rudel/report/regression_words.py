@@ -29,7 +29,7 @@ def verdict(fit: Fit) -> str:
 
 
 def signs(fit: Fit) -> str:
-    """What the verdict rests on, with its uncertainty."""
+    """The evidence for the verdict, with its uncertainty."""
     return f"{_pattern(fit)} {_gap(fit)}"
 
 

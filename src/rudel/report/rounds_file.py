@@ -1,4 +1,4 @@
-"""What `rounds.jsonl` says of a training on several hosts, summed over spans of equal length.
+"""Statistics of a training on several hosts from `rounds.jsonl`, summed over spans of equal length.
 
 Where hosts wait for nobody, a line tells of arrivals in the place of a round: of one, or of several that came together.
 
@@ -45,7 +45,7 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class HostRecord:
-    """What one host did.
+    """Statistics of one host.
 
     Args:
         name: of the host.
@@ -85,7 +85,7 @@ class HostRecord:
 
 @dataclass(frozen=True, eq=False)
 class Rounds:
-    """What happened in all rounds.
+    """Statistics of all rounds.
 
     Args:
         count: of the rounds.

@@ -15,7 +15,7 @@ _EVERY = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What there is to say of a request.
+    """The log entry of a request.
 
     Args:
         client: its address.

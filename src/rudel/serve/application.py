@@ -38,7 +38,7 @@ _LARGE = 128 << 10
 
 @dataclass(slots=True)
 class RequestRecord:
-    """What is known of a request; filled in as it is read.
+    """A request, for log and metrics; filled in as it is read.
 
     Args:
         began: by `time.perf_counter`.
@@ -150,7 +150,7 @@ class Application:
         return query.write(await self._compute(version, query.columns, record))
 
     async def _parsed(self, body: bytes, parse: Callable[[], Any]) -> Any:
-        """What `parse` makes of a body; in a thread where that may take long."""
+        """Parses a body; in a thread where that may take long."""
         if len(body) < _LARGE:
             return parse()
         return await self._in_thread(self._parsing, parse, len(body))
@@ -167,7 +167,7 @@ class Application:
         return made
 
     async def _in_thread(self, threads: ThreadPoolExecutor, call: Callable[[], Any], size: int) -> Any:
-        """What `call` returns, which holds so many bytes of a body until then."""
+        """Runs `call` in a thread and returns its result; it holds so many bytes of a body until then."""
         full = self._handed >= self._limits.waiting or self._handed_bytes + size > self._limits.memory
         if self._handed and full:
             raise busy("Too many large bodies wait to be read: try again later.")

@@ -1,4 +1,4 @@
-"""What a served model takes and gives, and the names that protocols have for numbers."""
+"""Inputs and outputs of a served model, and the names that protocols have for dtypes."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What `rudel serve` is given: runs, folders of versions, and exported models, and when these have changed.
+"""Sources of `rudel serve`: runs, folders of versions, and exported models, and when these have changed.
 
 RUN/                a run that is finished; trained again, it is the next version
 FOLDER/1, 2, ...    versions, each a run, a SavedModel, a .tflite file or a folder with one

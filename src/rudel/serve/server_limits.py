@@ -1,4 +1,4 @@
-"""What a server allows."""
+"""Limits of a server."""
 
 from dataclasses import dataclass
 

@@ -14,7 +14,7 @@ Compute = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
 def of_table(
     columns: Sequence[Column], keys: Sequence[str | int | None], signature: Signature, compute: Compute
 ) -> tuple[Signature, Compute, Callable[[Sequence[np.ndarray]], None]]:
-    """What a model that takes a table is to clients.
+    """Signature and computation for clients of a model that takes a table.
 
     Args:
         columns: that it takes.

@@ -112,7 +112,7 @@ class _Protocol(HttpToolsProtocol):
             self._end(408, "The headers of the request came too slowly.")
 
     def send_400_response(self, msg: str) -> None:
-        """What uvicorn calls when it cannot read a request."""
+        """Answers a request that uvicorn cannot read; called by uvicorn."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.transport.close()  # it is in the middle of an answer
             return

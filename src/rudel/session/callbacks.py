@@ -90,7 +90,7 @@ def _is_of_keras(callback: "keras.callbacks.Callback") -> bool:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a callback remembers.
+    """The state of a callback.
 
     Args:
         kind: its class' name.
@@ -104,7 +104,7 @@ class Memory:
 
 
 def remembered(callbacks: Sequence[Any]) -> list[Memory]:
-    """What the callbacks remember now."""
+    """The present states of the callbacks."""
     return [
         Memory(type(callback).__name__, _attributes(callback, f"callback/{i}"), frozenset(vars(callback)))
         for i, callback in enumerate(callbacks)
@@ -122,7 +122,7 @@ def forget(callbacks: Sequence[Any], at_begin: Sequence[Memory]) -> None:
 
 
 def snapshot(callbacks: Sequence[Any], at_begin: Sequence[Memory], arrays: dict[str, np.ndarray]) -> list[Any]:
-    """What the callbacks have learned since `at_begin` (best value, patience used, best weights), for a checkpoint.
+    """Changes of the callbacks' states since `at_begin` (best value, patience used, best weights), for a checkpoint.
 
     What has not changed since is configuration, and a resumed training may be given another.
     """

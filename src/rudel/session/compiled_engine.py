@@ -65,11 +65,11 @@ class Devices(Protocol):
         ...
 
     def evaluator(self, job: Job, state: ModelState) -> Evaluator:
-        """What evaluates the model on the job's validation examples."""
+        """Makes the evaluator of the model on the job's validation examples."""
         ...
 
     def note(self) -> str:
-        """What a person should know of the devices, a sentence; empty for nothing."""
+        """A sentence about the devices that the user should know; empty for none."""
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Devices(Protocol):
 
 
 class Decisions(Protocol):
-    """What is decided between blocks; several processes that train together have to agree on all of it.
+    """Decisions between blocks of steps; several processes that train together have to agree on all of them.
 
     Attributes:
         block_seconds: aim for the length of a block.

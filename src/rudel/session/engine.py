@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeVar
 from rudel.runs.checkpoint import Checkpoint
 
 Reported = TypeVar("Reported", contravariant=True)
-"""What an engine reports to: `rudel.session.session.Session`."""
+"""The session that an engine reports to: `rudel.session.session.Session`."""
 
 
 class Engine(Protocol[Reported]):
@@ -48,7 +48,7 @@ class Engine(Protocol[Reported]):
         ...
 
     def describe(self) -> dict[str, Any]:
-        """What the summary says of how the model was trained: `strategy`, `hosts`, `samples`, and more."""
+        """Entries of the summary about how the model was trained: `strategy`, `hosts`, `samples`, and more."""
         ...
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from rudel.runs.run_directory import RunDirectory
 
 
 def purpose_of(run: RunDirectory | None) -> str:
-    """What workers are used for, for others who want them."""
+    """The purpose of a worker's reservation, shown to others who want that worker."""
     return f"the training {run.path.resolve()}" if run else "a training"
 
 

@@ -1,4 +1,4 @@
-"""What a person sees of several hosts while they train: a line for each, and one for what the network costs.
+"""Progress of a training on several hosts on the terminal: a line for each, and one for the cost of the network.
 
 A round may end every 100 ms, on a computer that has other things to do: it is only added to some numbers, and lines are
 written when they are drawn.

@@ -1,4 +1,4 @@
-"""What a finished training leaves in its run directory: models, predictions, the summary and the report."""
+"""Results of a finished training in its run directory: models, predictions, the summary and the report."""
 
 import importlib.metadata
 import platform

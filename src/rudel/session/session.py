@@ -160,7 +160,7 @@ class Session:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What the summary says of how the model was trained."""
+        """Entries of the summary about how the model was trained; see `Engine.describe`."""
         return self._engine.describe()
 
     def act_on_interrupt(self) -> None:
@@ -268,7 +268,7 @@ class Session:
                 self.keep(Checkpoint(self.position.step, arrays, self.document(arrays, **more)))
 
     def document(self, arrays: dict[str, np.ndarray], **more: object) -> dict[str, Any]:
-        """What a checkpoint holds beside its arrays, to which those of callbacks are added."""
+        """The JSON document of a checkpoint; arrays of callbacks are added to `arrays`."""
         position = self.position
         position.clock.total = self.total_seconds
         return {

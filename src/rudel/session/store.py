@@ -57,7 +57,7 @@ class Store(Protocol):
         ...
 
     def after_failure(self, step: int) -> str:
-        """What is left of a training that has failed, as a sentence; the last checkpoint is of this step, or 0."""
+        """Says in a sentence what is left of a training that has failed; its last checkpoint is of this step, or 0."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a person sees while a model trains: a live line for the running epoch, and a line for every finished one.
+"""Progress of a training on the terminal: a live line for the running epoch, and a line for every finished one.
 
 Of several hosts there are more lines, from `hosts_display.py`.
 """

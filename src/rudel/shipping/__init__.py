@@ -1,1 +1,1 @@
-"""What is sent to other computers: code, models and examples as bytes, and what hosts must have to read them."""
+"""Code, models and examples as bytes for other computers, and the packages that hosts need to read them."""

@@ -94,7 +94,7 @@ class Shard:
         self._ahead = self._continued(gone, new) if under_way else np.empty(0, np.int32)
 
     def _continued(self, gone: Iterable[tuple[int, int]], new: Sequence[tuple[int, int]]) -> np.ndarray:
-        """What is left of a permutation, without pieces that are gone and with new ones."""
+        """Continues a permutation without pieces that are gone and with new ones."""
         stays = np.ones(len(self.arrays[0]), bool)
         for first, last in gone:
             stays[first:last] = False

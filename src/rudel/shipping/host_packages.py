@@ -1,4 +1,4 @@
-"""What a host has to have, in which version, to take part in a training on a backend of Keras."""
+"""Packages and versions that a host needs for a training on a backend of Keras."""
 
 import importlib.metadata
 import platform
@@ -13,11 +13,11 @@ _DISTRIBUTIONS = {
 """Names under which a package may be installed, where there are several."""
 
 LOADED_BYTES = {"jax": 0.0, "tensorflow": 600e6, "torch": 400e6}
-"""What a worker takes beside what it has anyhow, when Keras runs in it on that backend."""
+"""Additional memory of a worker in which Keras runs on that backend."""
 
 
 def versioned(backend: str) -> tuple[str, ...]:
-    """What has to be alike on all hosts; a model that travels as code also needs the same Python."""
+    """Packages whose versions must agree on all hosts; a model that travels as code also needs the same Python."""
     return VERSIONED if backend == "jax" else (*VERSIONED, "python", "keras", backend)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parcel:
-    """What travels.
+    """A model and its code as bytes.
 
     Args:
         archive: the compressed content of a `.keras` file.

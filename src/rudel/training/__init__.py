@@ -1,1 +1,1 @@
-"""What starts a training: `rudel.fit`, `rudel.train_recipe`, the strategies, and the plan of a recipe."""
+"""Entry points of a training: `rudel.fit`, `rudel.train_recipe`, the strategies, and the plan of a recipe."""

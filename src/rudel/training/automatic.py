@@ -87,7 +87,7 @@ def decided(request: Request, strategy: "Strategy | Auto | str | None") -> Reque
 
 
 def summary_line(planned: "Planned") -> str:
-    """What was chosen, and why, in a line.
+    """The choice and its reason, in a line.
 
     >>> from rudel.planning.forecast import Forecast
     >>> from rudel.planning.planning import Planned
@@ -111,7 +111,7 @@ def _as_planned(request: Request, plan: dict[str, Any], auto: Auto, there: Itera
 
 
 def _before(request: Request) -> dict[str, Any] | None:
-    """What was decided when the run that is resumed began."""
+    """The decision at the beginning of the run that is resumed."""
     if not request.resume or request.run is None:
         return None
     for name in (FILE, "config.json"):

@@ -1,4 +1,4 @@
-"""What `rudel.fit` makes of sources of batches: `PyDataset`, `tf.data.Dataset`, `DataLoader`, generators."""
+"""Sources of batches in `rudel.fit`: `PyDataset`, `tf.data.Dataset`, `DataLoader`, generators."""
 
 from typing import Any, NamedTuple
 

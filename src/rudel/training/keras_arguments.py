@@ -73,7 +73,7 @@ def as_callbacks(keras: ModuleType, callbacks: Any) -> tuple[Any, ...]:
 
 
 def chosen_validation(validation: TrainingData, validation_data: TrainingData, validation_split: object) -> Any:
-    """What `validation` is by the three arguments; the fraction of `validation_split` is left to `hold_out_last`.
+    """Reads the validation data from three arguments; the fraction of `validation_split` is left to `hold_out_last`.
 
     Raises:
         OptionError: a fraction that is none, or `validation` together with one of the others.

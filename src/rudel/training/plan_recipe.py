@@ -1,4 +1,4 @@
-"""What `rudel plan` looks at: a recipe, on hosts that there are or on some that are only thought of."""
+"""The plan of a recipe, as `rudel plan` prints it: on real hosts, or on hosts that are only described."""
 
 import time
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What there is, and what can be done with it.
+    """The hosts, and the forecasts for them.
 
     Args:
         work: what is to be trained.

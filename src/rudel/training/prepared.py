@@ -65,7 +65,7 @@ class RecipeRequest:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a recipe made.
+    """The model, data and settings that a recipe made.
 
     Args:
         name: of the recipe.

@@ -74,7 +74,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run.
+    """The result of a run.
 
     Args:
         history: the Keras `History`.
@@ -165,7 +165,7 @@ def check(keras: ModuleType, request: Request) -> None:
 
 
 def job_of(request: Request, identity: dict[str, Any]) -> Job:
-    """What is to be trained, as a strategy takes it."""
+    """The job of a request, as a strategy takes it."""
     dataset = request.dataset
     return Job(
         model=request.model,

@@ -1,4 +1,4 @@
-"""What is kept of a sweep in its folder, so that it can be continued, and read by people and programs.
+"""The records of a sweep in its folder, from which it can be continued, for people and programs.
 
 tune.json          the request
 study.log          Optuna's journal: every trial with its settings and values

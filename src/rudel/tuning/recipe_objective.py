@@ -76,7 +76,7 @@ _FOLDERS: dict[int, Path] = {}
 
 
 def with_settings(recipe_request: RecipeRequest, settings: Mapping[str, Any]) -> RecipeRequest:
-    """What a trial with these settings requests; `lr` is short for the learning rate.
+    """The request of a trial with these settings; `lr` is short for the learning rate.
 
     Raises:
         OptionError: a value that makes no sense.

@@ -47,7 +47,7 @@ class Choice:
 
 
 def read_setting(text: str) -> Range | Choice | str:
-    """What stands behind the equals sign of a `--set`.
+    """Reads the value of a `--set`, behind its equals sign.
 
     Returns:
         A range, a choice, or a single value, which is the same in all trials.
@@ -75,7 +75,7 @@ def read_setting(text: str) -> Range | Choice | str:
 
 
 def as_space(given: Mapping[str, Any]) -> tuple[dict[str, Range | Choice], dict[str, Any]]:
-    """What varies, and what is the same in all trials.
+    """Splits settings into those that vary and those that are the same in all trials.
 
     Args:
         given: by name, a `Range`, a `Choice`, a text as on the command line, a list of values, or a single value.

@@ -12,7 +12,7 @@ class Pruned(Exception):  # noqa: N818  # it is how a trial ends that is not wor
 
 @dataclass(frozen=True)
 class Trial:
-    """What an objective is called with.
+    """A trial, the argument of an objective.
 
     Args:
         number: of the trial, from 0.

@@ -138,7 +138,7 @@ def _work(objective: Callable[..., Any], order: dict[str, Any], channel: Channel
 
 
 def _packed(folder: Path) -> bytes:
-    """What is in a trial's folder, without checkpoints, as a tar archive."""
+    """A trial's folder, without checkpoints, as a tar archive."""
     held = io.BytesIO()
     with tarfile.open(fileobj=held, mode="w:gz", compresslevel=1) as archive:
         for path in sorted(folder.rglob("*")):

@@ -44,7 +44,7 @@ class TrialService:
         await self._send(message)
 
     async def next(self) -> dict[str, Any] | None:
-        """What happens next; None where nothing has for a while."""
+        """Waits for the next event; None where there was none for a while."""
         try:
             return await asyncio.wait_for(self._events.get(), _WAIT_SECONDS)
         except TimeoutError:

@@ -27,7 +27,7 @@ HERE = "this computer"
 
 @dataclass(frozen=True)
 class Tuned:
-    """What came of a sweep.
+    """The results of a sweep.
 
     Args:
         path: its folder.

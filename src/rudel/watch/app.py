@@ -136,6 +136,6 @@ def _with_time(sight: Sight) -> str:
 
 
 def _page_files() -> dict[str, bytes]:
-    """What the page is made of; the report's colours and type are its own too."""
+    """Files of the page; it shares the report's colours and type."""
     found = {file.name: file.read_bytes() for file in (files("rudel.watch") / "page").iterdir()}
     return found | {"report.css": (files("rudel.report") / "page.css").read_bytes()}

@@ -19,7 +19,7 @@ _SHARE = 0.05
 
 @dataclass(frozen=True)
 class Sight:
-    """What there was to see at one moment.
+    """The state of all runs at one moment.
 
     Args:
         text: JSON with a document for each run, as of `Watched.document`.

@@ -27,7 +27,7 @@ class Following:
         """When the file was last written, seconds since 1970; 0.0 while there is none."""
 
     def new_lines(self) -> tuple[bool, list[dict[str, Any]]]:
-        """What has come since the last call.
+        """Reads the lines that were added since the last call.
 
         Returns:
             Whether all that was read before no longer counts, and the lines that are new.

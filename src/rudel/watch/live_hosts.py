@@ -1,4 +1,4 @@
-"""What several hosts do: each one now, and all of it so far."""
+"""Statistics of several hosts: each one now, and the totals so far."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -135,7 +135,7 @@ class Hosts:
 
 
 def _described_changes(changes: Sequence[Change]) -> list[dict[str, Any]]:
-    """What happened to hosts, in words."""
+    """Events of hosts, in words."""
     lost: dict[str, float] = {}
     described = []
     for change in changes:

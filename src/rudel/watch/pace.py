@@ -84,7 +84,7 @@ class Pace:
             self._news.append((when, step))
 
     def forget(self) -> None:
-        """What comes now has nothing to do with what was."""
+        """Forgets all events so far."""
         self._news.clear()
 
     @property

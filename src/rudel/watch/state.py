@@ -11,7 +11,7 @@ _GAPS = 6
 
 @dataclass(frozen=True)
 class Signs:
-    """What a look at a run directory shows.
+    """Signs of a run's state, from one look at its directory.
 
     Args:
         exists: whether there is a directory.

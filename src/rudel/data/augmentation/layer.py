@@ -61,7 +61,7 @@ class Augmentation(keras.layers.Layer):
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """What the layer can be made of again."""
+        """The configuration to make the layer from again."""
         return {**super().get_config(), "change": self.change, "settings": self.settings, "seed": self._seed}
 
 

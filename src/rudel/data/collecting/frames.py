@@ -28,7 +28,7 @@ _TAIL = struct.Struct("<H")
 
 @dataclass(frozen=True)
 class Header:
-    """What a board sends.
+    """Properties of the frames that a board sends.
 
     Args:
         rate: samples a second of sound; 0 of motion.

@@ -28,7 +28,7 @@ class SerialPort:
         self.name, self._serial = name, serial
 
     def read(self) -> bytes:
-        """What has come; empty if nothing comes for a tenth of a second.
+        """Reads the bytes that have come; empty if none come for a tenth of a second.
 
         Raises:
             DataError: the board is gone.

@@ -28,7 +28,7 @@ TOO_MANY_BYTES = "too large"
 """Why images are left out."""
 
 UPRIGHT, FROM_CMYK, SHRUNK, RECODED = "rotated upright", "CMYK to RGB", "scaled down", "written as JPEG or PNG"
-"""What is done to images."""
+"""Changes made to images."""
 
 _LOSSLESS = ("PNG", "GIF", "BMP", "TIFF")
 _BEGINNINGS = re.compile(rb"\xff\xd8|\x89PNG|RIFF....WEBP|GIF8[79]a|BM|II\*\0|MM\0\*|....ftypavi[fs]", re.DOTALL)

@@ -104,7 +104,7 @@ class Photographs:
         return ToEvaluate(stream, dict(sorted(left_out.items())), self.notes)
 
     def class_names(self) -> list[str]:
-        """What `labels.txt` says; without one, the numbers up to the largest label."""
+        """Names in `labels.txt`; without one, the numbers up to the largest label."""
         names = self._names_in_file()
         if names is not None:
             return names

@@ -1,4 +1,4 @@
-"""What a folder of records has, whoever wrote it, and whether all of it is sound: every checksum is verified."""
+"""Inspection of a folder of records, whoever wrote it: counts, sizes, and a verification of every checksum."""
 
 import json
 import re
@@ -54,7 +54,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found.
+    """The result of an inspection.
 
     Args:
         address: of the folder or file.
@@ -186,7 +186,7 @@ def _missing(names: list[str]) -> Iterator[str]:
 
 
 def _not_as_described(store: Store, sources: Mapping[str, Source], tally: Tally) -> Iterator[str]:
-    """What `dataset.json` says otherwise."""
+    """Differences from `dataset.json`, a sentence each."""
     try:
         document = json.loads(store.read(DATASET))
         shards = {shard["file"]: shard["bytes"] for shard in document["shards"]}

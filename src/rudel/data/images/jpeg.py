@@ -1,4 +1,4 @@
-"""What a JPEG file says of itself before its first scan, and whether its scans are whole.
+"""The header of a JPEG file before its first scan, and a check that its scans are whole.
 
 Sources: ITU-T T.81 (annex B, markers), Adobe Technical Note 5116 (four channels).
 """

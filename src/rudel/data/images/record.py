@@ -57,7 +57,7 @@ def _entry(name: str, value: int | bytes) -> bytes:
 
 
 def _head(name: str, size: int) -> bytes:
-    """What comes before the bytes of a feature that has so many."""
+    """The header of a feature with so many bytes."""
     head = _FIRST + varint_of(size)  # an item of a list
     head = _FIRST + varint_of(len(head) + size) + head  # of bytes, not of numbers
     head = _named(name) + _SECOND + varint_of(len(head) + size) + head  # under a name

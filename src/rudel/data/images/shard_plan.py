@@ -23,7 +23,7 @@ _VERSION = 2
 
 @dataclass(frozen=True)
 class Options:
-    """What can be chosen about a conversion.
+    """Options of a conversion.
 
     Args:
         validation: share of the images that is held out, from 0 to below 1.
@@ -38,7 +38,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Shard:
-    """What becomes one file of records.
+    """The images of one file of records.
 
     Args:
         file: its name.

@@ -93,7 +93,7 @@ class _Result:
 
 
 def finished(folder: Path, shard: Shard) -> Made | None:
-    """What is known of a shard that is there already, made of the very same; None if it has to be made."""
+    """Reads the note of a shard that is there already, made of the very same; None if it has to be made."""
     made = _read_note(folder, shard)
     if made is None or made.made_of != shard.made_of:
         return None

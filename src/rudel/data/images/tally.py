@@ -15,7 +15,7 @@ _KEPT = 10
 
 
 class Tally:
-    """What is known of the records so far.
+    """Counts over the records read so far.
 
     Args:
         known: names of the classes, if a file has them.
@@ -83,7 +83,7 @@ class Tally:
         return {name: tuple(kept) for name, kept in self._first.items() if kept}
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with records, a sentence each."""
+        """Faults of records, a sentence each."""
         if self._no_example:
             yield f"{_counted(self._no_example, 'record')} cannot be read as tf.train.Example."
         for label, count in sorted(self._out_of_range.items()):

@@ -133,7 +133,7 @@ class RemoteSource:
         return self._retrying(lambda: self.files.cat_ranges([*paths], [*begins], [*ends], on_error="raise"))
 
     def _retrying(self, ask: Callable[[], Result]) -> Result:
-        """What fsspec answers. It passes on the exceptions of whatever package it uses, so all of them count."""
+        """Calls fsspec, and again after any error, as it passes on the exceptions of whatever package it uses."""
         for pause in (*_PAUSES, None):
             try:
                 return ask()

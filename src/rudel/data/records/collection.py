@@ -80,7 +80,7 @@ class Collection:
             raise DataError(f"{file} is damaged: the record at byte {at:,} has a wrong checksum; {ADVICE}.")
 
     def name(self, number: int) -> str:
-        """What messages call a record: its file and its place there."""
+        """The name of a record in messages: its file and its place there."""
         file, at = self._where(number)
         return f"the record at byte {at:,} of {file}"
 

@@ -100,7 +100,7 @@ def _encoded(name: str, value: Any) -> bytes:
 
 
 def _usual_entry(content: bytes, begin: int, end: int) -> tuple[bytes, list[tuple[int, int]]] | None:
-    """What `_entry` gives, sooner, for an entry that is a short name and then a feature; None for others."""
+    """A faster `_entry` for an entry that is a short name and then a feature; None for others."""
     if begin + 2 >= end or content[begin] != 0x0A:
         return None
     name_end = begin + 2 + content[begin + 1]

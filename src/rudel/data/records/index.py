@@ -18,7 +18,7 @@ from rudel.data.records.reading import Reader
 from rudel.errors import DataError
 
 ADVICE = "get the file again, or leave damaged records out by `rudel.Records(..., skip_corrupt=True)`"
-"""What helps against damage, to end a sentence with."""
+"""Advice against damage, to end a sentence with."""
 
 OVERHEAD = 16
 """Bytes of a record beside its content: length, checksum of that, checksum of the content."""
@@ -130,7 +130,7 @@ def _first_wrong(lengths: list[int], checksums: list[int]) -> int | None:
 
 
 def _damage(source: Source, at: int) -> str:
-    """What is wrong with a file from a place on."""
+    """Describes the damage of a file from a place on."""
     header = source.read(at, _HEADER)
     is_whole = len(header) == _HEADER and header[8:] == masked(header[:8]).to_bytes(4, "little")
     if len(header) < _HEADER or is_whole:

@@ -31,7 +31,7 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """What records of a layout have in common.
+    """Properties that all records of a layout have.
 
     Args:
         example: one of them, uint8.

@@ -1,4 +1,4 @@
-"""What a process that applies map functions does; `rudel.data.records.process_pool` starts it and speaks to it.
+"""The process that applies map functions; `rudel.data.records.process_pool` starts it and speaks to it.
 
 It gets contents of records through a socket and writes rows into memory that both processes have. It answers with a
 byte whether all went well; what went wrong, the other process finds out by doing the same itself. When that one ends,

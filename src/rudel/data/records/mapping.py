@@ -36,7 +36,7 @@ _MOST_BYTES = 1 << 22
 
 @dataclass(frozen=True)
 class Mapping:
-    """What is made of each record.
+    """The examples made of records by a map function.
 
     Args:
         collection: the records.
@@ -53,7 +53,7 @@ class Mapping:
     delegation: Delegation
 
     def one(self, number: int) -> Any:
-        """What is made of a record.
+        """Maps one record.
 
         Raises:
             DataError: it cannot be read, or a function says so.
@@ -62,7 +62,7 @@ class Mapping:
         return self._made(content, number)
 
     def rows(self, row: Row, numbers: np.ndarray) -> list[np.ndarray]:
-        """What is made of some records, int64 (n,), as the arrays of rows.
+        """Maps some records, int64 (n,), to the arrays of rows.
 
         Raises:
             DataError: see `one`; or a record becomes another row than the first.

@@ -35,7 +35,7 @@ class NoProcessError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class MapTask:
-    """What is to be made of records.
+    """A task of map processes.
 
     Args:
         content: features, functions and row, pickled.

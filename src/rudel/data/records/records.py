@@ -175,7 +175,7 @@ class Records(Stream):
         self._delegation = Delegation(self._processes, self._workers)
 
     def _rows(self) -> tuple[Row | None, Any, Row | None]:
-        """What rows are, by the first example: of single functions, else of columns; and of batched functions."""
+        """The form of rows, by the first example: of single functions, else of columns; and of batched functions."""
         with self._lock:
             if self._known_rows is None:
                 self._known_rows = self._first_row()

@@ -1,4 +1,4 @@
-"""What a map function gives for each example, put together into arrays.
+"""Results of a map function for single examples, stacked into arrays.
 
 The first example says what a row is: its structure, shapes and dtypes. Every other one has to be like it.
 """

@@ -117,7 +117,7 @@ def _names_in(path: str) -> list[str] | None:
 
 
 def _listed_in_document(folder: str) -> list[str] | None:
-    """What `dataset.json` says: not every server lists its folders."""
+    """Names of the shards in `dataset.json`, as not every server lists its folders."""
     try:
         source = open_source(_joined(folder, "dataset.json"))
         document = json.loads(source.read(0, source.size))

@@ -50,7 +50,7 @@ def find_recordings(
 
 
 def settings_of(rate: int, seconds: float) -> dict[str, float]:
-    """What the description of records says of how windows were made."""
+    """Settings of the windows, as the description of records has them."""
     return {"rate": rate, "seconds": seconds}
 
 

@@ -15,7 +15,7 @@ from rudel.export.inputs import output_names
 
 
 class Forward:
-    """What a model computes in inference, with a name for every input and output.
+    """The forward pass of a model in inference, with a name for every input and output.
 
     Weights that are constants are part of the graph, where the converters can fold them. Where the batch has a fixed
     size, no shape is computed at run time.

@@ -65,7 +65,7 @@ def _examples(forward: Forward, calibration: str | None) -> Iterator[dict[Any, A
 
 
 def _sentence(message: str, form: str) -> str:
-    """What the converter's pages of text come down to, where they are of a known kind."""
+    """The essence of the converter's pages of text in a sentence, where they are of a known kind."""
     missing = re.findall(r"^(?:TF Select|Flex|Custom) ops: (.+)$", message, re.MULTILINE)
     if missing:
         names = sorted({name.strip() for line in missing for name in line.split(",")})

@@ -44,7 +44,7 @@ def load(job: dict[str, Any]) -> keras.Model:
 
 
 def sentence_of(error: BaseException) -> str:
-    """What an exception says, in one line that ends in a full stop."""
+    """The message of an exception, in one line that ends in a full stop."""
     lines = [line.strip() for line in str(error).splitlines()]
     lines = [line for line in lines if line and not line.startswith(("Exception encountered", "Arguments received"))]
     text = (lines[0] if lines else "").replace("\x1b[1m", "").replace("\x1b[0m", "")[:300]

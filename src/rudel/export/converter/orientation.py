@@ -1,4 +1,4 @@
-"""What `rudel.data.exif` reads, for JPEG and PNG, as a TensorFlow graph."""
+"""The reading of the EXIF orientation in `rudel.data.exif`, for JPEG and PNG, as a TensorFlow graph."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def orientation(file: Bytes) -> tf.Tensor:
 
 
 def _in_jpeg(file: Bytes) -> tf.Tensor:
-    """What the EXIF segments of a JPEG hold, one after the other."""
+    """Contents of the EXIF segments of a JPEG, one after the other."""
     markers = tf.concat([file.markers(), [file.size]], 0)
 
     def segment(place: Tensor) -> tuple[Any, ...]:
@@ -81,7 +81,7 @@ def _in_jpeg(file: Bytes) -> tf.Tensor:
 
 
 def _in_png(file: Bytes) -> tf.Tensor:
-    """What the first EXIF chunk of a PNG holds."""
+    """The content of the first EXIF chunk of a PNG."""
 
     def chunk_end(place: Tensor) -> Any:
         return place + 8 + file.number(place, 4)

@@ -1,4 +1,4 @@
-"""What `rudel.data.photographs` does to the bytes of a photograph, as a TensorFlow graph, to the same bit.
+"""The decoding of photographs in `rudel.data.photographs` as a TensorFlow graph, to the same bit.
 
 JPEG and PNG are read, which is what TensorFlow decodes with the same libraries as Pillow. Scaling is two products with
 matrices that are computed from the size of the image: Pillow's coefficients, whole numbers of 22 bits, in float64, in

@@ -45,7 +45,7 @@ _AFTERMATH_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 _VALUED_CODE = b"cloudpickle"
-"""What a parcel contains that brings code of the user's."""
+"""A parcel that brings code of the user's contains this."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Attempt:
                     )
 
     async def _processes(self) -> list[Processes]:
-        """Who trains together, as each of the members is to know it."""
+        """The processes that train together, one entry for each member."""
         names = list(self.hosts)
         addresses = await self._of_one_family([str(urlsplit(address).hostname) for address in self.hosts.values()])
         port = await self._call(names[0], "port", host=addresses[0])

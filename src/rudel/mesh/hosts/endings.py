@@ -24,7 +24,7 @@ class EndError(Exception):
 
 
 def end_of(name: str, code: int, failed: str, words: Sequence[str]) -> EndError:
-    """What to say of a member that ended by itself."""
+    """The error for a member that ended by itself."""
     if failed:
         return EndError(name, f"{name}: {failed}", 0)
     if code < 0 and code != -6:

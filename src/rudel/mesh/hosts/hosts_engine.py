@@ -48,7 +48,7 @@ _HOW = (
     *("strategy", "strategy_options", "hosts", "restarts", "steps", "samples", "rounds", "arrivals"),
     *("bytes_sent", "bytes_received", "workers_lost", "workers_joined"),
 )
-"""What a summary says of how it was trained, by any strategy."""
+"""Entries of a summary about how the model was trained, by any strategy."""
 
 _LOOK_SECONDS = 0.1
 _INTERRUPT_SECONDS = 30.0

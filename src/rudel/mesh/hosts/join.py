@@ -66,7 +66,7 @@ def join() -> Processes | None:
 
 
 def joined() -> Processes | None:
-    """Who trains together with this process, if it has joined anybody."""
+    """The processes that this one has joined; None where it has joined none."""
     return _joined
 
 

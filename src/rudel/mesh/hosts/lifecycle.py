@@ -28,7 +28,7 @@ _OF_A_CONNECTION = (
     *("Gloo", "gloo", "Connection", "connection", "UNAVAILABLE", "DEADLINE_EXCEEDED", "heartbeat"),
     *("coordination service", "remote process exited"),
 )
-"""What is in JAX's words, the runtime's and those of NCCL, when another process cannot be reached."""
+"""Words in errors of JAX, its runtime and NCCL when another process cannot be reached."""
 
 
 def join_for(options: Any) -> None:
@@ -66,7 +66,7 @@ def is_first() -> bool:
 
 
 def all_or_none(do: Callable[[], T]) -> T:
-    """What every process does by itself before the training; where one of them fails, all of them do.
+    """Runs `do` in every process before the training; where one of them fails, all of them do.
 
     Raises:
         RudelError: what went wrong here, or else in the first of the others that failed, cut to some 200 characters.
@@ -116,7 +116,7 @@ def together(options: Any) -> Iterator[Callable[[Callable[[], T], T], T]]:
 
 
 def _by_the_first(do: Callable[[], T], other: T) -> T:
-    """What process 0 makes; `other` in the other processes."""
+    """Runs `do` in process 0 alone; returns `other` in the other processes."""
     from rudel.mesh import agreement as agree
 
     if not is_first():
@@ -133,7 +133,7 @@ def _by_the_first(do: Callable[[], T], other: T) -> T:
 
 
 def _lost(error: Exception) -> ClusterError | None:
-    """What to say where JAX lost its connection to another process."""
+    """The error to raise where JAX lost its connection to another process."""
     if isinstance(error, ConnectionError) or not is_of_a_connection(error):
         return None
     return ClusterError(

@@ -1,4 +1,4 @@
-"""What the member processes of a training and the driver send each other: plain data, and one parcel of code."""
+"""Messages between the member processes of a training and the driver: plain data, and one parcel of code."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ HOOKS = ("on_epoch_begin", "on_epoch_end", "on_test_begin", "on_test_end")
 
 @dataclass(frozen=True)
 class Order:
-    """What a member is to do.
+    """The order that starts a member.
 
     Args:
         processes: who trains together.
@@ -38,7 +38,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Acted:
-    """What callbacks have done.
+    """Changes that callbacks made.
 
     Args:
         changes: new values of variables, by `part/place` in the `ModelState`.

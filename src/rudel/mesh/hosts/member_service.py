@@ -1,4 +1,4 @@
-"""What a Dask worker does for a mesh: it keeps the data's pieces, and a member process, which does the training.
+"""The service of a Dask worker for a mesh: it keeps the data's pieces, and a member process, which does the training.
 
 The member is a process of its own, because JAX is given the processes of a training only when it starts. The worker
 hands bytes to and fro without looking into them. A member ends when its worker does, as it reads the end of its input,
@@ -35,7 +35,7 @@ _OPERATIONS = ("describe", "missing", "piece", "towards", "port", "start", "hear
 
 
 def members_guest(purpose: str = "a training") -> Guest:
-    """What is to be installed on workers; see `rudel.cluster.guest`."""
+    """The service of members, as it is installed on workers; see `rudel.cluster.guest`."""
     return Guest(Service, _OPERATIONS, purpose)
 
 
@@ -46,7 +46,7 @@ class Service:
         self._member: Member | None = None
 
     async def describe(self) -> dict[str, Any]:
-        """What this worker is: its host's name, Python, versions; `none` for a package that is missing."""
+        """Describes this worker: its host's name, Python, versions; `none` for a package that is missing."""
         return {
             "host": platform.node(),
             "python": ".".join(platform.python_version_tuple()[:2]),
@@ -83,7 +83,7 @@ class Service:
         return self._member.process.pid
 
     async def hear(self, token: str, seconds: float) -> dict[str, Any]:
-        """What the member says next; waits for it, but no longer than `seconds`.
+        """Waits for the next message of the member, at most `seconds`.
 
         Returns:
             `content`, a slice of its messages, and with the last one, when it has ended, `code` and `trouble`, its last
@@ -150,7 +150,7 @@ class Member:
             await self.process.stdin.drain()
 
     async def hear(self, seconds: float) -> dict[str, Any]:
-        """What it says next; see `Service.hear`."""
+        """Waits for its next message; see `Service.hear`."""
         if not self._said and not self._ended:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), seconds)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Processes:
-    """Who trains together.
+    """The processes that train together, as one of them knows them.
 
     Args:
         number: of this process, from 0; process 0 keeps the run and shows what happens.
@@ -29,5 +29,5 @@ class Processes:
 
     @property
     def description(self) -> str:
-        """Who trains together and how that is known, in a sentence without a full stop."""
+        """Describes the processes and how they are known, in a sentence without a full stop."""
         return f"{self.count} processes, this is number {self.number}: {self.source} says so"

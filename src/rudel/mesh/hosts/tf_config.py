@@ -21,7 +21,7 @@ _EXAMPLE = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type
 
 
 def read_tf_config(text: str) -> Processes | None:
-    """Who trains together, as TF_CONFIG has it; None where it says nothing.
+    """Reads the processes from TF_CONFIG; None where it names none.
 
     Raises:
         OptionError: it is malformed; names the field.

@@ -12,7 +12,7 @@ from rudel.errors import RudelError
 
 @dataclass(frozen=True)
 class Timer:
-    """What counts time on a board.
+    """The timer of a board.
 
     Args:
         value: where its 32-bit register is.
@@ -61,7 +61,7 @@ class Board:
 
 @dataclass(frozen=True)
 class Core:
-    """What a target of the compiler is built with and runs on here.
+    """Toolchain and emulated board of a target of the compiler.
 
     Args:
         options: of the compiler, which name the core and its floating-point unit.
@@ -75,7 +75,7 @@ class Core:
 
     @property
     def programs(self) -> tuple[str, str, str]:
-        """What builds, weighs and runs an image."""
+        """Programs that build, weigh and run an image."""
         return f"{self.tools}-gcc", f"{self.tools}-size", self.board.emulator
 
 

@@ -15,7 +15,7 @@ _OWN = ("board.h", "board.ld", "startup.c", "harness.c")
 
 @dataclass(frozen=True)
 class Size:
-    """What of an image is where, in bytes.
+    """Sizes of an image's sections, in bytes.
 
     Args:
         flash: code, constants, and the initial values of variables.

@@ -31,7 +31,7 @@ void bench_invoke(void) {{
 
 @dataclass(frozen=True, eq=False)
 class FeaturesMeasurement:
-    """What features need on a core.
+    """Costs of features on a core.
 
     Args:
         frames: int8 (recordings, frames, width), what came out.

@@ -27,7 +27,7 @@ class Port(Protocol):
         ...
 
     def read(self) -> bytes:
-        """What has come; empty if nothing comes for a moment."""
+        """Reads the bytes that have come; empty if none come for a moment."""
         ...
 
     def write(self, data: bytes) -> None:

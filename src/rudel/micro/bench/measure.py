@@ -43,7 +43,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a model needs on a core.
+    """Costs of a model on a core.
 
     Args:
         target: what it was compiled for.

@@ -29,7 +29,7 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class BoardMeasurement:
-    """What a board has shown.
+    """Measurements on a board.
 
     Args:
         port: that it is at.

@@ -62,7 +62,7 @@ _EMPTY = _TOP.replace('#include "{name}_recogniser.h"\n', "") + (
 
 @dataclass(frozen=True, eq=False)
 class Recognition:
-    """What a recogniser says of recordings, and what it needs.
+    """Answers of a recogniser for recordings, and its costs.
 
     Args:
         found: int8 (recordings, steps), the class that is recognised with each hop or row, or -1.

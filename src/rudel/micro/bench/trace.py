@@ -19,7 +19,7 @@ from rudel.micro.host import OPTIONS, c_compiler
 _OUT = "trace.txt"
 _PLUGIN = "trace.so"
 _CALL, _CALL_CYCLES = 2, 3
-"""What calling a mark takes, whose own code is not counted: an instruction for its argument, and a branch."""
+"""Cost of a call of a mark, whose own code is not counted: an instruction for its argument, and a branch."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Section:
-    """What ran until a mark, or until the function returned.
+    """Instructions that ran until a mark, or until the function returned.
 
     Args:
         blocks: that ran.
@@ -103,7 +103,7 @@ def _symbols(image: Path) -> dict[str, int]:
 
 
 def sections(image: Path) -> list[list[Section]]:
-    """What ran in each call of the function, after QEMU has run an image."""
+    """Sections of each call of the function, after QEMU has run an image."""
     calls: list[list[Section]] = [[]]
     blocks: list[Block] = []
     for line in (image.parent / _OUT).read_text().splitlines():

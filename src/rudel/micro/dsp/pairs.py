@@ -143,7 +143,7 @@ typedef struct {
 } rudel_pixels;
 """,
 )
-"""What windows of one pixel need, which take no account of rows."""
+"""Fields for windows of one pixel, which need not know rows."""
 
 PIXELS_BANDS = Bands("rudel_pixels", rows=None, in_place=True)
 

@@ -55,12 +55,12 @@ class Scaling:
 
     @property
     def form(self) -> str:
-        """What tells kernels apart."""
+        """The part of a kernel's name that depends on the scaling."""
         return str(self.shift)
 
     @property
     def after(self) -> np.ndarray:
-        """What kernels read after the weights: int64 (numbers, channels)."""
+        """Numbers that kernels read after the weights, int64 (numbers, channels)."""
         return self.multiplier[None]
 
     def apply(self, sums: np.ndarray) -> np.ndarray:
@@ -92,7 +92,7 @@ class TwiceRounded:
 
     @property
     def after(self) -> np.ndarray:
-        """What kernels read after the weights: int64 (numbers, channels)."""
+        """Numbers that kernels read after the weights, int64 (numbers, channels)."""
         return np.stack([self.multiplier, self.shift])
 
     def apply(self, sums: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ _LONGEST_PIXEL = 8
 
 @dataclass(frozen=True)
 class _Shape:
-    """What a kernel is made for.
+    """The shape that a kernel is made for.
 
     Attributes:
         rows: of the window.

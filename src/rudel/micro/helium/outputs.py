@@ -48,7 +48,7 @@ class VectorScaling:
         return f"{{$parameters, {self.add}, {self.shift}, {self.low}, {self.high}}}"
 
     def parameters(self, order: tuple[int, ...] = (0, 1, 2, 3)) -> np.ndarray:
-        """What kernels read: for every four channels the rows one after the other; int32 in a row.
+        """Parameters in the order of the kernels: for every four channels the rows one after the other; int32 in a row.
 
         Args:
             order: the channels of a block, one vector after the other; one that lacks some has the first again.

@@ -1,4 +1,4 @@
-"""What operators demand of their tensors, as one sentence where they do not get it."""
+"""Checks of the tensors of operators; each raises one sentence."""
 
 import numpy as np
 

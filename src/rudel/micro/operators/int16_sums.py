@@ -1,4 +1,4 @@
-"""What CONV_2D, DEPTHWISE_CONV_2D, TRANSPOSE_CONV and FULLY_CONNECTED of int16 make of their sums (16x8 quantisation).
+"""Outputs from sums of int16 CONV_2D, DEPTHWISE_CONV_2D, TRANSPOSE_CONV and FULLY_CONNECTED (16x8 quantisation).
 
 Activations are int16 with zero point 0, weights int8, and biases int64 or int32. The type of the biases decides in how
 many bits the interpreters compute, and so how they round. LiteRT goes by an option of the operator that says what type

@@ -84,7 +84,7 @@ def listening(compiled: "Compiled", features: LogMel) -> Listening:
 
 
 def _cycles(compiled: "Compiled") -> float:
-    """What a run of the network takes of a Cortex-M4, by what layers of DS-CNNs with 16 to 64 filters take under QEMU.
+    """Estimated cycles of a run of the network on a Cortex-M4, by layers of DS-CNNs with 16 to 64 filters under QEMU.
 
     It is 3 % too low to 7 % too high for those; small networks take more for each multiplication than large ones.
     """

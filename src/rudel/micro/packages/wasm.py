@@ -37,7 +37,7 @@ void *memset(void *to, int value, size_t count);
 """
 _INTEGERS = ("-target", "wasm32-freestanding", "-isystem", ".")
 _WITH_MATHS = ("-target", "wasm32-wasi", "-mexec-model=reactor")
-"""What models in integers need is in Zig's own run-time library; for exp and tanh it first builds a C library, once."""
+"""Zig's own run-time library is enough for integer models; for exp and tanh Zig first builds a C library, once."""
 
 _OPTIONS = ("-std=c99", "-O3", "-msimd128", "-s", "-Wl,--no-entry", "-Wl,-z,stack-size=65536")
 _SECONDS = 300

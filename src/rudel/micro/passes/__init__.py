@@ -1,1 +1,1 @@
-"""What makes a graph smaller or faster without changing a bit of its outputs."""
+"""Passes that make a graph smaller or faster without changing a bit of its outputs."""

@@ -46,7 +46,7 @@ def _is_int8(operator: Operator, graph: Graph) -> bool:
 
 @dataclass(frozen=True)
 class _Chain:
-    """What lies between a convolution and the next one.
+    """The operators between a convolution and the next one.
 
     Attributes:
         between: operators that treat each channel alone.

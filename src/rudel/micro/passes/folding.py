@@ -1,4 +1,4 @@
-"""What can be computed when the model is compiled is computed then.
+"""Constant folding: computes at compile time whatever does not depend on inputs.
 
 That is: everything about shapes (SHAPE, PACK and the like, which converters leave around a flattening), and constants
 that are stored in a smaller form (DEQUANTIZE of float16 weights).

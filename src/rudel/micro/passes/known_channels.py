@@ -1,4 +1,4 @@
-"""What is known of channels before the model runs: those that have the same values whatever the input is.
+"""Analysis of channels that have the same values whatever the input is.
 
 A channel of a convolution is known when the least and the greatest sum that its weights and int8 inputs can make give
 the same output: weights that are all zero, or a bias so low that the activation cuts everything off. What works on
@@ -25,7 +25,7 @@ SAME_BYTES = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a tensor's channels; every example of a batch has the same.
+    """Known values of a tensor's channels; every example of a batch has the same.
 
     Attributes:
         values: int64 (channels, rows, columns); 0 where nothing is known.

@@ -58,7 +58,7 @@ _LOOK_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class _Held:
-    """What a replica holds, as far as is known here.
+    """The state of a replica, as far as the coordinator knows it.
 
     Args:
         weights: the global weights as it has them.

@@ -155,7 +155,7 @@ def largest_of(arrays: Sequence[Float32[jax.Array, "..."]]) -> Float32[jax.Array
 
 
 def not_finite(vector: Float32[np.ndarray, "weights"], layout: Layout) -> str:
-    """What to say of a change that cannot be sent."""
+    """The message about a change that cannot be sent."""
     spans = enumerate(itertools.pairwise(layout.bounds))
     number = next(n for n, (first, last) in spans if not (np.abs(vector[first:last]) <= MOST).all())
     return (

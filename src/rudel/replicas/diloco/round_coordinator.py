@@ -57,7 +57,7 @@ _HISTORY = 256
 
 @dataclass
 class _Round:
-    """What has come in for a round that is not closed.
+    """Deltas received for a round that is not closed.
 
     Args:
         answers: by host, and by the round that they were planned for; their arrays may still have to be added.

@@ -132,7 +132,7 @@ def write_inference(
 
 
 def metadata(name: str, versions: Sequence[int], platform: str, signature: Signature) -> dict[str, Any]:
-    """What a model takes and gives."""
+    """The document about inputs and outputs of a model."""
     return {
         "name": name,
         "versions": [str(version) for version in sorted(versions)],

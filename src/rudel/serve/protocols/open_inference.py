@@ -33,7 +33,7 @@ class OpenInference:
     prefix = "/v2"
 
     def match(self, path: str) -> Target | None:
-        """What a path stands for, or None."""
+        """See `ServingProtocol`."""
         if path in _SERVER:
             return _SERVER[path]
         if not (found := _MODEL.fullmatch(path)):

@@ -108,7 +108,7 @@ def status(name: str, versions: Sequence[int]) -> dict[str, Any]:
 
 
 def metadata(name: str, version: int, signature: Signature) -> dict[str, Any]:
-    """What a version takes and gives."""
+    """The document about inputs and outputs of a version."""
     definition = {
         "inputs": {tensor.name: _described(tensor) for tensor in signature.inputs},
         "outputs": {tensor.name: _described(tensor) for tensor in signature.outputs},

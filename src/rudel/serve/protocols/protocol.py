@@ -1,4 +1,4 @@
-"""What a protocol is to the rest of the server."""
+"""The interface of a protocol to the rest of the server."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from rudel.serve.refusal import bad
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path stands for.
+    """The target of a request, by its path.
 
     Args:
         route: its name in metrics.
@@ -75,7 +75,7 @@ class ServingProtocol(Protocol):
         ...
 
     def match(self, path: str) -> Target | None:
-        """What a path stands for; None where it has no meaning in this protocol."""
+        """The target of a path; None where it has no meaning in this protocol."""
         ...
 
     def describe(self, target: Target, models: Models) -> Any:
@@ -109,7 +109,7 @@ def json_answer(document: object) -> Answer:
 
 
 def json_document(body: bytes) -> Any:
-    """What a body says.
+    """Parses a body as JSON.
 
     Raises:
         Refusal: it is not JSON.

@@ -28,7 +28,7 @@ class TensorFlowRest:
     prefix = "/v1"
 
     def match(self, path: str) -> Target | None:
-        """What a path stands for, or None."""
+        """See `ServingProtocol`."""
         if path == "/v1/models":
             return Target("models")
         if not (found := _MODEL.fullmatch(path)):

@@ -1,1 +1,1 @@
-"""What computes: Keras models compiled by JAX, LiteRT files, and SavedModels by TensorFlow."""
+"""Runtimes: Keras models compiled by JAX, LiteRT files, and SavedModels by TensorFlow."""

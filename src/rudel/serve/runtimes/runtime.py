@@ -1,4 +1,4 @@
-"""What every runtime is to the rest of the server."""
+"""The interface of every runtime to the rest of the server."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
