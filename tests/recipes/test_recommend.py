@@ -13,21 +13,21 @@ import rudel
 from rudel.backend import keras_on_jax
 from rudel.errors import OptionError
 from rudel.recipes import recommend
-from rudel.recipes.interactions import Interactions, World, best_possible, draw, make_world
+from rudel.recipes.interactions import Interactions, Preferences, best_possible, draw, make_preferences
 
 keras = keras_on_jax()
 
 SMALL: dict[str, Any] = {"users": 4000, "items": 400, "tastes": 12, "history": 10, "targets": 6, "held_out": 2000}
 
 
-def probabilities(world: World) -> np.ndarray:
-    return np.exp([world.log_probabilities(taste) for taste in range(len(world.tastes))])
+def probabilities(preferences: Preferences) -> np.ndarray:
+    return np.exp([preferences.log_probabilities(taste) for taste in range(len(preferences.tastes))])
 
 
 @pytest.fixture(scope="module")
-def drawn() -> tuple[World, Interactions]:
-    world = make_world(50, 4, seed=0)
-    return world, draw(world, users=3000, history=6, targets=5, held_out=1000, seed=0)
+def drawn() -> tuple[Preferences, Interactions]:
+    preferences = make_preferences(50, 4, seed=0)
+    return preferences, draw(preferences, users=3000, history=6, targets=5, held_out=1000, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return rudel.train_recipe("recommend", options=SMALL | {"dims": 16}, epochs=4, batch_size=256, run=run)
 
 
-def test_every_item_is_drawn_as_often_as_its_probability_says(drawn: tuple[World, Interactions]) -> None:
-    world, seen = drawn
-    likely = probabilities(world)
+def test_every_item_is_drawn_as_often_as_its_probability_says(drawn: tuple[Preferences, Interactions]) -> None:
+    preferences, seen = drawn
+    likely = probabilities(preferences)
     np.testing.assert_allclose(likely.sum(1), 1, rtol=1e-9)
     for taste in range(4):
         of_taste = seen.targets[seen.taste == taste]
@@ -46,7 +46,7 @@ def test_every_item_is_drawn_as_often_as_its_probability_says(drawn: tuple[World
         np.testing.assert_allclose(share, likely[taste], atol=5 * np.sqrt(0.25 / of_taste.size))
 
 
-def test_a_history_is_a_set_with_counts(drawn: tuple[World, Interactions]) -> None:
+def test_a_history_is_a_set_with_counts(drawn: tuple[Preferences, Interactions]) -> None:
     _, seen = drawn
     totals = seen.counts.sum(1)
     assert (totals.min(), totals.max()) == (3, 6)
@@ -61,8 +61,8 @@ def test_a_history_is_a_set_with_counts(drawn: tuple[World, Interactions]) -> No
 def test_the_best_ranking_is_that_of_bayes_theorem() -> None:
     """Two tastes, by hand: what a user took says which one it is, and how sure that is."""
     shares = np.array([[0.5, 0.3, 0.15, 0.05], [0.05, 0.2, 0.25, 0.5]])
-    world = World(np.zeros(4), np.eye(2), np.log(shares).T)
-    np.testing.assert_allclose(probabilities(world), shares)
+    preferences = Preferences(np.zeros(4), np.eye(2), np.log(shares).T)
+    np.testing.assert_allclose(probabilities(preferences), shares)
     seen = Interactions(
         taste=np.array([0, 1]),
         history=np.array([[1, 0], [3, 2]], np.int32),
@@ -74,16 +74,16 @@ def test_the_best_ranking_is_that_of_bayes_theorem() -> None:
     weights = np.array([[0.3**2 * 0.5, 0.2**2 * 0.05], [0.05 * 0.15 * 0.05, 0.5 * 0.25 * 0.5]])
     likely = weights / weights.sum(1, keepdims=True) @ shares
     best = np.sort(likely)[:, -2:]
-    found, expected = best_possible(world, seen, k=2)
+    found, expected = best_possible(preferences, seen, k=2)
     assert found == 0.5  # item 1 is the second of user 0; item 0 the last of user 1
     assert expected == pytest.approx(best.sum() / 2)
 
 
-def test_what_the_best_ranking_finds_is_what_was_to_be_expected(drawn: tuple[World, Interactions]) -> None:
-    world, seen = drawn
-    found, expected = best_possible(world, seen, k=5)
+def test_what_the_best_ranking_finds_is_what_was_to_be_expected(drawn: tuple[Preferences, Interactions]) -> None:
+    preferences, seen = drawn
+    found, expected = best_possible(preferences, seen, k=5)
     assert found == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 1000))
-    oracle = np.sort(probabilities(world))[:, -5:].sum(1)[seen.taste[seen.held_out_users]].mean()
+    oracle = np.sort(probabilities(preferences))[:, -5:].sum(1)[seen.taste[seen.held_out_users]].mean()
     popular = np.bincount(seen.targets.reshape(-1), minlength=50)
     assert np.sort(popular)[-5:].sum() / popular.sum() < expected <= oracle + 1e-6
 

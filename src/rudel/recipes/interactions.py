@@ -19,7 +19,7 @@ _AT_ONCE = 2**24
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class Preferences:
     """Items and tastes.
 
     Args:
@@ -41,7 +41,7 @@ class World:
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """What users took. A history is a set of items with counts, padded with item 0 of count 0.
+    """Items that users took. A history is a set of items with counts, padded with item 0 of count 0.
 
     Args:
         taste: the hidden taste of each user, (users,).
@@ -60,21 +60,21 @@ class Interactions:
     held_out_items: np.ndarray
 
 
-def make_world(items: int, tastes: int, seed: int) -> World:
-    """A world of so many items and tastes."""
+def make_preferences(items: int, tastes: int, seed: int) -> Preferences:
+    """Draws preferences for so many items and tastes."""
     random = np.random.default_rng([seed, 0])
     popularity = -_ZIPF * np.log(random.permutation(items) + 10.0)
     traits = random.normal(0, 1, (items, _TRAITS))
     directions = random.normal(0, 1, (tastes, _TRAITS))
     directions *= _LIKING / np.linalg.norm(directions, axis=1, keepdims=True)
-    return World(popularity, directions, traits)
+    return Preferences(popularity, directions, traits)
 
 
-def draw(world: World, users: int, history: int, targets: int, held_out: int, seed: int) -> Interactions:
+def draw(preferences: Preferences, users: int, history: int, targets: int, held_out: int, seed: int) -> Interactions:
     """Draws what users take, each item independently of the others by the probabilities of the user's taste.
 
     Args:
-        world: says the probabilities.
+        preferences: the probabilities of items, by taste.
         users: how many.
         history: most items in a history; it has 3 at least.
         targets: items of every user to learn from.
@@ -82,11 +82,11 @@ def draw(world: World, users: int, history: int, targets: int, held_out: int, se
         seed: of the drawing.
     """
     random = np.random.default_rng([seed, 1])
-    taste = random.integers(0, len(world.tastes), users)
+    taste = random.integers(0, len(preferences.tastes), users)
     drawn = np.empty((users, history + targets + 1), np.int32)
-    for number in range(len(world.tastes)):
+    for number in range(len(preferences.tastes)):
         who = np.flatnonzero(taste == number)
-        cumulative = np.exp(world.log_probabilities(number)).cumsum()
+        cumulative = np.exp(preferences.log_probabilities(number)).cumsum()
         at = random.random((len(who), drawn.shape[1])) * cumulative[-1]
         drawn[who] = np.minimum(np.searchsorted(cumulative, at, side="right"), len(cumulative) - 1)
     lengths = random.integers(_FEWEST_IN_HISTORY, history + 1, users)
@@ -95,21 +95,21 @@ def draw(world: World, users: int, history: int, targets: int, held_out: int, se
     return Interactions(taste, taken, counts, drawn[:, history:-1].copy(), chosen, drawn[chosen, -1])
 
 
-def best_possible(world: World, seen: Interactions, k: int = 10) -> tuple[float, float]:
+def best_possible(preferences: Preferences, seen: Interactions, k: int = 10) -> tuple[float, float]:
     """Recall of the best ranking that can be made of what a training sees, had it learned all probabilities exactly.
 
     For each user, the probability of every taste follows from the user's history and targets by Bayes' theorem, and
     from these the probability of every item. The k most probable ones are what to recommend.
 
     Args:
-        world: says the probabilities.
+        preferences: the probabilities of items, by taste.
         seen: histories, targets, and the items that were held out.
         k: how many items are recommended.
 
     Returns:
         The share of the held-out items that are among the k, and the share that could be expected to be.
     """
-    every = np.stack([world.log_probabilities(taste) for taste in range(len(world.tastes))])
+    every = np.stack([preferences.log_probabilities(taste) for taste in range(len(preferences.tastes))])
     users = seen.held_out_users
     evidence = np.stack(
         [(seen.counts[users] * log[seen.history[users]]).sum(1) + log[seen.targets[users]].sum(1) for log in every], 1

@@ -9,7 +9,7 @@ import numpy as np
 
 import rudel
 from rudel.errors import OptionError
-from rudel.recipes.interactions import best_possible, draw, make_world
+from rudel.recipes.interactions import best_possible, draw, make_preferences
 
 if TYPE_CHECKING:
     from rudel.recipes.interactions import Interactions
@@ -38,9 +38,9 @@ def data(
         seed: seed of the interactions.
     """
     _check(users, items, tastes, history, targets, held_out)
-    world = make_world(items, tastes, seed)
-    drawn = draw(world, users, history, targets, held_out, seed)
-    found, expected = best_possible(world, drawn)
+    preferences = make_preferences(items, tastes, seed)
+    drawn = draw(preferences, users, history, targets, held_out, seed)
+    found, expected = best_possible(preferences, drawn)
     everybody = np.repeat(np.arange(users, dtype=np.int32), targets)
     return rudel.Dataset(
         rudel.Examples(_inputs(drawn, everybody), drawn.targets.reshape(-1)),
