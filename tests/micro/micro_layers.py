@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 from micro_support.models import Op, T, build
+
+from rudel.micro.arithmetic import ROUNDINGS, Rounding
 
 
 @dataclass(frozen=True)
@@ -136,3 +139,35 @@ LAYERS = {
     "dense, one output": Layer(F, (16,), 1, **LINEAR),
     "dense, one input": Layer(F, (1,), 16),
 }
+
+
+@st.composite
+def drawn_models(
+    draw: st.DrawFn, count: int, *, input_multiple: int = 1, depth_multiple: int = 1
+) -> list[tuple[bytes, Rounding]]:
+    """Draws models of a convolution each, and how they round.
+
+    Args:
+        draw: hypothesis' own.
+        count: how many.
+        input_multiple: what the channels of a depthwise convolution are a multiple of.
+        depth_multiple: what the output channels of another convolution are a multiple of.
+    """
+
+    def one() -> tuple[bytes, Rounding]:
+        kind = draw(st.sampled_from((C, D)))
+        height, width, channels = (draw(st.integers(1, 9)) for _ in range(3))
+        channels *= input_multiple if kind == D else 1
+        depth = channels if kind == D else depth_multiple * draw(st.integers(1, 9 // depth_multiple + 1))
+        size = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
+        strides = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+        padding = draw(st.sampled_from(("SAME", "VALID")))
+        if padding == "VALID":
+            size = (min(size[0], height), min(size[1], width))
+        activation = draw(st.sampled_from(("NONE", "RELU", "RELU6")))
+        zero_points = draw(st.tuples(st.integers(-128, 127), st.integers(-128, 127)))
+        gain = draw(st.floats(2, 1000))
+        layer = Layer(kind, (height, width, channels), depth, size, strides, padding, 1, activation, zero_points, gain)
+        return model(layer, draw(st.integers(0, 1 << 30))), draw(st.sampled_from(ROUNDINGS))
+
+    return list(dict.fromkeys(one() for _ in range(count)))

@@ -1,32 +1,34 @@
 """Kernels with DSP instructions give the bits of the plain ones, in C on the host and in assembly on the board."""
 
 import subprocess
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from micro_board import needs_board
-from micro_layers import LAYERS, Layer, model
+from micro_board import assert_same_bits, needs_board, on_board, on_host
+from micro_layers import LAYERS, drawn_models, model
 from micro_support import host
 from micro_support.models import Op, T, build
 
 from rudel.micro import compile_model
-from rudel.micro.arithmetic import ROUNDINGS, scaling_once, scaling_to_even, scaling_twice
-from rudel.micro.bench import measure, uniform_inputs
-from rudel.micro.bench.host import host_outputs
+from rudel.micro.arithmetic import Rounding, scaling_once, scaling_to_even, scaling_twice
+from rudel.micro.bench import uniform_inputs
 from rudel.micro.compiler import Compiled
 from rudel.micro.dsp.columns import even_sums, packed, padded
 from rudel.micro.dsp.scaling import find_scaling, twice_rounded
 from rudel.micro.requantisation import evaluate, plan
 
-SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZED = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SHIFTS = (8, 12)
 
 
-def outputs_here(compiled: Compiled, count: int) -> list[bytes]:
-    return host_outputs(compiled, uniform_inputs(compiled, count))
+def compiled_layers(names: Iterable[str], target: str, rounding: Rounding = "tflm", seed: int = 0) -> list[Compiled]:
+    datas = [model(LAYERS[name], seed) for name in names]
+    prefix = f"{rounding}_{target.replace('-', '_')}"
+    return [compile_model(d, name=f"{prefix}_{i}", rounding=rounding, target=target) for i, d in enumerate(datas)]
 
 
 def uses_dsp(compiled: Compiled) -> bool:
@@ -48,54 +50,22 @@ GENERIC = (
 """Where the plain kernels do it."""
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_the_plain_form_of_the_kernels_gives_the_same_bits(name: str) -> None:
-    data = model(LAYERS[name])
-    for rounding in ("tflm", "litert"):
-        special = compile_model(data, name="special", rounding=rounding, target="cortex-m4")
-        plain = compile_model(data, name="plain", rounding=rounding)
-        assert uses_dsp(special) == (name not in GENERIC)
-        assert not uses_dsp(plain)
-        outputs = outputs_here(plain, 20)
-        assert outputs_here(special, 20) == outputs
-        assert len(set(outputs)) >= 5
+@pytest.mark.parametrize("rounding", ["tflm", "litert"])
+def test_the_plain_form_of_the_kernels_gives_the_same_bits(rounding: Rounding, tmp_path: Path) -> None:
+    special, plain = compiled_layers(LAYERS, "cortex-m4", rounding), compiled_layers(LAYERS, "generic", rounding)
+    given = [uniform_inputs(one, 20) for one in plain]
+    outputs = on_host([*special, *plain], given * 2, tmp_path)
+    found, wanted = outputs[: len(LAYERS)], outputs[len(LAYERS) :]
+    assert [name for name, a, b in zip(LAYERS, found, wanted, strict=True) if a != b] == []
+    assert [name for name, one in zip(LAYERS, wanted, strict=True) if len(set(one)) < 5] == []
+    assert {name for name, one in zip(LAYERS, special, strict=True) if not uses_dsp(one)} == set(GENERIC)
+    assert not any(map(uses_dsp, plain))
 
 
-@given(
-    st.sampled_from(("CONV_2D", "DEPTHWISE_CONV_2D")),
-    st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)),
-    st.integers(1, 5),
-    st.tuples(st.integers(1, 4), st.integers(1, 4)),
-    st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    st.sampled_from(("SAME", "VALID")),
-    st.sampled_from(("NONE", "RELU", "RELU6")),
-    st.tuples(st.integers(-128, 127), st.integers(-128, 127)),
-    st.floats(2, 1000),
-    st.sampled_from(ROUNDINGS),
-    st.integers(0, 1 << 30),
-)
-@settings(max_examples=25, deadline=None, derandomize=True)
-def test_any_layer_gives_the_same_bits(
-    kind: str,
-    shape: tuple[int, int, int],
-    half_depth: int,
-    size: tuple[int, int],
-    strides: tuple[int, int],
-    padding: str,
-    activation: str,
-    zero_points: tuple[int, int],
-    gain: float,
-    rounding: str,
-    seed: int,
-) -> None:
-    if padding == "VALID":
-        size = (min(size[0], shape[0]), min(size[1], shape[1]))
-    depth = shape[2] if kind == "DEPTHWISE_CONV_2D" else 2 * half_depth
-    layer = Layer(kind, shape, depth, size, strides, padding, 1, activation, zero_points, gain)
-    data = model(layer, seed)
-    special = compile_model(data, name="special", rounding=rounding, target="cortex-m4")  # type: ignore[arg-type]
-    plain = compile_model(data, name="plain", rounding=rounding)  # type: ignore[arg-type]
-    assert outputs_here(special, 5) == outputs_here(plain, 5)
+@given(drawn_models(8, depth_multiple=2))
+@settings(max_examples=4, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+def test_any_layers_give_the_same_bits(models: list[tuple[bytes, Rounding]]) -> None:
+    assert_same_bits(models, "cortex-m4")
 
 
 @pytest.mark.parametrize("target", ["cortex-m4", "cortex-m55"])
@@ -105,7 +75,7 @@ def test_the_plain_form_is_clean_under_the_sanitizers(target: str, tmp_path: Pat
     lines = [
         "#include <stdint.h>",
         "#include <stdlib.h>",
-        *(f'#include "{m.name}.h"' for m in models),
+        *(f'#include "{m.name}.c"' for m in models),
         "int main(void) {",
     ]
     for m in models:
@@ -119,10 +89,8 @@ def test_the_plain_form_is_clean_under_the_sanitizers(target: str, tmp_path: Pat
         ]
     (tmp_path / "main.c").write_text("\n".join([*lines, "    return 0;", "}", ""]))
     program = tmp_path / "program"
-    sources = [str(path) for path in sorted(tmp_path.glob("*.c"))]
-    built = subprocess.run(
-        ["gcc", *host.STRICT, *SANITIZED, *sources, "-o", str(program)], capture_output=True, text=True
-    )
+    command = ["gcc", *host.STRICT, *SANITIZED, str(tmp_path / "main.c"), "-o", str(program)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr[:2000]
     ran = subprocess.run([str(program)], capture_output=True, text=True)
     assert (ran.returncode, ran.stderr[:2000]) == (0, "")
@@ -153,17 +121,28 @@ ON_BOARD = (
 )
 
 
-@pytest.mark.parametrize("name", ON_BOARD)
-def test_the_assembly_gives_the_same_bits(name: str) -> None:
+def test_the_assembly_gives_the_same_bits(tmp_path: Path) -> None:
     needs_board()
-    data = model(LAYERS[name], seed=7)
-    special = compile_model(data, name="special", rounding="tflm", target="cortex-m4")
-    plain = compile_model(data, name="plain", rounding="tflm")
-    inputs = uniform_inputs(plain, 20)
-    measured = measure(special, inputs, host_outputs(plain, inputs))
-    assert measured.differing == 0
-    assert uses_dsp(special)
-    assert "smmla" in special.source or "smmulr" in special.source
+    special, plain = (compiled_layers(ON_BOARD, target, seed=7) for target in ("cortex-m4", "generic"))
+    assert differing_on_board(ON_BOARD, special, plain, 20, tmp_path) == []
+    for one in special:
+        assert uses_dsp(one)
+        assert "smmla" in one.source or "smmulr" in one.source
+
+
+def differing_on_board(
+    names: Sequence[str], special: list[Compiled], plain: list[Compiled], count: int, folder: Path
+) -> list[str]:
+    """The names of models that give other outputs on the board than here."""
+    given = [uniform_inputs(one, count) for one in plain]
+    found = on_board(special, given, special[0].target.name, made(folder / "board"))
+    wanted = on_host(plain, given, made(folder / "host"))
+    return [name for name, a, b in zip(names, found, wanted, strict=True) if a != b]
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 @given(st.integers(0, 1 << 30), st.sampled_from(("relu", "linear", "to even")), st.sampled_from(SHIFTS))
@@ -262,19 +241,19 @@ SUMS = (
 )
 
 
-@pytest.mark.parametrize(("kind", "scales", "zero_points"), SUMS)
-def test_sums_have_the_same_bits(kind: str, scales: tuple[float, float], zero_points: tuple[int, int, int]) -> None:
+def test_sums_have_the_same_bits(tmp_path: Path) -> None:
     needs_board()
-    data = sum_model(kind, scales, zero_points)
-    for rounding in ("tflm", "litert"):
-        special = compile_model(data, name="special", rounding=rounding, target="cortex-m4")
-        plain = compile_model(data, name="plain", rounding=rounding)
-        assert special.steps[0].kernels[0].name.startswith("sum_")
-        inputs = uniform_inputs(plain, 20)
-        outputs = host_outputs(plain, inputs)
-        assert host_outputs(special, inputs) == outputs
-        assert len(set(outputs)) == 20
-    assert measure(special, inputs, outputs).differing == 0
+    cases = [(sum_model(*one), rounding) for one in SUMS for rounding in ("tflm", "litert")]
+    special, plain = (
+        [compile_model(d, name=f"{name}{i}", rounding=r, target=target) for i, (d, r) in enumerate(cases)]  # type: ignore[arg-type]
+        for name, target in (("special", "cortex-m4"), ("plain", "generic"))
+    )
+    assert all(one.steps[0].kernels[0].name.startswith("sum_") for one in special)
+    given = [uniform_inputs(one, 20) for one in plain]
+    wanted = on_host(plain, given, made(tmp_path / "plain"))
+    assert on_host(special, given, made(tmp_path / "special")) == wanted
+    assert on_board(special, given, "cortex-m4", made(tmp_path / "board")) == wanted
+    assert [len(set(outputs)) for outputs in wanted] == [20] * 4
 
 
 STRICT = ("-std=c99", "-mthumb", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-c")
@@ -292,21 +271,18 @@ BUILDS = (
 @pytest.mark.parametrize(("target", "options"), BUILDS)
 def test_all_builds_for_boards_are_without_a_warning(target: str, options: tuple[str, ...], tmp_path: Path) -> None:
     needs_board()
-    for number, layer in enumerate(LAYERS.values()):
-        compile_model(model(layer), name=f"layer{number}", rounding="tflm", target=target).write(tmp_path)
-    sources = [path.name for path in sorted(tmp_path.glob("*.c"))]
-    done = subprocess.run(
-        ["arm-none-eabi-gcc", *STRICT, *options, *sources], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    models = compiled_layers(LAYERS, target)
+    for one in models:
+        one.write(tmp_path)
+    (tmp_path / "everything.c").write_text("".join(f'#include "{one.name}.c"\n' for one in models))
+    command = ["arm-none-eabi-gcc", *STRICT, *options, "everything.c"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr[:2000]) == (0, "")
 
 
 @pytest.mark.parametrize("target", ["cortex-m7", "cortex-m33"])
-def test_other_cores_run_the_assembly_too(target: str) -> None:
+def test_other_cores_run_the_assembly_too(target: str, tmp_path: Path) -> None:
     needs_board()
-    for name in ("3 x 3, linear, strides", "depthwise of odd width", "dense, linear"):
-        data = model(LAYERS[name], seed=3)
-        special = compile_model(data, name="special", rounding="tflm", target=target)
-        plain = compile_model(data, name="plain", rounding="tflm")
-        inputs = uniform_inputs(plain, 5)
-        assert measure(special, inputs, host_outputs(plain, inputs)).differing == 0
+    names = ("3 x 3, linear, strides", "depthwise of odd width", "dense, linear")
+    special, plain = (compiled_layers(names, each, seed=3) for each in (target, "generic"))
+    assert differing_on_board(names, special, plain, 5, tmp_path) == []
