@@ -176,7 +176,7 @@ def _writer(form: Form) -> Callable[[Sequence[np.ndarray]], tuple[list[jax.Array
 
 @functools.lru_cache(maxsize=8)
 def _reader(form: Form, layout: Layout) -> Callable[[Sequence[Any]], list[jax.Array]]:
-    """Reads each array by itself: XLA would compute every element of a vector of all of them as often as it has parts."""
+    """Reads each array by itself: XLA takes many times as long for a vector of all of them."""
 
     def read(arrays: Sequence[Num[jax.Array, "..."]]) -> list[Float32[jax.Array, "..."]]:
         return form.read(arrays, layout.shapes)

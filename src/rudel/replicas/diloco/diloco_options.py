@@ -25,11 +25,11 @@ CODEC = "top8"
 OUTER_RATE = 1.25
 """Outer learning rate of several replicas: more than 1, as a merge comes when some of the next round is over.
 
-Steps of a replica to a target and final accuracy, with 1 and with 1.25 (`benchmarks/convergence.py`, three seeds, merges
-a third to half a round late): drawings, 1,184 (0.816) and 1,024 (0.819); with one element in 16, 1,664 (0.808) and 1,472
-(0.812); on two replicas 1,856 and 1,536, on eight 928 and 928; an MLP of 4.9 million weights, never (0.726) and 192
-(0.738); movements 88 (0.946) and 80 (0.954). Where a merge is hardly late: digits 80 and 80; a CNN on drawings 224
-(0.797) and 232 (0.792), four seeds.
+Steps of a replica to a target and final accuracy, with 1 and with 1.25 (`benchmarks/convergence.py`, three seeds,
+merges a third to half a round late): drawings, 1,184 (0.816) and 1,024 (0.819); with one element in 16, 1,664 (0.808)
+and 1,472 (0.812); on two replicas 1,856 and 1,536, on eight 928 and 928; an MLP of 4.9 million weights, never (0.726)
+and 192 (0.738); movements 88 (0.946) and 80 (0.954). Where a merge is hardly late: digits 80 and 80; a CNN on drawings
+224 (0.797) and 232 (0.792), four seeds.
 """
 
 IN_FULL = "int8"
