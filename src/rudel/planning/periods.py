@@ -4,28 +4,50 @@ Rounds, and visits, soon do nothing new: after so many steps, a period, every ho
 leave whole periods out, so that they begin and end as the long one does.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, ParamSpec
 
 from rudel.planning.forecast import Forecast, Speed, Work
+from rudel.planning.links import Links
+
+Of = ParamSpec("Of")
 
 _MOST, _LEAST = 300, 8
 """Periods of the longer of the two, of few hosts and of many; the other has half of them."""
 
+_AFFORDABLE = 20_000
+"""So many periods of single hosts take some tenths of a second to simulate."""
 
-def extrapolated(
-    simulate: Callable[[Work], Forecast], work: Work, hosts: Sequence[Speed], period: int, affordable: int
-) -> Forecast:
-    """The forecast of a training, however long it is.
+
+def in_periods(
+    period_of: Callable[[Sequence[Speed], int], int],
+) -> Callable[[Callable[Of, Forecast]], Callable[Of, Forecast]]:
+    """Decorates a simulation that takes a time proportional to its steps, so that long trainings take little, too.
 
     Args:
-        simulate: forecasts a training, in a time that is proportional to its steps.
-        work: what is to be done.
-        hosts: who does it.
-        period: steps of all hosts, after which they are where they were.
-        affordable: how many periods of single hosts may be simulated.
+        period_of: (hosts, length) to the steps of all hosts after which they are where they were. The simulation's
+            first arguments are work, hosts, links and length.
     """
-    longer = min(_MOST, max(_LEAST, affordable // len(hosts)))
+
+    def decorate(simulate: Callable[..., Forecast]) -> Callable[..., Forecast]:
+        @functools.wraps(simulate)
+        def simulate_some(
+            work: Work, hosts: Sequence[Speed], links: Links, length: int, *more: Any, **named: Any
+        ) -> Any:
+            def of(work: Work) -> Forecast:
+                return simulate(work, hosts, links, length, *more, **named)
+
+            return _extrapolated(of, work, hosts, period_of(hosts, length))
+
+        return simulate_some
+
+    return decorate
+
+
+def _extrapolated(simulate: Callable[[Work], Forecast], work: Work, hosts: Sequence[Speed], period: int) -> Forecast:
+    longer = min(_MOST, max(_LEAST, _AFFORDABLE // len(hosts)))
     shorter = longer // 2
     left = work.steps // period - longer
     if left <= shorter:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,8 @@ from rudel.planning.forecast import Desk, Forecast, Speed, Work, sole_steps
 from rudel.planning.links import Links
 from rudel.replicas.asynchronous.async_options import Async
 from rudel.replicas.dealing import worth_of
-from rudel.replicas.diloco.diloco_options import IN_FULL, Diloco
+from rudel.replicas.diloco.diloco_options import Diloco
+from rudel.replicas.merging_options import IN_FULL, MergingOptions
 from rudel.replicas.round_lengths import SPARSER, Speeds, best_steps
 
 _FEW = 8
@@ -34,7 +34,7 @@ others, each has its own to make up for.
 
 @dataclass(frozen=True)
 class Planned:
-    """What can be done, and what is best.
+    """Forecasts of all strategies, and the best of them.
 
     Args:
         forecasts: all that was looked at, by number of hosts and strategy.
@@ -158,7 +158,7 @@ def _as_agreed(
     hosts: Sequence[Speed],
     links: Links,
     desk: Desk | None,
-    options: Any,
+    options: MergingOptions,
 ) -> Forecast:
     """A forecast with what the hosts will agree upon, once the training has looked at them."""
     count = len(hosts)

@@ -14,17 +14,19 @@ import numpy as np
 
 from rudel.planning.forecast import Desk, Forecast, Speed, Work
 from rudel.planning.links import Links
-from rudel.planning.periods import extrapolated
+from rudel.planning.periods import in_periods
 from rudel.replicas.members import Member, Piece
 from rudel.replicas.plans import Plans, shared
-
-_MOST_SHARES = 20_000
-"""So many shares of hosts in rounds take some tenths of a second to simulate."""
 
 _EVERYTHING, _NO_RATES = {Piece("all", (0, 1), bytes)}, np.zeros(1, np.float32)
 """Stand-ins: neither the examples nor the learning rates change when steps are taken."""
 
 
+def _period(hosts: Sequence[Speed], length: int) -> int:
+    return sum(max(1, share) for share in shared(length * len(hosts), [1 / host.step for host in hosts]))
+
+
+@in_periods(_period)
 def simulate(
     work: Work,
     hosts: Sequence[Speed],
@@ -33,26 +35,17 @@ def simulate(
     message: float,
     desk: Desk | None = None,
 ) -> Forecast:
-    """How a training in rounds goes.
+    """Simulates a training in rounds.
 
     Args:
-        work: what is to be done.
-        hosts: who does it.
+        work: the job.
+        hosts: those that train.
         links: between them and the coordinator.
         length: local steps of a round, on average over the hosts.
         message: bytes of a delta and a merge together.
-        desk: the computer that drives; None for one that takes no time.
+        desk: the driver; None for one that takes no time.
     """
-    period = sum(max(1, share) for share in shared(length * len(hosts), [1 / host.step for host in hosts]))
-
-    def of(work: Work) -> Forecast:
-        return _simulated(work, hosts, links, length, message, desk or Desk())
-
-    return extrapolated(of, work, hosts, period, _MOST_SHARES)
-
-
-def _simulated(work: Work, hosts: Sequence[Speed], links: Links, length: int, message: float, desk: Desk) -> Forecast:
-    """The same, round by round."""
+    desk = desk or Desk()
     step = np.array([host.step for host in hosts])
     exchange = np.array([host.exchange for host in hosts])
     first = np.array([host.first for host in hosts])

@@ -16,13 +16,15 @@ import numpy as np
 
 from rudel.planning.forecast import Desk, Forecast, Speed, Work
 from rudel.planning.links import Each, Links
-from rudel.planning.periods import extrapolated
+from rudel.planning.periods import in_periods
 from rudel.replicas.asynchronous.visits import EXCHANGE_SHARE, LITTLE
 
-_MOST_VISITS = 20_000
-"""So many visits take some tenths of a second to simulate."""
+
+def _period(hosts: Sequence[Speed], length: int) -> int:
+    return sum(steps for steps, _ in _of_a_cycle(hosts, length, min(host.step for host in hosts)))
 
 
+@in_periods(_period)
 def simulate(
     work: Work,
     hosts: Sequence[Speed],
@@ -31,27 +33,11 @@ def simulate(
     message: float,
     desk: Desk | None = None,
 ) -> Forecast:
-    """How a training goes in which nobody waits for anybody.
+    """Simulates a training in which nobody waits for anybody.
 
-    Args:
-        work: what is to be done.
-        hosts: who does it.
-        links: between them and the coordinator.
-        length: steps of a visit of the fastest host.
-        message: bytes of a delta and a merge together.
-        desk: the computer that drives; None for one that takes no time.
+    The arguments are those of `rudel.planning.simulated_rounds.simulate`; `length` is that of the fastest host.
     """
-    fastest = min(host.step for host in hosts)
-    period = sum(length for length, _ in _of_a_cycle(hosts, length, fastest))
-
-    def of(work: Work) -> Forecast:
-        return _simulated(work, hosts, links, length, message, desk or Desk())
-
-    return extrapolated(of, work, hosts, period, _MOST_VISITS)
-
-
-def _simulated(work: Work, hosts: Sequence[Speed], links: Links, length: int, message: float, desk: Desk) -> Forecast:
-    """The same, visit by visit."""
+    desk = desk or Desk()
     count, half = len(hosts), message / 2
     fastest, together = min(host.step for host in hosts), sum(1 / host.step for host in hosts)
     delay, own, own_up = (

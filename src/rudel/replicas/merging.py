@@ -19,12 +19,10 @@ class Merging(Protocol):
     Attributes:
         strategy: its name.
         counted: what is counted as it merges, as the summary calls it.
-        length: the option that says how many local steps there are between two exchanges.
     """
 
     strategy: str
     counted: str
-    length: str
 
     def first_memory(self, outer: str, size: int) -> tuple[np.ndarray, np.ndarray]:
         """The outer optimizer's state and the residual before anything was merged, for so many weights."""
@@ -33,7 +31,7 @@ class Merging(Protocol):
     def coordinator(
         self, fleet: "Fleet", task: Task, state: GlobalState, slots: bytes | None, on_event: Callable[[Any], None]
     ) -> Coordinator:
-        """What leads the replicas; see `Coordinator` for the arguments."""
+        """Makes the coordinator of the replicas; see `Coordinator` for the arguments."""
         ...
 
     def rounds_in(self, arrivals: Sequence[Arrival]) -> int:

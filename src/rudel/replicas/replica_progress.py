@@ -15,6 +15,7 @@ from rudel.replicas import journal
 from rudel.replicas.local_rates import Rates
 from rudel.replicas.merging import Merging
 from rudel.replicas.replica_spec import ReplicaSpec
+from rudel.replicas.round_lengths import Agreed
 from rudel.replicas.rounds import Arrival, GlobalState, HostChanged, RoundClosed
 from rudel.runs import checkpoint as checkpoints
 from rudel.runs.checkpoint import Checkpoint
@@ -92,7 +93,7 @@ class ReplicaProgress:
         return arrays
 
     def document(self) -> dict[str, Any]:
-        """What the document of a checkpoint says beside that of every training."""
+        """Entries of a checkpoint's document that trainings with replicas add."""
         return {self._merging.strategy: self._counts() | {"round": self.state.round, "sums": len(self.sums)}}
 
     def restore(self, saved: Checkpoint) -> None:
@@ -157,12 +158,12 @@ class ReplicaProgress:
             self._journal.close()
         self._journal = None
 
-    def journal_round(self, closed: RoundClosed, options: Any, late: Sequence[dict[str, Any]]) -> None:
+    def journal_round(self, closed: RoundClosed, agreed: Agreed, late: Sequence[dict[str, Any]]) -> None:
         """Writes a round to the journal, which there has to be.
 
         Args:
             closed: the round.
-            options: of the strategy, with everything chosen.
+            agreed: what held for it.
             late: records of spans that are not evaluated yet.
 
         Raises:
@@ -176,9 +177,9 @@ class ReplicaProgress:
             "round": closed.state.round,
             "step": closed.state.steps,
             "seconds": self._position.clock.train,
-            "outer": options.outer,
-            "delta_codec": options.delta_codec,
-            "merge_codec": options.merge_codec,
+            "outer": agreed.outer,
+            "delta_codec": agreed.delta_codec,
+            "merge_codec": agreed.merge_codec,
             "arrivals": [(arrival.steps, arrival.weight, arrival.fresh) for arrival in closed.arrivals],
             self._merging.strategy: self._counts(),
             "records": [*new, *late],

@@ -13,7 +13,7 @@ import queue
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -30,6 +30,7 @@ from rudel.loop.vocabulary import why_not_finite
 from rudel.replicas.coordinator import Coordinator
 from rudel.replicas.local_rates import Rates
 from rudel.replicas.merging import Merging
+from rudel.replicas.merging_options import MergingOptions
 from rudel.replicas.replica_progress import ReplicaProgress
 from rudel.replicas.replica_service import replica_guest
 from rudel.replicas.replica_spec import spec_of
@@ -91,9 +92,9 @@ class ReplicasEngine:
         merging: how the work of the replicas comes together.
     """
 
-    def __init__(self, job: Job, cluster: "RunningCluster", options: Any, merging: Merging) -> None:
-        self._job, self._cluster, self._given, self._merging = job, cluster, options, merging
-        self._options: Any = options.chosen_for(max(1, cluster.count), job.schedule.total_steps)
+    def __init__(self, job: Job, cluster: "RunningCluster", options: MergingOptions, merging: Merging) -> None:
+        self._job, self._cluster, self._options, self._merging = job, cluster, options, merging
+        self._agreed = options.chosen_for(max(1, cluster.count), job.schedule.total_steps)
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._late: deque[_Late] = deque()
         self._coordinator: Coordinator | None = None
@@ -123,7 +124,7 @@ class ReplicasEngine:
 
             clock.compile += spec.packing_seconds
             session.display.note(SLOWER.format(backend))
-        global_state = spec.global_state(*self._merging.first_memory(self._options.outer, spec.layout.size))
+        global_state = spec.global_state(*self._merging.first_memory(self._agreed.outer, spec.layout.size))
         self._progress = ReplicaProgress(self._merging, spec, global_state, self._rates, session.position, session.run)
         self._rates.read()
 
@@ -152,9 +153,12 @@ class ReplicasEngine:
     def describe(self) -> dict[str, Any]:
         """See `Engine`."""
         steps, progress = self._position.step, self._progress
+        chosen = {
+            self._options.length if name == "steps" else name: value for name, value in vars(self._agreed).items()
+        }
         return {
             "strategy": self._merging.strategy,
-            "strategy_options": vars(self._options),
+            "strategy_options": chosen | {"patience": self._options.patience},
             "hosts": progress.hosts,
             "steps": steps // max(1, len(progress.hosts)),
             "samples": steps * self._job.schedule.batch_size,
@@ -224,11 +228,9 @@ class ReplicasEngine:
             display.sending(*delivered)
 
     def _agree(self, replicas: int, speeds: Speeds) -> Agreed:
-        """What holds for all rounds; called in the thread of the coordinator."""
-        agreed = self._given.agree(replicas, self._job.schedule.total_steps, speeds)
-        named = {self._merging.length if name == "steps" else name: value for name, value in vars(agreed).items()}
-        self._options = replace(self._options, **named)
-        return agreed
+        """Settles the options of all rounds; called in the thread of the coordinator."""
+        self._agreed = self._options.agree(replicas, self._job.schedule.total_steps, speeds)
+        return self._agreed
 
     async def _prepare_replicas(self, fleet: "Fleet") -> None:
         job, spec = self._job, self._spec
@@ -240,7 +242,7 @@ class ReplicasEngine:
             layout=spec.layout,
             pieces=await asyncio.to_thread(spec.source.pieces, len(self._progress.hosts)),
             setup=self._setup,
-            rates=lambda first, last, count: self._rates.of(first, last, count, self._options.rate_factor),
+            rates=lambda first, last, count: self._rates.of(first, last, count, self._agreed.rate_factor),
             why_not_finite=lambda: why_not_finite(job.model, job.train),
             patience=self._options.patience,
             ema=spec.ema,
@@ -250,8 +252,8 @@ class ReplicasEngine:
         await self._coordinator.prepare()
 
     def _setup(self, number: int, description: dict[str, Any]) -> tuple[dict[str, Any], float]:
-        """What `ReplicaSpec.setup` returns and raises; called in other threads."""
-        codecs = self._options.delta_codec, self._options.merge_codec
+        """Calls `ReplicaSpec.setup`, in other threads."""
+        codecs = self._agreed.delta_codec, self._agreed.merge_codec
         return self._spec.setup(number, description, len(self._progress.hosts), *codecs)
 
     # -- what the coordinator reports -------------------------------------------------------------------------------
@@ -280,7 +282,7 @@ class ReplicasEngine:
             self._take_over(self._progress.state)
             self._save()
         elif self._progress.has_journal:
-            self._progress.journal_round(event, self._options, self._records_of_late())
+            self._progress.journal_round(event, self._agreed, self._records_of_late())
 
     def _take_round(self, closed: RoundClosed) -> None:
         session, position, progress = self._session, self._position, self._progress

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class OnArrival:
     """See the module."""
 
-    strategy, counted, length = "async", "arrivals", "steps_between"
+    strategy, counted = "async", "arrivals"
 
     def first_memory(self, outer: str, size: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Merging`."""

@@ -1,13 +1,11 @@
 """Options of the strategy `diloco`, and defaults that were measured."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from rudel.errors import OptionError
-from rudel.loop.schedule import check_whole_number
-from rudel.replicas.round_lengths import Agreed, Speeds, best_codec, best_length, goes_in_full
+from rudel.replicas.merging_options import CODEC, MergingOptions, rate_factor_for
+from rudel.replicas.round_lengths import Agreed
 
 if TYPE_CHECKING:
     from rudel.cluster.running_cluster import RunningCluster
@@ -15,12 +13,9 @@ if TYPE_CHECKING:
     from rudel.session.job import Job
 
 MOST_ROUND_STEPS, FEWEST_ROUNDS, FEWEST_PER_REPLICA = 320, 8, 2
-"""What rounds may be like, where the user says nothing and the link is not slow: with longer or fewer ones, less is
+"""Limits of rounds where the user gives none and the link is not slow: with longer or fewer ones, less is
 learned; the more replicas, the more rounds it takes.
 """
-
-CODEC = "top8"
-"""How changes travel, there and back; on slow links, fewer elements do (`rudel.replicas.round_lengths.best_codec`)."""
 
 OUTER_RATE = 1.25
 """Outer learning rate of several replicas: more than 1, as a merge comes when some of the next round is over.
@@ -32,24 +27,9 @@ and 192 (0.738); movements 88 (0.946) and 80 (0.954). Where a merge is hardly la
 224 (0.797) and 232 (0.792), four seeds.
 """
 
-IN_FULL = "int8"
-"""How those of small models do, where that takes hardly longer."""
-
 
 @dataclass(frozen=True)
-class Chosen:
-    """What `Diloco` says, with everything chosen."""
-
-    round_steps: int
-    rate_factor: float
-    outer: str
-    delta_codec: str
-    merge_codec: str
-    patience: float
-
-
-@dataclass(frozen=True)
-class Diloco:
+class Diloco(MergingOptions):
     """Local steps on every replica, then a compressed exchange; for links that are slow.
 
     What is None is chosen by the number of replicas and of steps, by rules that were measured on the job of four
@@ -72,27 +52,19 @@ class Diloco:
         OptionError: a value that makes no sense.
 
     >>> chosen = Diloco(round_steps=64).chosen_for(replicas=4, total_steps=8192)
-    >>> chosen.round_steps, chosen.rate_factor, chosen.outer
+    >>> chosen.steps, chosen.rate_factor, chosen.outer
     (64, 1.6, 'nesterov:1.25:0.5')
     """
 
+    length: ClassVar[str] = "round_steps"
     name: ClassVar[str] = "diloco"
-    needs_hosts: ClassVar[bool] = True
-    any_backend: ClassVar[bool] = True
 
     round_steps: int | None = field(default=None, metadata={"option": "sync_every"})
-    rate_factor: float | None = None
-    outer: str | None = None
-    delta_codec: str | None = None
-    merge_codec: str | None = None
-    patience: float = field(default=120.0, metadata={"option": "host_timeout"})
 
     def __post_init__(self) -> None:
-        if self.round_steps is not None:
-            check_whole_number("round_steps", self.round_steps)
         from rudel.replicas.outer_optimizer import make_outer
 
-        check_merging(self, make_outer)
+        self.check(make_outer)
 
     def engine(self, job: "Job", cluster: "RunningCluster | None") -> "Engine":
         """Makes what takes the steps; see `rudel.training.strategies.Strategy`."""
@@ -102,83 +74,14 @@ class Diloco:
         assert cluster is not None  # as `needs_hosts` says
         return ReplicasEngine(job, cluster, self, InRounds())
 
-    def chosen_for(self, replicas: int, total_steps: int, worth: int | None = None) -> "Chosen":
-        """The same with everything chosen.
-
-        Args:
-            replicas: how many train together. A single one has nobody to agree with, and only says how far it is: what
-                it sends is exact.
-            total_steps: of all of them together.
-            worth: see `Speeds`; None for as many as there are replicas.
-        """
+    def chosen_for(self, replicas: int, total_steps: int, worth: int | None = None) -> Agreed:
+        """See `MergingOptions`."""
         root = math.sqrt(worth or replicas)
         longest = MOST_ROUND_STEPS if replicas > 1 else 2 * MOST_ROUND_STEPS
         rounds = max(FEWEST_ROUNDS, FEWEST_PER_REPLICA * replicas)
-        chosen: dict[str, Any] = {
-            "round_steps": max(1, min(longest, total_steps // (replicas * rounds))),
-            "rate_factor": min(max(0.8 * root, 1.0), 3.0),
-            "outer": f"nesterov:{OUTER_RATE if root > 1 else 1:g}:{min(1 - 1 / root, 0.99):.2g}",
-            "delta_codec": CODEC if replicas > 1 else "float32",
-            "merge_codec": CODEC if replicas > 1 else "float32",
-        }
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        return Chosen(**chosen | given)
-
-    def agree(self, replicas: int, total_steps: int, speeds: Speeds) -> Agreed:
-        """What holds for all rounds, once it is known how fast replicas and links are.
-
-        A host that is much slower than the others adds little: with learning rates and momentum for as many hosts as
-        there are, the training would progress more slowly than without it.
-
-        Args:
-            replicas: how many train together.
-            total_steps: of all of them together.
-            speeds: what was measured.
-        """
-        chosen = self.chosen_for(replicas, total_steps, speeds.worth)
-        return agreed(self, chosen, self.round_steps, chosen.round_steps, replicas, speeds)
-
-
-def agreed(given: Any, chosen: Any, requested: int | None, most: int, replicas: int, speeds: Speeds) -> Agreed:
-    """What holds for all rounds or visits, once it is known how fast replicas and links are.
-
-    Args:
-        given: options of a strategy, of which `delta_codec` and `merge_codec` count.
-        chosen: the same with everything chosen.
-        requested: steps between two exchanges, as the user gave them; None where they are to be chosen.
-        most: steps that were chosen before anything was measured.
-        replicas: how many train together.
-        speeds: what was measured.
-    """
-    codecs, best = (chosen.delta_codec, chosen.merge_codec), CODEC
-    steps = best_length(replicas, most, speeds) if requested is None and replicas > 1 else most
-    if codecs == (CODEC, CODEC):
-        if goes_in_full(replicas, speeds):
-            best = IN_FULL
-        elif requested is None and given.delta_codec is given.merge_codec is None:
-            best, steps = best_codec(replicas, most, speeds)
-        codecs = given.delta_codec or best, given.merge_codec or best
-    return Agreed(steps, chosen.rate_factor, chosen.outer, *codecs)
-
-
-def check_merging(options: Any, make_outer: Callable[[str], Any]) -> None:
-    """Refuses what makes no sense in the options of all strategies that merge replicas.
-
-    Args:
-        options: with `rate_factor`, `outer`, `delta_codec`, `merge_codec` and `patience`.
-        make_outer: what makes an outer optimizer of that strategy by its name.
-
-    Raises:
-        OptionError: a value that makes no sense.
-    """
-    from rudel.replicas.codec.delta_codec import make_codec
-
-    if options.rate_factor is not None and not 0 < options.rate_factor <= 100:
-        raise OptionError(f"`rate_factor` must be above 0 and at most 100, not {options.rate_factor!r}.")
-    if not 0 <= options.patience < float("inf"):
-        raise OptionError(f"`patience` must be a number of seconds from 0, not {options.patience!r}.")
-    for codec in (options.delta_codec, options.merge_codec):
-        if codec is not None:
-            make_codec(codec)
-    if options.outer is not None:
-        make_outer(options.outer)
+        return self.completed(
+            self.round_steps or max(1, min(longest, total_steps // (replicas * rounds))),
+            rate_factor_for(worth or replicas),
+            f"nesterov:{OUTER_RATE if root > 1 else 1:g}:{min(1 - 1 / root, 0.99):.2g}",
+            CODEC if replicas > 1 else "float32",
+        )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class InRounds:
     """The `Merging` of the strategy `diloco`: one outer step for all replicas together."""
 
-    strategy, counted, length = "diloco", "rounds", "round_steps"
+    strategy, counted = "diloco", "rounds"
 
     def first_memory(self, outer: str, size: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Merging`."""

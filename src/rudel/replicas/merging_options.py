@@ -1,0 +1,112 @@
+"""Options that the strategies which merge replicas, `diloco` and `async`, have in common."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from rudel.errors import OptionError
+from rudel.loop.schedule import check_whole_number
+from rudel.replicas.round_lengths import Agreed, Speeds, best_codec, best_length, goes_in_full
+
+CODEC = "top8"
+"""How changes travel, there and back; on slow links, fewer elements do (`rudel.replicas.round_lengths.best_codec`)."""
+
+IN_FULL = "int8"
+"""How those of small models do, where that takes hardly longer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergingOptions:
+    """Options that `diloco` and `async` share; their classes say what each of them means there.
+
+    Attributes:
+        length: the option with the local steps between two exchanges, a field of the class.
+    """
+
+    length: ClassVar[str]
+    needs_hosts: ClassVar[bool] = True
+    any_backend: ClassVar[bool] = True
+
+    rate_factor: float | None = None
+    outer: str | None = None
+    delta_codec: str | None = None
+    merge_codec: str | None = None
+    patience: float = field(default=120.0, metadata={"option": "host_timeout"})
+
+    def chosen_for(self, replicas: int, total_steps: int, worth: int | None = None) -> Agreed:
+        """Returns the options with everything chosen, before anything is measured.
+
+        Args:
+            replicas: how many train together. A single one has nobody to agree with, and only says how far it is: what
+                it sends is exact.
+            total_steps: of all of them together.
+            worth: see `Speeds`; None for as many as there are replicas.
+        """
+        raise NotImplementedError
+
+    def check(self, make_outer: Callable[[str], Any]) -> None:
+        """Checks all values.
+
+        Args:
+            make_outer: what makes an outer optimizer of the strategy by its name, or raises.
+
+        Raises:
+            OptionError: a value that makes no sense.
+        """
+        from rudel.replicas.codec.delta_codec import make_codec
+
+        if (steps := getattr(self, self.length)) is not None:
+            check_whole_number(self.length, steps)
+        if self.rate_factor is not None and not 0 < self.rate_factor <= 100:
+            raise OptionError(f"`rate_factor` must be above 0 and at most 100, not {self.rate_factor!r}.")
+        if not 0 <= self.patience < float("inf"):
+            raise OptionError(f"`patience` must be a number of seconds from 0, not {self.patience!r}.")
+        for codec in (self.delta_codec, self.merge_codec):
+            if codec is not None:
+                make_codec(codec)
+        if self.outer is not None:
+            make_outer(self.outer)
+
+    def completed(self, steps: int, rate_factor: float, outer: str, codec: str) -> Agreed:
+        """Fills these values in where the user gave none; the codec is for both directions."""
+        return Agreed(
+            steps=steps,
+            rate_factor=rate_factor if self.rate_factor is None else self.rate_factor,
+            outer=self.outer or outer,
+            delta_codec=self.delta_codec or codec,
+            merge_codec=self.merge_codec or codec,
+        )
+
+    def agree(self, replicas: int, total_steps: int, speeds: Speeds) -> Agreed:
+        """Settles what was left open by the speeds of replicas and links.
+
+        A host that is much slower than the others adds little: with learning rates and momentum for as many hosts as
+        there are, the training would progress more slowly than without it.
+
+        Args:
+            replicas: how many train together.
+            total_steps: of all of them together.
+            speeds: what was measured.
+        """
+        chosen = self.chosen_for(replicas, total_steps, speeds.worth)
+        steps, codec = chosen.steps, CODEC
+        steps_are_given = getattr(self, self.length) is not None
+        if not steps_are_given and replicas > 1:
+            steps = best_length(replicas, chosen.steps, speeds)
+        if chosen.delta_codec == chosen.merge_codec == CODEC:
+            if goes_in_full(replicas, speeds):
+                codec = IN_FULL
+            elif not steps_are_given and self.delta_codec is self.merge_codec is None:
+                codec, steps = best_codec(replicas, chosen.steps, speeds)
+            chosen = self.completed(steps, chosen.rate_factor, chosen.outer, codec)
+        return replace(chosen, steps=steps)
+
+
+def rate_factor_for(worth: int) -> float:
+    """By what learning rates of local steps are multiplied, with replicas that are worth so many equal ones.
+
+    >>> rate_factor_for(1), rate_factor_for(4), rate_factor_for(100)
+    (1.0, 1.6, 3.0)
+    """
+    return min(max(0.8 * math.sqrt(worth), 1.0), 3.0)
