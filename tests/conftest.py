@@ -10,6 +10,7 @@ import array_checks  # noqa: F401  # first, so that what is imported is checked
 import parallel
 import pytest
 from browser import COMMAND, Browser, find, started
+from compiling import QUICKLY
 from golden import Golden
 from missing import skip_or_fail
 from warm.programs import JAX, TENSORFLOW, warm_programs
@@ -23,7 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Lets Ctrl-C reach the tests and what they start, also where SIGINT is ignored, as by a shell's `&` or `nohup`."""
     if parallel.is_one_of_several(config):
         config.add_cleanup(parallel.weigh_as_a_lab())
-    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # tests compile longer than they compute
+    for name, value in QUICKLY.items():
+        os.environ.setdefault(name, value)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -62,7 +64,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @contextlib.contextmanager
 def _optimized(wanted: bool) -> Iterator[None]:
-    """Lets XLA optimise what is compiled here, and in what is started here, as it does for users."""
+    """Lets LLVM optimise what is compiled here, and in what is started here, as it does for users."""
     if not wanted:
         yield
         return

@@ -17,13 +17,20 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
+from compiling import QUICKLY
 from processes import set_up_by_rudel
 
 import rudel
 from rudel.cache import cache_folder
+from rudel.cluster.hosts import REMOTE_PYTHON
 from rudel.lab import Lab
 
-_AS_TESTS_COMPILE = 'import os; os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")'
+_AS_TESTS_COMPILE = f"import os; os.environ.update({QUICKLY} | dict(os.environ))"
+
+_IMPORTS = (
+    "from rudel.backend import keras_on_jax; keras_on_jax(light=True)\n"
+    "import rudel.cli.main, rudel.report, rudel.training.from_recipe, rudel.training.fit"
+)
 
 
 def furnish(homes: Iterable[Path], *options: str) -> None:
@@ -56,6 +63,8 @@ def _set_up(kept: Path, options: tuple[str, ...]) -> Path:
         if old:
             _link(old[0] / "home", home)
         set_up_by_rudel(lab, lab.hosts, *options)
+        if "--minimal" not in options:  # what trainings import, which every host would compile to bytecode
+            lab.run(name, REMOTE_PYTHON, "-c", _IMPORTS)
     (packages,) = (home / ".rudel/env").glob("lib/python3*/site-packages")
     (packages / "as_tests_compile.pth").write_text(_AS_TESTS_COMPILE)
     shutil.rmtree(home / ".ssh")
@@ -68,8 +77,8 @@ def _set_up(kept: Path, options: tuple[str, ...]) -> Path:
 
 
 def _key() -> str:
-    """Stands for all that a set-up sends: the source, and the versions of the packages."""
-    found = hashlib.sha256()
+    """Stands for all that a set-up leaves: the source, the versions of the packages, and how hosts compile."""
+    found = hashlib.sha256(_AS_TESTS_COMPILE.encode())
     for path in sorted(Path(rudel.__file__).parent.rglob("*")):
         if path.is_file() and path.suffix != ".pyc":
             found.update(f"{path}{path.stat().st_mode}".encode() + path.read_bytes())

@@ -19,14 +19,21 @@ from rudel.tuning.ledger import Ended
 from rudel.tuning.trial import Trial
 
 
-@pytest.fixture
-def client() -> Iterator[Client]:
-    """A Dask cluster of somebody else's, with two workers, either of which a test may kill."""
+@pytest.fixture(scope="module")
+def borrowed() -> Iterator[Client]:
+    """A Dask cluster of somebody else's, with two workers, which are started again when they are lost."""
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+@pytest.fixture
+def client(borrowed: Client) -> Client:
+    """The same with both workers there, either of which a test may kill."""
+    borrowed.wait_for_workers(2, timeout=LONG)
+    return borrowed
 
 
 def bowl(trial: Trial) -> float:
@@ -59,7 +66,7 @@ def test_bad_trials_end_early(tmp_path: Path) -> None:
 
 def test_a_recipe_gives_an_ordinary_run(tmp_path: Path) -> None:
     space = {"lr": "log:1e-4..1e-2", "filters": "4,8"}
-    tuned = rudel.tune("digits", space, trials=3, epochs=2, prune=False, run=tmp_path / "sweep")
+    tuned = rudel.tune("digits", space, trials=2, epochs=2, prune=False, run=tmp_path / "sweep")
     assert tuned.monitor == "val_accuracy"
     assert tuned.best
     config = json.loads((tuned.best / "config.json").read_text())
@@ -169,7 +176,7 @@ def test_a_lost_worker_costs_a_trial_its_steps_since_the_checkpoint(client: Clie
 
 def test_workers_share_the_trials(client: Client, tmp_path: Path) -> None:
     space = {"filters": "4,8"}
-    tuned = rudel.tune("digits", space, trials=4, epochs=1, client=client, prune=False, run=tmp_path / "sweep")
+    tuned = rudel.tune("digits", space, trials=2, epochs=1, client=client, prune=False, run=tmp_path / "sweep")
     assert {trial.state for trial in tuned.trials} == {"finished"}
     assert len({trial.host for trial in tuned.trials}) == 2
 
