@@ -84,7 +84,7 @@ def test_a_directory_that_is_removed_and_made_anew(tmp_path: Path, training: Beg
     shutil.rmtree(run.path)
     found = watched.document()
     assert (found["state"], found["step"], found["curves"], found["hosts"]) == ("waiting", 0, [], None)
-    assert "removed" in found["told"]
+    assert "removed" in found["message"]
     training().begin(recipe="sine").epochs(1)
     found = watched.document()
     assert (found["state"], found["title"], found["step"]) == ("running", "sine", 10)
@@ -107,7 +107,7 @@ def test_why_it_failed(tmp_path: Path, training: Begin) -> None:
     assert watched.document()["state"] == "running"
     run.stop()
     found = watched.document()
-    assert (found["state"], found["told"]) == ("failed", "The loss became NaN at step 12.")
+    assert (found["state"], found["message"]) == ("failed", "The loss became NaN at step 12.")
 
 
 def test_hosts(tmp_path: Path, training: Begin) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from rudel.runs.run_directory import RunDirectory
 from rudel.runs.tensorboard import Board
 
-_NOT_TOLD = ("logs", "time")
+_LEFT_OUT = ("logs", "time")
 
 
 class Log:
@@ -45,4 +45,4 @@ class Log:
 
 def flat_record(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record as a line of metrics.jsonl: the logs beside epoch, step and seconds."""
-    return {key: value for key, value in record.items() if key not in _NOT_TOLD} | record["logs"]
+    return {key: value for key, value in record.items() if key not in _LEFT_OUT} | record["logs"]

@@ -155,7 +155,7 @@ class Watched:
             "run": str(self.path),
             "title": self._parts["title"],
             "state": state,
-            "told": sentence,
+            "message": sentence,
             "news_at": round(news_at, 3),
             "damaged": self._metrics.damaged + self._log.damaged + self._damaged,
             "step": step,

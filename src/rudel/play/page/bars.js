@@ -84,12 +84,12 @@ function filled(name, share, right) {
     row.append(document.createElement("i"), document.createElement("span"), document.createElement("span"));
     rows.set(name, row);
   }
-  const [bar, label, told] = /** @type {HTMLCollectionOf<HTMLElement>} */ (row.children);
+  const [bar, label, value] = /** @type {HTMLCollectionOf<HTMLElement>} */ (row.children);
   row.dataset.name = name;
   row.classList.toggle("right", right);
   bar.style.clipPath = `inset(0 ${100 - 100 * share}% 0 0 round 0.875rem)`;
   label.textContent = named(name);
-  told.textContent = share === 0 ? "" : percent(share);
+  value.textContent = share === 0 ? "" : percent(share);
   return row;
 }
 

@@ -3,7 +3,7 @@
 
 import { aloud, hush, say } from "./aloud.js";
 import { element } from "./elements.js";
-import { named, told } from "./names.js";
+import { named, spelt } from "./names.js";
 import { drawStrokes } from "./pad.js";
 import { number, word } from "./words.js";
 
@@ -83,7 +83,7 @@ export class Game {
     const now = performance.now();
     if (best.share >= WORTH_SAYING && best.name !== this.#said.name && now - this.#said.at > PAUSE) {
       this.#said = { name: best.name, at: now };
-      aloud(`${told(best.name)}?`);
+      aloud(`${spelt(best.name)}?`);
     }
   }
 
@@ -103,10 +103,10 @@ export class Game {
     this.#fill(
       result && verdict(result),
       paragraph("kicker", word("round", this.#results.length + 1, this.#words.length)),
-      heading(word("draw"), told(next)),
+      heading(word("draw"), spelt(next)),
       go,
     );
-    if (!result) aloud(told(next));
+    if (!result) aloud(spelt(next));
   }
 
   #begin(next) {
@@ -127,7 +127,7 @@ export class Game {
 
   #label() {
     element("round").textContent = word("round", this.#results.length + 1, this.#words.length);
-    element("word").textContent = told(this.word);
+    element("word").textContent = spelt(this.word);
   }
 
   #tick() {
@@ -170,7 +170,7 @@ export class Game {
     const last = this.#results.length === this.#words.length;
     this.#show(() => (last ? this.#finish() : this.#announce(result)));
     aloud(
-      `${right ? `${told(result.word)}!` : word("over")} ${last ? "" : `${word("draw")}: ${told(this.#words[this.#results.length])}`}`,
+      `${right ? `${spelt(result.word)}!` : word("over")} ${last ? "" : `${word("draw")}: ${spelt(this.#words[this.#results.length])}`}`,
     );
   }
 

@@ -81,9 +81,9 @@ export class Guesser {
 
   async #ask(pixels) {
     const answer = await fetch("guess", { method: "POST", body: pixels });
-    const told = await answer.json();
-    if (!answer.ok) throw new Error(told.error);
-    if (told.module) this.use(told.module).catch(() => {});
-    return told.probabilities;
+    const found = await answer.json();
+    if (!answer.ok) throw new Error(found.error);
+    if (found.module) this.use(found.module).catch(() => {});
+    return found.probabilities;
   }
 }

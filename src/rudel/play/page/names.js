@@ -43,6 +43,6 @@ export function named(name) {
 }
 
 // What is to be drawn, and what is said aloud: digits as words.
-export function told(name) {
+export function spelt(name) {
   return /^[0-9]$/.test(name) ? DIGITS[spoken()][Number(name)] : named(name);
 }

@@ -40,7 +40,7 @@ export class Pad extends EventTarget {
     this.#changed(true);
   }
 
-  // Takes no more strokes until told otherwise; what is being drawn ends.
+  // Takes no more strokes until it is unlocked; what is being drawn ends.
   lock(locked) {
     this.#leave();
     this.locked = locked;

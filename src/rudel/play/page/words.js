@@ -140,8 +140,8 @@ export function word(key, ...given) {
 }
 
 export function percent(share) {
-  const told = new Intl.NumberFormat(language, { style: "percent" });
-  return share > 0 && share < 0.005 ? `< ${told.format(0.01)}` : told.format(share);
+  const format = new Intl.NumberFormat(language, { style: "percent" });
+  return share > 0 && share < 0.005 ? `< ${format.format(0.01)}` : format.format(share);
 }
 
 export const number = (value, digits) =>

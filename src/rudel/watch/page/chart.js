@@ -184,7 +184,7 @@ export class Chart {
       svg("path", { d: `M${this.x(x)} ${this.inner.top}V${this.inner.bottom}`, class: "pointer" }),
       ...there.map(({ line, y }) => svg("circle", { cx: this.x(x), cy: this.y(y), r: 4, class: `dot ${line.kind}` })),
     );
-    const told = there.map(({ line, y }) => `${line.name ? `${line.name} ` : ""}${shown.written(y)}`);
-    say(this.readout, `${shown.placed(x)}: ${told.join(", ")}.`);
+    const values = there.map(({ line, y }) => `${line.name ? `${line.name} ` : ""}${shown.written(y)}`);
+    say(this.readout, `${shown.placed(x)}: ${values.join(", ")}.`);
   }
 }

@@ -22,7 +22,7 @@ const NAMES = {
 /** The section; `update` shows a run's `hosts`, or hides it. */
 export class Hosts {
   constructor() {
-    this.told = html("p");
+    this.summary = html("p");
     this.keys = html("p", { class: "keys" });
     this.lines = html("div", { class: "timeline" });
     this.now = html("div");
@@ -32,7 +32,7 @@ export class Hosts {
       "section",
       { hidden: true },
       html("h2", {}, "Hosts"),
-      this.told,
+      this.summary,
       html("h3", {}, "Timeline"),
       this.keys,
       this.lines,
@@ -49,7 +49,7 @@ export class Hosts {
     this.text = JSON.stringify(hosts);
     this.hosts = hosts;
     say(
-      this.told,
+      this.summary,
       `${plural(hosts.count, "host")} took ${plural(hosts.steps, "step")} in ` +
         `${hosts.arrivals ? plural(hosts.arrivals, "arrival") : plural(hosts.rounds, "round")}: ` +
         `computing ${percent(hosts.computing, 0)} of their time, waiting ${percent(1 - hosts.computing, 0)}, for each other ` +
@@ -181,14 +181,14 @@ export class Hosts {
       kind,
       points: [[0, 0], ...values.map((bytes, i) => [((i + 1) * seconds) / values.length / length, bytes])],
     });
-    const told = `${size(sent.at(-1))} to hosts, ${size(received.at(-1))} from them`;
+    const sums = `${size(sent.at(-1))} to hosts, ${size(received.at(-1))} from them`;
     this.traffic.update({
       series: [line("to hosts", "train", sent), line("from hosts", "validation", received)],
       zero: true,
       x: `${unit} of training`,
-      said: `So far: ${told}.`,
+      said: `So far: ${sums}.`,
       note: "added up",
-      label: `Bytes over the network: ${told}.`,
+      label: `Bytes over the network: ${sums}.`,
       written: size,
       tick: size,
       placed: (moment) => `After ${duration(moment * length)}`,

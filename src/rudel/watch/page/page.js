@@ -14,15 +14,15 @@ let view = null;
 let seen = null;
 let ahead = 0; // seconds that this computer's clock is ahead of the server's
 
-function show(told) {
-  ahead = Date.now() / 1000 - told.now;
+function show(state) {
+  ahead = Date.now() / 1000 - state.now;
   if (!view) {
-    view = told.runs.length === 1 ? new RunView(0) : new Comparison(told.runs.length);
+    view = state.runs.length === 1 ? new RunView(0) : new Comparison(state.runs.length);
     main.replaceChildren(view.element);
   }
-  seen = told.runs;
-  view.update(told.runs.length === 1 ? told.runs[0] : told.runs);
-  document.documentElement.dataset.state = told.runs[0].state;
+  seen = state.runs;
+  view.update(state.runs.length === 1 ? state.runs[0] : state.runs);
+  document.documentElement.dataset.state = state.runs[0].state;
   tick();
 }
 

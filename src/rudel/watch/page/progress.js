@@ -19,7 +19,7 @@ export class Progress {
     this.title = html(level, { class: "title" });
     this.place = html("p", { class: "when" });
     this.badge = html("strong", { class: "badge" });
-    this.told = html("span", { role: "status" });
+    this.message = html("span", { role: "status" });
     this.heard = html("span", { class: "heard" });
     this.report = html("a", { href: `runs/${number}/report`, hidden: true }, "Open the report");
     this.bar = html("progress", { max: 1, value: 0, "aria-label": "Steps done" });
@@ -34,7 +34,7 @@ export class Progress {
       html("p", { class: "kicker" }, "Live training"),
       this.title,
       this.place,
-      html("p", { class: "state" }, this.badge, this.told, this.heard, this.report),
+      html("p", { class: "state" }, this.badge, this.message, this.heard, this.report),
       this.bar,
       this.done,
       html("div", { class: "headline" }, this.result, this.numbers),
@@ -47,7 +47,7 @@ export class Progress {
     say(this.title, run.title);
     say(this.place, [run.run, run.strategy && `strategy ${run.strategy}`].filter(Boolean).join(" · "));
     say(this.badge, STATES[run.state]);
-    say(this.told, run.told);
+    say(this.message, run.message);
     this.report.hidden = !(run.report && run.state === "finished");
     const result = run.result;
     this.result.hidden = !result;
@@ -104,9 +104,9 @@ export class Progress {
       ["over the network", run.hosts && size(run.hosts.sent.at(-1) + run.hosts.received.at(-1))],
       ["parameters", run.parameters ? count(run.parameters) : null],
     ];
-    const known = shown.filter(([, told]) => told !== null && told !== undefined && told !== "–");
+    const known = shown.filter(([, value]) => value !== null && value !== undefined && value !== "–");
     this.numbers.replaceChildren(
-      ...known.map(([name, told]) => html("div", {}, html("dt", {}, name), html("dd", {}, told))),
+      ...known.map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))),
     );
   }
 }
