@@ -58,11 +58,11 @@ def look_at(lab: Lab) -> None:
         arm,
         "uname -m; whoami; python3 -c 'import platform; print(platform.machine())'",
     ]
-    told = subprocess.run(by_ssh, capture_output=True, text=True, check=True).stdout.split()
+    output = subprocess.run(by_ssh, capture_output=True, text=True, check=True).stdout.split()
     lab.run(arm, "sh", "-c", "echo kept > /home/pi/note; echo lost > /etc/note", root=True)
     lab.crash(arm)
     kept, lost = (lab.run(arm, "cat", path) for path in ("/home/pi/note", "/etc/note"))
-    seen = (told, kept.stdout, lost.returncode != 0, (arm64.ROOT / "etc/note").exists())
+    seen = (output, kept.stdout, lost.returncode != 0, (arm64.ROOT / "etc/note").exists())
     if seen != (["aarch64", "pi", "aarch64"], "kept\n", True, False):
         sys.exit(f"{arm} is not what it should be: {seen}")
     print(

@@ -134,8 +134,8 @@ def side_by_side(name: str, programs: Sequence[Alone], steps: int) -> Numbers:
     """
     for each in programs:
         each.program.tell(f"go {max(64, round(0.7 * each.share * steps) if each.share < 1 else steps)}")
-    told = [each.program.wait_for("done", 600.0) for each in programs]
-    rates = [one["samples"] / one["train_seconds"] for one in told]
+    answers = [each.program.wait_for("done", 600.0) for each in programs]
+    rates = [one["samples"] / one["train_seconds"] for one in answers]
     say(f"{name}: {sum(rates):,.0f} samples/s")
     return {"samples_per_second": sum(rates), "each": rates}
 
@@ -179,11 +179,11 @@ def findings(rounds: Sequence[Mapping[str, Numbers]]) -> Iterator[str]:
         accuracy[name] = statistics.fmean(numbers[name]["accuracy"] for numbers in whole)
         for what, total in (("one after the other", one_by_one), ("at the same time", at_once)):
             shares = [speed(numbers[name]) / total(numbers) for numbers in whole]
-            told = ", ".join(f"{share:.1%}" for share in shares)
+            shown = ", ".join(f"{share:.1%}" for share in shares)
             verdict = f": {yes(statistics.median(shares) >= _LEAST_SHARE)}" if name == "async" else ""
             yield (
                 f"{name} reaches {statistics.median(shares):.1%} of the sum of the nodes' speeds, measured {what} "
-                f"({told}){verdict}"
+                f"({shown}){verdict}"
             )
     if len(accuracy) == 2:
         verdict = yes(accuracy["diloco"] - accuracy["async"] <= _MOST_LOST)

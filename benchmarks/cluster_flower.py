@@ -101,7 +101,7 @@ def _measured(
     steps = parts[0]["steps"]
     programs = started(parts)
     try:
-        told = timed(site, programs[:1], programs[:1])
+        report = timed(site, programs[:1], programs[:1])
         programs[0].wait_for("saved", 60.0)
         exits = [program.wait_for("exited", 60.0) for program in programs[1:]]
     finally:
@@ -109,7 +109,7 @@ def _measured(
             program.end()
     snapshots = (folder / "snapshots.npz").read_bytes()
     samples = steps * BATCH_SIZE * len(parts)
-    return rival_numbers(job, told, snapshots, exits, steps, steps) | {"samples": samples}
+    return rival_numbers(job, report, snapshots, exits, steps, steps) | {"samples": samples}
 
 
 def by_supernodes(site: Site, job: ClusterJob, seed: int, python: str, here: str) -> Numbers:
@@ -173,8 +173,8 @@ def _submit(app: Path, environment: dict[str, str]) -> None:
         if done.returncode == 0:
             return
         if time.monotonic() > deadline:
-            told = " ".join(word for word in (done.stdout + done.stderr).split() if word.isascii())
-            raise BenchmarkError(f"`flwr run` ended with code {done.returncode} ({told[-300:]}).")
+            output = " ".join(word for word in (done.stdout + done.stderr).split() if word.isascii())
+            raise BenchmarkError(f"`flwr run` ended with code {done.returncode} ({output[-300:]}).")
         time.sleep(1.0)
 
 
@@ -186,11 +186,11 @@ def _followed(
     (talk / "go").touch()
     _wait_for(talk / "done", programs, _LONGEST)
     after = site.on_air()
-    told = json.loads((talk / "done").read_text())
-    told["air_bytes"] = None if after is None or before is None else after - before
+    report = json.loads((talk / "done").read_text())
+    report["air_bytes"] = None if after is None or before is None else after - before
     steps = parts[0]["steps"]
     snapshots = (talk / "snapshots.npz").read_bytes()
-    numbers = rival_numbers(job, told, snapshots, [], steps, steps)
+    numbers = rival_numbers(job, report, snapshots, [], steps, steps)
     return numbers | {"samples": steps * BATCH_SIZE * len(parts)}
 
 

@@ -66,7 +66,7 @@ def rudel_spread(site: Site, job: ClusterJob, seed: int, net: str, nodes: int) -
         summary = json.loads((run / "summary.json").read_text())
         rounds = lines_of(run / "rounds.jsonl")
         records = lines_of(run / "metrics.jsonl")
-    told = [host["memory"] for closed in rounds if "round" in closed for host in closed["hosts"].values()]
+    memory = [host["memory"] for closed in rounds if "round" in closed for host in closed["hosts"].values()]
     numbers = rudel_numbers(summary, [(when(rounds, r["step"]), r["val_accuracy"]) for r in records])
     return numbers | {
         "rounds": summary["rounds"],
@@ -74,8 +74,8 @@ def rudel_spread(site: Site, job: ClusterJob, seed: int, net: str, nodes: int) -
         "air_bytes": trained.get("air_bytes"),
         "air_bytes_in_all": None if after is None or before is None else after - before,
         "setup_seconds": summary["setup_seconds"],
-        "working_bytes": max(told, default=None),
-        "peak_bytes": max(peaks.values(), default=max(told, default=None)),
+        "working_bytes": max(memory, default=None),
+        "peak_bytes": max(peaks.values(), default=max(memory, default=None)),
         "waited": waited(rounds),
         "workers_lost": summary["workers_lost"],
     }
@@ -119,7 +119,7 @@ def rival(
     try:
         for node, given in enumerate(parts):
             programs.append(start_on_node(site, node, script, python, python, script, json.dumps(given)))
-        told = timed(site, programs, programs)
+        report = timed(site, programs, programs)
         for program in programs:
             program.wait_for("saved", 120.0)
         snapshots = site.call(0, "cat", "snapshots.npz")
@@ -128,7 +128,7 @@ def rival(
         for program in programs:
             program.end()
     steps = parts[0]["steps"]
-    return rival_numbers(job, told, snapshots, exits, whole, steps) | {"samples": steps * batch_size * workers}
+    return rival_numbers(job, report, snapshots, exits, whole, steps) | {"samples": steps * batch_size * workers}
 
 
 def parts_of(
@@ -157,27 +157,27 @@ def timed(site: Site, ready: Sequence[Program], counted: Sequence[Program]) -> d
     before = site.on_air()
     for program in ready:
         program.tell("go")
-    told = [program.wait_for("done", _LONGEST) for program in counted]
+    reports = [program.wait_for("done", _LONGEST) for program in counted]
     after = site.on_air()
     site.end()
-    slowest = max(told, key=lambda one: one["seconds"])
+    slowest = max(reports, key=lambda one: one["seconds"])
     return slowest | {"air_bytes": None if after is None or before is None else after - before}
 
 
 def rival_numbers(
-    job: ClusterJob, told: dict[str, Any], snapshots: bytes, exits: Sequence[dict[str, Any]], whole: int, steps: int
+    job: ClusterJob, report: dict[str, Any], snapshots: bytes, exits: Sequence[dict[str, Any]], whole: int, steps: int
 ) -> Numbers:
     """The numbers of a rival that took so many steps of the whole."""
     factor, curve = whole / steps, job.judged(snapshots)
-    air = told["air_bytes"]
+    air = report["air_bytes"]
     return {
-        "train_seconds": told["seconds"] * factor,
+        "train_seconds": report["seconds"] * factor,
         "accuracy": curve[-1][1] if steps == whole else None,
         "curve": curve if steps == whole else [],
         "air_bytes": None if air is None else round(air * factor),
         "peak_bytes": max((ended["peak_bytes"] for ended in exits), default=None),
         "extrapolated_from": None if steps == whole else steps,
-        "versions": told["versions"],
+        "versions": report["versions"],
     }
 
 

@@ -95,8 +95,8 @@ class Site:
         except subprocess.TimeoutExpired as error:
             raise BenchmarkError(f"`{words[0]}` on {where} did not end within {seconds:g} s.") from error
         if done.returncode:
-            told = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
-            raise BenchmarkError(f"`{words[0]}` on {where} ended with code {done.returncode} ({told[0]}).")
+            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
+            raise BenchmarkError(f"`{words[0]}` on {where} ended with code {done.returncode} ({last[0]}).")
         return done.stdout
 
     def send(self, node: int, files: Mapping[str, bytes]) -> None:

@@ -155,12 +155,12 @@ def alone(stage: Stage, cell: Cell, job: ClusterJob, python: str) -> Numbers:
         stage.narrow(cell.rate)
         stage.start()
         program.tell(f"go {net.alone_steps}")
-        told = program.wait_for("done", 600.0)
+        answer = program.wait_for("done", 600.0)
         stage.stop()
     finally:
         program.end()
-    steps = told["samples"] / BATCH_SIZE
-    return numbers_of(told["train_seconds"] / steps, steps, stage.counted | {"air_bytes": 0})
+    steps = answer["samples"] / BATCH_SIZE
+    return numbers_of(answer["train_seconds"] / steps, steps, stage.counted | {"air_bytes": 0})
 
 
 def in_rounds(stage: Stage, cell: Cell, job: ClusterJob, seed: int, cluster: Any) -> Numbers:

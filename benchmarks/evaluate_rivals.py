@@ -73,11 +73,11 @@ def _parameter_server(site: Site, cell: Cell, job: ClusterJob, seed: int, python
         given = json.dumps({"cluster": cluster, "part": parts[0]})
         words = (*tied, f"{scripts}/cluster_parameter_server.py", given)
         programs.append(start_here("TensorFlow's coordinator", *words))
-        told = measures.timed(site, programs[-1:], programs[-1:])
+        report = measures.timed(site, programs[-1:], programs[-1:])
     finally:
         for program in reversed(programs):
             program.end()
-    return {"samples": steps * BATCH_SIZE, "step_seconds": told["seconds"] / steps, "versions": told["versions"]}
+    return {"samples": steps * BATCH_SIZE, "step_seconds": report["seconds"] / steps, "versions": report["versions"]}
 
 
 def _post_local_sgd(site: Site, cell: Cell, job: ClusterJob, seed: int, python: str, alone_seconds: float) -> Numbers:

@@ -427,21 +427,21 @@ def show(console: Console, document: Mapping[str, Any]) -> None:
 
 
 def _row(rounds: measure.Rounds, name: str) -> list[str]:
-    def told(number: str, write: str, choose: Callable[[Sequence[float]], float] = statistics.median) -> str:
+    def cell(number: str, write: str, choose: Callable[[Sequence[float]], float] = statistics.median) -> str:
         found = measure.values(rounds, name, number)
         return format(choose(found), write) if found else ""
 
     disturbed = name != "none"
     return [
-        told("at_seconds", ".1f") if disturbed else "",
-        told("usual_seconds", ".2f"),
-        told("standstill_seconds", ".2f", max),
-        told("later_standstill_seconds", ".2f", max),
-        told("noticed_seconds", ".2f"),
-        told("back_seconds", ".2f"),
-        told("rounds_lost", ".0f", max) if disturbed else "",
-        told("train_seconds", ".1f"),
-        told("accuracy", ".4f"),
+        cell("at_seconds", ".1f") if disturbed else "",
+        cell("usual_seconds", ".2f"),
+        cell("standstill_seconds", ".2f", max),
+        cell("later_standstill_seconds", ".2f", max),
+        cell("noticed_seconds", ".2f"),
+        cell("back_seconds", ".2f"),
+        cell("rounds_lost", ".0f", max) if disturbed else "",
+        cell("train_seconds", ".1f"),
+        cell("accuracy", ".4f"),
     ]
 
 

@@ -70,11 +70,11 @@ def measure_devices(precisions: Sequence[str], size: str, seconds: float) -> mea
 def summary(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Everything as JSON values; TFLOP/s are those of each device."""
     ceiling = ceiling_of(about["kind"])
-    told = []
+    lines = []
     for row in rows:
         reached = row["flops"] / row["step_seconds"] / row["devices"] / 1e12
         by_maker = ceiling.tflops.get(row["precision"]) if ceiling else None
-        told.append(
+        lines.append(
             {
                 **row,
                 "tflops": reached,
@@ -87,7 +87,7 @@ def summary(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict
         "machine": measure.machine(),
         "device": dict(about),
         "ceiling": None if ceiling is None else {"tflops": dict(ceiling.tflops), "source": ceiling.source},
-        "rows": told,
+        "rows": lines,
     }
 
 

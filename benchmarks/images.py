@@ -114,13 +114,13 @@ def show(console: Console, rounds: measure.Rounds, document: Mapping[str, Any]) 
     )
     for name in rounds[0]:
         ratios = document["seconds_over_rudel"].get(name)
-        told = f"{measure.spread(ratios).median:.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else ""
+        ratio = f"{measure.spread(ratios).median:.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else ""
         speeds = [
             f"{records / measure.spread(measure.values(rounds, name, key)).median:,.0f}"
             for key in ("seconds", "first_seconds")
         ]
         cpu = measure.spread(measure.values(rounds, name, "cpu_seconds")).median
-        table.add_row(name, *speeds, told, f"{cpu:.2f}")
+        table.add_row(name, *speeds, ratio, f"{cpu:.2f}")
     console.print(table)
     console.print(claims_table(document["claims"]))
     for note in document["notes"]:

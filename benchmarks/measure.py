@@ -118,8 +118,8 @@ def run(contestant: Contestant, job: Mapping[str, Any], environment: Mapping[str
     except (IndexError, ValueError):
         numbers = None
     if numbers is None:
-        told = process.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        raise BenchmarkError(f"{contestant.name} ended with code {process.returncode} and no result ({told[0]}).")
+        last = process.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        raise BenchmarkError(f"{contestant.name} ended with code {process.returncode} and no result ({last[0]}).")
     return {"job_seconds": seconds} | numbers
 
 

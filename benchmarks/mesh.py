@@ -105,8 +105,8 @@ def _apart(found: dict[str, Any], name: str) -> float:
 def _show(found: dict[str, Any], verdicts: list[dict[str, Any]]) -> None:
     table = Table("training", "steps/s", "losses apart", "accuracy")
     for name, numbers in found.items():
-        told = f"{numbers['steps_per_second']:.1f}", f"{_apart(found, name):.1e}", f"{numbers['accuracy']:.4f}"
-        table.add_row(name, *told)
+        cells = f"{numbers['steps_per_second']:.1f}", f"{_apart(found, name):.1e}", f"{numbers['accuracy']:.4f}"
+        table.add_row(name, *cells)
     console = Console(width=120)
     console.print(table)
     console.print(claims_table(verdicts))
@@ -145,13 +145,13 @@ def _job(job: dict[str, Any]) -> None:
     callbacks = [Nudge()] if job.pop("nudge", False) else []
     trained = rudel.train_recipe("quickdraw", strategy=strategy, callbacks=callbacks, verbose=False, **job)
     summary = trained.summary
-    told = {
+    found = {
         "steps_per_second": summary["steps"] / summary["train_seconds"],
         "losses": trained.history.history["loss"],
         "accuracy": summary["metrics"]["val_accuracy"],
         "compile_seconds": summary["compile_seconds"],
     }
-    print(json_format.dumps(told))
+    print(json_format.dumps(found))
 
 
 if __name__ == "__main__":

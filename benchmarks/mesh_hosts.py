@@ -278,9 +278,9 @@ def show(console: Console, document: Mapping[str, Any]) -> None:
     for name in measured_names(document):
         found = document["rounds"][0][name]
         found = found | {"step_ms": found["step_seconds"] * 1e3}
-        told = (found.get(key) for _, key, _ in columns)
+        values = (found.get(key) for _, key, _ in columns)
         table.add_row(
-            name, *("" if n is None else format(n, form) for n, (_, _, form) in zip(told, columns, strict=True))
+            name, *("" if n is None else format(n, form) for n, (_, _, form) in zip(values, columns, strict=True))
         )
     console.print(table)
     if document["claims"]:

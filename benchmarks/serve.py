@@ -81,8 +81,8 @@ def asked(place: Place, clients: int, seconds: float) -> measure.Numbers:
     with serving(place, port):
         for form in place.forms:
             for count in (1, clients):
-                told = load(port, request(form), count, seconds)
-                numbers |= {f"{form} {count} {key}": value for key, value in told.items()}
+                measured = load(port, request(form), count, seconds)
+                numbers |= {f"{form} {count} {key}": value for key, value in measured.items()}
     return numbers
 
 

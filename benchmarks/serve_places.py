@@ -74,8 +74,8 @@ def _mlserver(python: Path, weights: Path, name: str, folder: Path, workers: int
         (own / "settings.json").write_text(json.dumps(settings))
         return [str(python.with_name("mlserver")), "start", str(own)]
 
-    told = f"mlserver, {'a worker' if workers else 'one process'}{', batching' if batch else ''}"
-    return Place(told, command, {"PYTHONPATH": str(CONTESTANTS), "JAX_PLATFORMS": "cpu"}, ("json",))
+    title = f"mlserver, {'a worker' if workers else 'one process'}{', batching' if batch else ''}"
+    return Place(title, command, {"PYTHONPATH": str(CONTESTANTS), "JAX_PLATFORMS": "cpu"}, ("json",))
 
 
 def kserve(python: Path, weights: Path, name: str) -> Place:
@@ -111,6 +111,6 @@ def _wait(process: Any, address: str, name: str, log: Any) -> None:
             return
         if process.poll() is not None or time.monotonic() > end:
             log.seek(0)
-            told = log.read().decode(errors="replace").strip().splitlines()[-3:]
-            raise measure.BenchmarkError(f"{name} does not answer ({' '.join(told)}).")
+            last = log.read().decode(errors="replace").strip().splitlines()[-3:]
+            raise measure.BenchmarkError(f"{name} does not answer ({' '.join(last)}).")
         time.sleep(0.1)

@@ -122,7 +122,7 @@ async def _ask(port: int, chance: random.Random, tally: Tally) -> None:
     body = _bad(chance) if kind == "bad" else _good(rows)
     tally.sent[kind] += 1
     try:
-        status, told = await _exchange(port, body, kind)
+        status, answer = await _exchange(port, body, kind)
     except (OSError, EOFError, asyncio.IncompleteReadError):
         tally.broken[f"a {kind} request was cut off"] += 1
         return
@@ -135,9 +135,9 @@ async def _ask(port: int, chance: random.Random, tally: Tally) -> None:
         tally.broken[f"a bad request was answered by {status}"] += 1
     elif kind != "bad" and status not in (200, 503):
         tally.broken[f"a {kind} request was answered by {status}"] += 1
-    elif status == 200 and len(told["predictions"]) != rows:
+    elif status == 200 and len(answer["predictions"]) != rows:
         tally.broken["an answer belonged to another request"] += 1
-    elif status != 200 and not isinstance(told.get("error"), str):
+    elif status != 200 and not isinstance(answer.get("error"), str):
         tally.broken["a refusal without a sentence"] += 1
 
 

@@ -77,7 +77,7 @@ def words(data: Folder = DATA, runs: Runs = Path("sound-runs"), json: Json = Non
     """Train `keywords` with recordings held out at random."""
     summary = trained("words", data, runs)
     accuracy, seconds = summary["metrics"]["val_accuracy"], summary["total_seconds"]
-    told(
+    reported(
         json,
         words={"accuracy": accuracy, "seconds": seconds},
         verdicts=[
@@ -93,7 +93,7 @@ def speakers(data: Folder = DATA, runs: Runs = Path("sound-runs"), json: Json = 
     found = {name: trained(name, data, runs)["metrics"]["val_accuracy"] for name in SPEAKERS}
     mean = float(np.mean(list(found.values())))
     verdict = Verdict("keywords, one speaker left out, mean of five: at least 0.75", mean, mean >= 0.75)
-    told(json, speakers=found | {"mean": mean}, verdicts=[verdict])
+    reported(json, speakers=found | {"mean": mean}, verdicts=[verdict])
 
 
 @app.command()
@@ -101,7 +101,7 @@ def movements(data: Folder = DATA, runs: Runs = Path("sound-runs"), json: Json =
     """Train `motion` with recordings held out."""
     summary = trained("movements", data, runs)
     accuracy, seconds = summary["metrics"]["val_accuracy"], summary["total_seconds"]
-    told(
+    reported(
         json,
         movements={"accuracy": accuracy, "seconds": seconds},
         verdicts=[
@@ -126,7 +126,7 @@ def int8(data: Folder = DATA, runs: Runs = Path("sound-runs"), json: Json = None
     for kind, one in (("keywords", pooled), ("motion", found["movements"])):
         lost = 100 * (one["keras"] - one["c"])
         verdicts.append(Verdict(f"{kind}, int8 C, points less than Keras: within 0.5", lost, abs(lost) <= 0.5))
-    told(json, int8=found | {"keywords": pooled}, verdicts=verdicts)
+    reported(json, int8=found | {"keywords": pooled}, verdicts=verdicts)
 
 
 @app.command()
@@ -145,7 +145,7 @@ def features(data: Folder = DATA, json: Json = None) -> None:
         numbers[name] = {"integers": expected.size, **differing}
         what = f"{name}, {expected.size:,} integers of all recordings: in JAX, C and WebAssembly as many differ"
         verdicts.append(Verdict(what, sum(differing.values()), not any(differing.values())))
-    told(json, features=numbers, verdicts=verdicts)
+    reported(json, features=numbers, verdicts=verdicts)
 
 
 @app.command()
@@ -180,7 +180,7 @@ def board(
         "stack": whole.stack,
         "flash": whole.flash,
     }
-    told(
+    reported(
         json,
         board=numbers,
         verdicts=[
@@ -348,7 +348,7 @@ def features_in_webassembly(kind: Any, recordings: np.ndarray) -> np.ndarray:
     return frames.reshape(len(recordings), -1, kind.width)
 
 
-def told(json: Path | None, verdicts: list[Verdict], **numbers: Mapping[str, Any]) -> None:
+def reported(json: Path | None, verdicts: list[Verdict], **numbers: Mapping[str, Any]) -> None:
     """Prints what was measured, and adds it to a file."""
     for name, found in numbers.items():
         typer.echo(f"{name}: {json_format.dumps(found)}")

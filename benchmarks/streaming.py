@@ -88,12 +88,12 @@ def main(
 
 def waiting(photographs: Path, epochs: int, folder: Path) -> dict[str, float]:
     """Trains `images` streamed and in memory; what came of both."""
-    told = {}
+    report = {}
     for streamed in ("true", "false"):
         arguments = ["train", "images", "--data", str(photographs), "--set", f"streamed={streamed}"]
         arguments += ["--epochs", str(epochs), "--run", str(folder / streamed), "--json"]
-        told[streamed] = json_format.loads(_finished(_rudel(*arguments)))
-    streamed, in_memory = told["true"], told["false"]
+        report[streamed] = json_format.loads(_finished(_rudel(*arguments)))
+    streamed, in_memory = report["true"], report["false"]
     return {
         "waiting": streamed["wait_seconds"] / streamed["train_seconds"],
         "train_seconds": streamed["train_seconds"],
@@ -141,10 +141,10 @@ def memory(gigabytes: float, folder: Path) -> dict[str, float]:
 def judged_memory(measured: dict[str, float]) -> list[Verdict]:
     """What is claimed of memory."""
     peak, flat = measured["peak_bytes"], measured["last_quarter_over_second"]
-    told = f"{measured['gigabytes']:.3g} GB of records"
+    subject = f"{measured['gigabytes']:.3g} GB of records"
     return [
-        Verdict(f"{told}: at most 600 MB of memory", peak, peak <= MOST_MEMORY),
-        Verdict(f"{told}: memory is flat, the last quarter's peak over the second's", flat, flat <= AS_FLAT),
+        Verdict(f"{subject}: at most 600 MB of memory", peak, peak <= MOST_MEMORY),
+        Verdict(f"{subject}: memory is flat, the last quarter's peak over the second's", flat, flat <= AS_FLAT),
     ]
 
 

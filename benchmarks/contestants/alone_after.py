@@ -21,8 +21,8 @@ def main() -> None:
     print(json.dumps({"event": "ready"}), flush=True)
     for line in sys.stdin:
         summary = _train(given, int(line.split()[1]))
-        told = {"train_seconds": summary["train_seconds"], "samples": summary["samples"]}
-        print(json.dumps({"event": "done", **told}), flush=True)
+        report = {"train_seconds": summary["train_seconds"], "samples": summary["samples"]}
+        print(json.dumps({"event": "done", **report}), flush=True)
 
 
 def _train(given: dict, steps: int) -> dict:

@@ -73,6 +73,6 @@ def main(grid: Grid, context: Context) -> None:
 
     run(part.steps // part.period, part.period, look)
     kept.save(str(folder / "snapshots.npz"))
-    told = {"seconds": kept.seconds[-1], "versions": {"flwr": importlib.metadata.version("flwr")}}
-    (folder / "done.tmp").write_text(json.dumps(told))
+    report = {"seconds": kept.seconds[-1], "versions": {"flwr": importlib.metadata.version("flwr")}}
+    (folder / "done.tmp").write_text(json.dumps(report))
     (folder / "done.tmp").rename(folder / "done")

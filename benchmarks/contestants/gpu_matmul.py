@@ -44,8 +44,8 @@ def main() -> None:
         dtype: max(best(number, dtype, job["seconds"]) for number in SIZES[size])
         for dtype in dict.fromkeys(job["precisions"])
     }
-    told = {"platform": device.platform, "kind": device.device_kind, "devices": jax.device_count(), "size": size}
-    print(json.dumps({**told, "matmul": measured, "jax": jax.__version__}))
+    report = {"platform": device.platform, "kind": device.device_kind, "devices": jax.device_count(), "size": size}
+    print(json.dumps({**report, "matmul": measured, "jax": jax.__version__}))
 
 
 if __name__ == "__main__":

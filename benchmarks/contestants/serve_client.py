@@ -64,9 +64,9 @@ class Client(asyncio.Protocol):
         _, _, length = head.lower().partition(b"content-length:")
         return len(head) + 4 + int(length.partition(b"\r")[0])
 
-    def _fail(self, told: str) -> None:
+    def _fail(self, message: str) -> None:
         if not self._failed.done():
-            self._failed.set_exception(RuntimeError(told))
+            self._failed.set_exception(RuntimeError(message))
 
 
 async def load(job: dict[str, Any]) -> dict[str, float]:
@@ -86,8 +86,8 @@ async def load(job: dict[str, Any]) -> dict[str, float]:
     await _unless(failed, job["seconds"])
     seconds = time.perf_counter() - began
     ordered = sorted(taken)
-    told = {f"p{share}": ordered[len(ordered) * share // 100] for share in (50, 90, 99)}
-    return {"requests": len(taken) / seconds, "largest": ordered[-1], **told}
+    quantiles = {f"p{share}": ordered[len(ordered) * share // 100] for share in (50, 90, 99)}
+    return {"requests": len(taken) / seconds, "largest": ordered[-1], **quantiles}
 
 
 async def _unless(failed: asyncio.Future[None], seconds: float) -> None:

@@ -18,9 +18,9 @@ class Net(Model):
 
     def predict(self, payload: Any, headers: Any = None, response_headers: Any = None) -> Any:
         assert isinstance(payload, InferRequest)
-        told = self._net(np.asarray(payload.inputs[0].as_numpy(), np.float32))
-        output = InferOutput("output_0", list(told.shape), "FP32")
-        output.set_data_from_numpy(told, binary_data=payload.use_binary_outputs)
+        outputs = self._net(np.asarray(payload.inputs[0].as_numpy(), np.float32))
+        output = InferOutput("output_0", list(outputs.shape), "FP32")
+        output.set_data_from_numpy(outputs, binary_data=payload.use_binary_outputs)
         return InferResponse(payload.id or "0", self.name, [output])
 
 
