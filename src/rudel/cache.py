@@ -1,4 +1,4 @@
-"""Where Rudel keeps what it fetched, so that it need not be fetched again."""
+"""The cache folder: downloads, conversions and compiled programs, so that they need not be made again."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""How many cores there are to compute with."""
+"""The number of cores to compute with."""
 
 import math
 import os

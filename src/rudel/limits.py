@@ -22,7 +22,7 @@ def memory_limit(root: Path = Path("/")) -> int | None:
 
 
 def memory_left(root: Path = Path("/")) -> int | None:
-    """How much of that is not in use, in bytes; None for no limit.
+    """Memory within the limit that is not in use, in bytes; None for no limit.
 
     Files that were read and may be forgotten (`inactive_file`) do not count as use.
 

@@ -34,7 +34,7 @@ class Calls:
 
     @property
     def threads(self) -> int:
-        """How many calls are well made at the same time."""
+        """The number of calls to make at the same time."""
         return max(1, _CALLS_PER_THREAD * sum(self.client.nthreads().values()))
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:

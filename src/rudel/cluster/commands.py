@@ -26,7 +26,7 @@ _GRACE_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended on a host.
+    """The end of a command on a host.
 
     Args:
         host: where it ran.

@@ -33,7 +33,7 @@ class ImageWorkers:
 
     @property
     def threads(self) -> int:
-        """How many calls are well made at the same time."""
+        """The number of calls to make at the same time."""
         return self._calls.threads
 
     def __call__(self, contents: list[bytes], max_side: int | None) -> Sequence[ExaminedImage | Refused]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from rudel.errors import HostError
 
 REMOTE_FOLDER = ".rudel"
-"""Where Rudel keeps what is its own on a host, relative to the home folder there."""
+"""Rudel's folder on a host, relative to the home folder there."""
 
 REMOTE_PYTHON = f"{REMOTE_FOLDER}/env/bin/python"
 """The Python of the environment that `rudel hosts setup` makes, relative to the home folder of the host."""

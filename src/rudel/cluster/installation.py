@@ -28,7 +28,7 @@ _FREE = 'df -Pk . | { read -r _; read -r _ _ _ free _; echo "free $free"; }'
 
 @dataclass(frozen=True)
 class Stage:
-    """How far the set-up of a host is.
+    """The progress of the set-up of a host.
 
     Args:
         text: what it does, in a few words.

@@ -1,4 +1,4 @@
-"""How fast a host is reached, and how its clock stands, measured over an SSH connection."""
+"""Rate and latency of the link to a host, and the offset of its clock, measured over an SSH connection."""
 
 import asyncio
 import math
@@ -18,7 +18,7 @@ _FIRST_BYTES, _MOST_BYTES = 1 << 15, 1 << 23
 _LONG_ENOUGH = 0.12
 _SECONDS = 20.0
 _BYTES_ACKED = 120
-"""Where the kernel's description of a connection has how many bytes were acknowledged."""
+"""The offset of the number of acknowledged bytes in the kernel's description of a connection."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which packages a host needs, at exactly the versions that are installed here."""
+"""Packages that a host needs, at exactly the versions that are installed here."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -60,7 +60,7 @@ dask.config.set(
 
 
 HEARTBEAT_SECONDS = 10.0
-"""How often a worker tells the scheduler that it is there; each time costs a small computer milliseconds."""
+"""Seconds between a worker's heartbeats to the scheduler; each costs a small computer milliseconds."""
 
 
 _OF_A_HOST = (

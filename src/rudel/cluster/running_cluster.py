@@ -44,7 +44,7 @@ class RunningCluster(Protocol):
 
     @property
     def min_hosts(self) -> int | None:
-        """How many must be there to begin; None for all, or for those that are."""
+        """The number of hosts that must be there to begin; None for all, or for those that are."""
         ...
 
     @property

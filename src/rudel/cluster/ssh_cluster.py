@@ -117,7 +117,7 @@ class Cluster:
 
     @property
     def lost(self) -> int:
-        """How many workers were lost so far."""
+        """The number of workers lost so far."""
         return sum(launch.lost for launch in self._launches)
 
     @property

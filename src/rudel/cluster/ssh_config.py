@@ -19,7 +19,7 @@ _SHARED_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 
 @dataclass(frozen=True)
 class Settings:
-    """How a host is reached.
+    """Settings of the connection to a host.
 
     Args:
         options: all that it says, for AsyncSSH.

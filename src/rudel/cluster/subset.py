@@ -38,7 +38,7 @@ class ClusterSubset:
 
     @property
     def min_hosts(self) -> int | None:
-        """How many must be there to begin."""
+        """The number of hosts that must be there to begin."""
         least = getattr(self._cluster, "min_hosts", None)
         return None if least is None else min(least, len(self._names))
 

@@ -1,1 +1,1 @@
-"""How examples are found, checked and read."""
+"""Examples: finding, checking and reading them."""

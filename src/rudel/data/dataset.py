@@ -113,7 +113,7 @@ class Divisible(Protocol):
     """Examples in memory, or a stream of them."""
 
     def __len__(self) -> int:
-        """How many examples there are."""
+        """The number of examples."""
         ...
 
     def subset(self, indices: np.ndarray) -> Any:

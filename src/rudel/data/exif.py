@@ -1,4 +1,4 @@
-"""How a photograph has to be turned, read from the bytes of its file.
+"""The orientation of a photograph, read from the bytes of its file.
 
 Only what is needed is read, and nothing is believed: a damaged block says nothing. It is a small part of what an EXIF
 reader does, many times as fast, and can be done in a TensorFlow graph in the same way.

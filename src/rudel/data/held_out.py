@@ -1,4 +1,4 @@
-"""Which recordings are held out: whole ones, or all of a speaker; never one window of a recording and not another."""
+"""The choice of held-out recordings: whole ones, or all of a speaker; never one window of a recording alone."""
 
 import re
 from collections.abc import Sequence

@@ -22,7 +22,7 @@ from rudel.data.ranged_download import RetryPolicy
 from rudel.errors import DataError, OptionError
 
 PUBLIC_BUCKET = "https://storage.googleapis.com/quickdraw_dataset"
-"""Where the drawings come from unless another source is given."""
+"""The default source of the drawings."""
 
 ATTRIBUTION = "The Quick, Draw! Dataset, made available by Google, Inc. under CC BY 4.0"
 """The attribution that has to accompany the drawings and models trained on them."""

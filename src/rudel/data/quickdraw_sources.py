@@ -1,4 +1,4 @@
-"""Where drawings are: a local folder, or a mirror of the public bucket with the cache before it.
+"""Sources of drawings: a local folder, or a mirror of the public bucket with the cache before it.
 
 Both are used in two steps: `prepare` makes sure that the drawings can be read and counts them; `read` then fills arrays
 of just that size, so that no drawing is in memory twice.
@@ -41,7 +41,7 @@ class Folder:
     path: Path
 
     def prepare(self, classes: Sequence[str], count: int) -> list[int]:
-        """How many drawings there are of each class, up to `count`.
+        """The number of drawings of each class, up to `count`.
 
         Raises:
             DataError: a file is missing, or holds no drawings.

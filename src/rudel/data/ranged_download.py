@@ -29,7 +29,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long to wait for a server, and how often to try.
+    """A retry policy: how long to wait for a server, and how often to try.
 
     Args:
         timeout: seconds without a byte after which a connection counts as stalled.
@@ -49,7 +49,7 @@ class RetryPolicy:
 
 
 class Sink(Protocol):
-    """Where the first bytes of a remote file go."""
+    """The destination of the first bytes of a remote file."""
 
     @property
     def length(self) -> int:

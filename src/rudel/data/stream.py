@@ -21,7 +21,7 @@ class Stream(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many examples there are."""
+        """The number of examples."""
 
     @abstractmethod
     def take(self, indices: np.ndarray | slice) -> Examples:

@@ -47,7 +47,7 @@ class Windows:
     def held_out(
         self, share: float, by: Literal["recording", "speaker"] = "recording", speakers: Sequence[str] = ()
     ) -> np.ndarray:
-        """Which windows are held out, bool (N,): all those of some recordings of each class, or of some speakers.
+        """Chooses windows to hold out, bool (N,): all those of some recordings of each class, or of some speakers.
 
         Args:
             share: of all windows, unless they are split already or `speakers` are named.

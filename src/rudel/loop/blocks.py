@@ -55,7 +55,7 @@ class Blocks:
         return jax.tree.map(lambda row: jax.ShapeDtypeStruct((rows, *row.shape), row.dtype), self._row)
 
     def batches(self, batch_size: int, most: int) -> int:
-        """How many batches a block should have."""
+        """The number of batches that a block should have."""
         return max(1, min(int(BLOCK_BYTES // max(1, self.row_bytes * batch_size)), MOST_STEPS, most))
 
     def read(self, indices: Integer[np.ndarray, "examples"], rows: int | None = None) -> Batch:

@@ -175,7 +175,7 @@ def _number(row: int | np.integer, numbers: np.ndarray | None) -> int:
 
 
 def _classes_of(model: "keras.Model") -> int | None:
-    """How many classes a classifier with integer labels has; None for every other model."""
+    """The number of classes of a classifier with integer labels; None for every other model."""
     shape = getattr(model, "output_shape", None)
     if _loss_name(model) not in _SPARSE_LOSSES or not isinstance(shape, tuple) or not isinstance(shape[-1], int):
         return None

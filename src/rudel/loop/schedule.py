@@ -1,4 +1,4 @@
-"""Which examples every step sees: a pure function of the seed and the step's number.
+"""The schedule of examples: those of every step, as a pure function of the seed and the step's number.
 
 An epoch is a permutation of the examples, cut into batches of equal size, of which the last one is smaller where they
 do not divide, as in Keras. Because nothing else is remembered, the position in the data is a single number, the count
@@ -43,7 +43,7 @@ class Schedule:
         return tuple(sorted({self.size(0), self.size(epoch - 1) if rest else self.batch_size}, reverse=True))
 
     def size(self, step: int) -> int:
-        """How many examples are in the batch of a step (from 0)."""
+        """The number of examples in the batch of a step (from 0)."""
         return min(self.batch_size, self.examples - step % self.steps_per_epoch * self.batch_size)
 
     def same_size_until(self, step: int) -> int:
@@ -53,7 +53,7 @@ class Schedule:
         return last - 1 if self.size(step) != self.size(last - 1) else last
 
     def samples(self, steps: int) -> int:
-        """How many examples have been seen in so many steps."""
+        """The number of examples seen in so many steps."""
         epochs, left = divmod(steps, self.steps_per_epoch)
         return epochs * self.examples + left * self.batch_size
 

@@ -182,7 +182,7 @@ def _followed(model: "keras.Model", known: dict[int, tuple[int, str, np.ndarray 
 
 
 def _moved(operation: "keras.Operation", node: Any, positions: np.ndarray) -> list[np.ndarray | None]:
-    """Where an operation puts the positions of an example; None where it does more than move them."""
+    """Positions of an example after an operation; None where it does more than move them."""
     arguments = node.arguments
     nothing: list[np.ndarray | None] = [None] * len(node.output_tensors)
     if not arguments.args or arguments.args[0] is not node.input_tensors[0]:

@@ -1,4 +1,4 @@
-"""Which variable is cut along which axes of a mesh, as the user says it or as it is chosen by the kind of layer.
+"""Layouts: the axes of a mesh along which each variable is sharded, as given or by the kind of layer.
 
 What is chosen follows M. Shoeybi and others, *Megatron-LM* (1909.08053): of two dense layers in a row, the first is cut
 by columns and the second by rows, so that what lies between them never has to be put together; attention is cut by
@@ -30,7 +30,7 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class Layouts:
-    """How the variables of a model are cut.
+    """The layout of each variable of a model.
 
     Args:
         specs: by the identity of the Keras variable; others are whole.
@@ -43,7 +43,7 @@ class Layouts:
     whole: tuple[str, ...] = ()
 
     def of(self, variable: "keras.Variable") -> Spec:
-        """How a variable is cut; empty where it is whole."""
+        """The layout of a variable; empty where it is replicated."""
         return self.specs.get(id(variable), ())
 
 

@@ -1,4 +1,4 @@
-"""Which devices a mesh is made of: accelerators, or virtual ones of the processor."""
+"""The devices of a mesh: accelerators, or virtual ones of the processor."""
 
 import contextlib
 import math
@@ -18,7 +18,7 @@ DATA, MODEL = "data", "model"
 
 
 def size_of(axes: Mapping[str, int] | None) -> int:
-    """How many devices a mesh of this shape has; 0 if there is none."""
+    """The number of devices of a mesh of this shape; 0 if there is none."""
     return math.prod(axes.values()) if axes else 0
 
 

@@ -1,4 +1,4 @@
-"""How the optimizer's variables are cut: each follows its weight, or is cut by itself to save memory.
+"""Layouts of the optimizer's variables: each follows its weight, or is sharded by itself to save memory.
 
 Where batches alone are cut, every device would hold the same slots (momentum, velocity). Of large ones, each device
 then keeps a shard and updates that shard of the weight, and the shards of the weight are gathered: stage 1 of *ZeRO*
@@ -28,7 +28,7 @@ LEAST_SAVED = 64e6
 
 @dataclass(frozen=True)
 class Slots:
-    """How the variables of an optimizer are cut.
+    """The layout of each variable of an optimizer.
 
     Args:
         specs: one for each of them.
@@ -40,7 +40,7 @@ class Slots:
 
 
 def slots_of(variables: Sequence[Any], weights: Sequence[Any], spec_of: Callable[[Any], Spec], data: int) -> Slots:
-    """How an optimizer's variables are cut.
+    """Chooses the layouts of an optimizer's variables.
 
     Args:
         variables: of the optimizer.

@@ -59,7 +59,7 @@ class Placement:
         return self._sharding(DATA) if self._can_be_cut(rows) else self.replicated
 
     def columns(self, rows: int) -> Integer[np.ndarray, "needed"]:
-        """Which rows of every batch the devices of this process need, in their order."""
+        """Rows of every batch that the devices of this process need, in their order."""
         places = self.batch(rows).addressable_devices_indices_map((rows,))
         needed = {range(rows)[place[0]] for place in places.values() if place}
         return np.array(sorted({row for shard in needed for row in shard}), np.intp)

@@ -86,7 +86,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast a host is with this model.
+    """The speed of a host with a model.
 
     Args:
         name: of the host.
@@ -127,7 +127,7 @@ class Desk:
 
 @dataclass(frozen=True)
 class Forecast:
-    """How a training will go.
+    """The forecast of a training.
 
     Args:
         strategy: its name.

@@ -1,4 +1,4 @@
-"""How fast links are: rates by differences between two sizes, so that what every message takes is not in them.
+"""Speeds of links: rates by differences between two sizes, without the constant cost of a message.
 
 The time of a single message has a round trip in it, the handling of a call, and the slow start of TCP. What a second,
 larger message takes longer is for its bytes alone.

@@ -30,7 +30,7 @@ _UPDATE_RATE, _UPDATE_PASSES = 20e9, 7
 
 
 def simulate(work: Work, hosts: Sequence[Speed], links: Links) -> Forecast | None:
-    """How a training goes whose every step is taken by all hosts together; None where a batch cannot be shared out, or
+    """Simulates a training whose every step is taken by all hosts together; None where a batch cannot be shared out, or
     a host cannot hold all examples.
 
     Args:

@@ -1,4 +1,4 @@
-"""How fast each host is with this model, and the links to it, measured without training and without sending the data.
+"""Speeds of hosts with a model, and of the links to them, measured without training and without sending the data.
 
 Every host gets the very program that it would train with, and takes steps on zeros: all hosts at the same time, so that
 what they share (a processor, a supply of power) is shared as in the training. Messages are sent to one host after the
@@ -164,7 +164,7 @@ class Rehearsal:
         )
 
     def here(self) -> Speed:
-        """How fast this computer is, by itself, with what one of the hosts would have of the data.
+        """Measures this computer by itself, with the share of the data that one of the hosts would have.
 
         Raises:
             ClusterError: it cannot be measured, as it has too little memory or disk, say.

@@ -211,7 +211,7 @@ def _why(forecasts: Sequence[Forecast], best: Forecast, hosts: int) -> str:
 
 
 def _lost(forecast: Forecast) -> str:
-    """Where the time goes that is not spent in steps, if that is much."""
+    """Says what time is lost in beside steps, if that is much."""
     if forecast.waiting + forecast.exchanging < _MUCH:
         return ""
     return f", as they would wait {forecast.waiting:.0%} of the time and merge for {forecast.exchanging:.0%}"

@@ -57,7 +57,7 @@ _TRY_AGAIN_SECONDS = 300.0
 """After which it is tried out again how fast a replica on standby is."""
 
 _PINGS, _PROBE_BYTES, _RATE_SECONDS = 3, 2**16, 0.5
-"""How often, and what, is sent to each worker to see how fast the link is."""
+"""Pings, and bytes and seconds of a probe, that measure the link to each worker."""
 
 HOST_ERRORS = (*TRANSPORT_ERRORS, RudelError)
 """Errors of the network and of a host itself, which lose that host. Any other error ends the training."""

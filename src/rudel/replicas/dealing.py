@@ -132,7 +132,7 @@ def alike(speeds: Sequence[float]) -> list[float]:
 
 
 def worth_of(speeds: Sequence[float]) -> int:
-    """How many hosts of equal speed these are worth, rounded.
+    """The number of hosts of equal speed that these are worth, rounded.
 
     The mean of what they learn is weighted by their speeds, and is as noisy as a plain mean over so many: the effective
     sample size of L. Kish, *Survey sampling*, 1965. A speed that was measured wrong hardly changes it.
@@ -144,7 +144,7 @@ def worth_of(speeds: Sequence[float]) -> int:
 
 
 def quotas(count: int, speeds: Sequence[float], most: Sequence[int]) -> list[int]:
-    """How many of so many pieces each host gets: by its speed, at most what it can hold, and at least one.
+    """Deals so many pieces out to hosts: by their speeds, at most what each can hold, and at least one.
 
     Where all of them together cannot hold the data set, they get more than they can hold.
 

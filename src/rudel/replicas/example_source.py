@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """Where pieces come from.
+    """The source of pieces.
 
     Args:
         examples: to train on.

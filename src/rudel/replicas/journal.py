@@ -83,7 +83,7 @@ class Journal:
 
 
 def path_of(checkpoint: Path) -> Path:
-    """Where the journal of a checkpoint is."""
+    """The path of a checkpoint's journal."""
     return checkpoint.with_suffix(".rounds")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rudel.replicas.replica_messages import Plan
 
 _MEMORY = 0.5
-"""How much of a new measurement of speed counts against what was known."""
+"""The weight of a new measurement of speed against earlier ones."""
 
 _STEADY_SECONDS = 30.0
 """Over which a replica's steady speed is averaged; what is older counts less and less."""

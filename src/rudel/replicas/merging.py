@@ -35,7 +35,7 @@ class Merging(Protocol):
         ...
 
     def rounds_in(self, arrivals: Sequence[Arrival]) -> int:
-        """How many rounds are closed by what has arrived."""
+        """The number of rounds that these arrivals close."""
         ...
 
     def moved(

@@ -10,10 +10,10 @@ from rudel.loop.schedule import check_whole_number
 from rudel.replicas.round_lengths import Agreed, Speeds, best_codec, best_length, goes_in_full
 
 CODEC = "top8"
-"""How changes travel, there and back; on slow links, fewer elements do (`rudel.replicas.round_lengths.best_codec`)."""
+"""The codec of changes, there and back; slow links have fewer elements (`rudel.replicas.round_lengths.best_codec`)."""
 
 IN_FULL = "int8"
-"""How those of small models do, where that takes hardly longer."""
+"""The codec of small models, where that takes hardly longer."""
 
 
 @dataclass(frozen=True, kw_only=True)

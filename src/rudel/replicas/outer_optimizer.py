@@ -18,7 +18,7 @@ from rudel.errors import OptionError
 
 @dataclass(frozen=True)
 class Outer:
-    """How a movement of the weights follows from the mean delta.
+    """An outer optimizer: from the mean delta to a movement of the weights.
 
     Args:
         name: what `make_outer` makes it from.

@@ -16,7 +16,7 @@ from rudel.shipping import array_bytes
 Rates = Callable[[int, int, int], np.ndarray]
 
 _CORRECTED = 0.6
-"""How much of a difference between the ends of rounds the next plan makes up for."""
+"""The share of a difference between the ends of rounds that the next plan makes up for."""
 
 REST = 1.5
 """The rest of the steps becomes the last round where it is less than so many full ones."""

@@ -54,7 +54,7 @@ class Service:
         return {**await asyncio.to_thread(_describe, self._backend), "prepared": self._replica is not None}
 
     async def missing(self, names: Sequence[str]) -> list[str]:
-        """Which of these pieces are not in this host's cache."""
+        """Those of these pieces that are not in this host's cache."""
         return await asyncio.to_thread(pieces.missing, names)
 
     async def piece(self, name: str, content: bytes) -> None:

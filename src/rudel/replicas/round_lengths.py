@@ -1,4 +1,4 @@
-"""How long rounds are, and what replicas agree upon once it is known how fast they and their links are."""
+"""The length of rounds, and the other options that follow from the measured speeds of replicas and links."""
 
 import math
 from dataclasses import dataclass, replace

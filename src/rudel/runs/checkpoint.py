@@ -80,7 +80,7 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def path_of(run: Path, step: int) -> Path:
-    """Where the checkpoint of a step is."""
+    """The path of the checkpoint of a step."""
     return run / FOLDER / f"step-{step:010d}.npz"
 
 

@@ -14,7 +14,7 @@ from rudel.runs.model_arrays import read_examples
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How well a run does on some data.
+    """The evaluation of a run on some data.
 
     Args:
         metrics: by Keras' names.

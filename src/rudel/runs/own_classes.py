@@ -106,7 +106,7 @@ def _is_there(place: Mapping[str, str]) -> bool:
 
 
 def _place_of(value: Callable[..., object]) -> dict[str, str] | None:
-    """Where a class or a function can be imported from; None where it cannot be."""
+    """The module from which a class or a function can be imported; None where it cannot be."""
     module = sys.modules.get(value.__module__)
     file = getattr(module, "__file__", None)
     if value.__module__ == "__main__" or file is None or getattr(module, value.__qualname__, None) is not value:

@@ -35,7 +35,7 @@ class Calls(Protocol):
 
     @property
     def threads(self) -> int:
-        """How many calls run at the same time."""
+        """The number of calls to make at the same time."""
         ...
 
     def __call__(self, function: Callable[..., Any], *arguments: object) -> Any:

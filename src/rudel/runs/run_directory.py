@@ -64,7 +64,7 @@ class RunDirectory:
 
     @property
     def model(self) -> Path:
-        """Where the trained model is."""
+        """The path of the trained model."""
         return self.path / "model.keras"
 
     @property
@@ -75,12 +75,12 @@ class RunDirectory:
 
     @property
     def best(self) -> Path:
-        """Where the model with the best weights is, if a metric was named to tell."""
+        """The path of the model with the best weights, if a metric was named to find them."""
         return self.path / "best.keras"
 
     @property
     def predictions(self) -> Path:
-        """Where the predictions are."""
+        """The path of the predictions."""
         return self.path / "predictions.npz"
 
     @property

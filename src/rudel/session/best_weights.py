@@ -105,7 +105,7 @@ def make_watch(options: TrainingOptions, metrics: Iterable[Any], names: Iterable
 
 
 def path_of(run: Path, step: int) -> Path:
-    """Where the best weights are, if they are those of this step."""
+    """The path of the best weights, if they are those of this step."""
     return run / checkpoints.FOLDER / f"best-{step:010d}.npz"
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Devices(Protocol):
-    """Where the loop has its state and its examples."""
+    """The devices that hold the loop's state and its examples."""
 
     def prepare(self, session: Session) -> None:
         """Decides where the state of a session's model is to be."""
@@ -316,5 +316,5 @@ class CompiledEngine:
 
 
 def _next_block(steps: int, seconds: float, aim: float) -> int:
-    """How many steps to take next, so that a block takes about `aim` seconds; it grows by at most 8 times."""
+    """The number of steps to take next, so that a block takes about `aim` seconds; it grows by at most 8 times."""
     return max(1, min(steps * 8, int(steps * aim / max(seconds, 1e-6))))

@@ -73,7 +73,7 @@ class Clock:
 
 @dataclass
 class Position:
-    """How far a training has come; saved in every checkpoint.
+    """The progress of a training; saved in every checkpoint.
 
     Args:
         step: optimizer steps done.

@@ -32,7 +32,7 @@ class Spans:
 
     @property
     def count(self) -> int:
-        """How many there are, of which the last may be cut short."""
+        """The number of spans, of which the last may be cut short."""
         return -(-self.schedule.total_steps // self.length)
 
     def number(self, step: int) -> int:

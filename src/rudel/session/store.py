@@ -53,7 +53,7 @@ class Store(Protocol):
         ...
 
     def after_interrupt(self) -> str:
-        """How to continue an interrupted training, as the end of a sentence."""
+        """The way to continue an interrupted training, as the end of a sentence."""
         ...
 
     def after_failure(self, step: int) -> str:

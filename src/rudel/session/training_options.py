@@ -64,7 +64,7 @@ class TrainingOptions:
         return {name: value for name, value in values.items() if value is not None}
 
     def schedule(self, examples: int) -> Schedule:
-        """Which of so many examples every step sees.
+        """The schedule for so many examples.
 
         Raises:
             OptionError: both or unusable `epochs` and `steps`, a batch size or seed that is no such number.

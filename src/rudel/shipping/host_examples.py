@@ -36,7 +36,7 @@ class Leaf:
 
 
 class Shard:
-    """Which examples a replica has, and in which order it sees them.
+    """The examples of a replica, and the order in which it sees them.
 
     The order is a pure function of the seed, the replica's number, the pieces, the round in which they were given, and
     the count of batches taken since: permutations of the examples one after the other, cut into batches that may span

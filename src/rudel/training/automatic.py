@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rudel.training.strategies import Auto, Strategy
 
 FILE = "plan.json"
-"""Where a run directory keeps what was forecast."""
+"""The file of the forecasts in a run directory."""
 
 
 def decided(request: Request, strategy: "Strategy | Auto | str | None") -> Request:

@@ -1,4 +1,4 @@
-"""Where a training takes its steps: here, or on the hosts of a cluster, by which strategy."""
+"""The place of a training: here, or on the hosts of a cluster, by a strategy."""
 
 import contextlib
 from collections.abc import Iterator

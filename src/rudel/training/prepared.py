@@ -133,7 +133,7 @@ def prepare(request: RecipeRequest, dataset: Dataset | None = None) -> Prepared:
 
 
 def _place(data: object) -> str | None:
-    """Where a run finds its data again; None where it was given as an object."""
+    """The place of the data, for a run that continues; None where it was given as an object."""
     if not isinstance(data, str | Path):
         return None
     return str(data) if "://" in str(data) else str(Path(data).resolve())

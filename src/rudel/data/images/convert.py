@@ -37,7 +37,7 @@ class Spread(Protocol):
 
     @property
     def threads(self) -> int:
-        """How many calls are well made at the same time."""
+        """The number of calls to make at the same time."""
         ...
 
     def __call__(self, contents: list[bytes], max_side: int | None) -> Sequence[ExaminedImage | Refused]:

@@ -46,7 +46,7 @@ class Converted:
 
     @property
     def records(self) -> int:
-        """How many images there are."""
+        """The number of images."""
         return sum(shard.records for shard in self.shards)
 
     @property
@@ -62,7 +62,7 @@ class Converted:
 
     @property
     def changes(self) -> dict[str, int]:
-        """How many images were changed in which way."""
+        """Numbers of changed images, by the change."""
         return dict(sum((Counter(shard.changes) for shard in self.shards), Counter()))
 
     def counts(self, split: str) -> tuple[int, ...]:

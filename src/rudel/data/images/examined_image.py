@@ -175,7 +175,7 @@ def _encode(
 
 
 def _colour_sampling(image: "Image.Image") -> str:
-    """How finely colours are kept: as they were where they were halved in both directions, else in full."""
+    """The chroma subsampling: kept where it was halved in both directions, else none."""
     from PIL import JpegImagePlugin
 
     halved = image.format in ("JPEG", "MPO") and JpegImagePlugin.get_sampling(image) == 2

@@ -1,4 +1,4 @@
-"""Which image goes into which shard: a pure function of names, sizes and options.
+"""The plan of shards: the images of each, as a pure function of names, sizes and options.
 
 Training or validation is decided by the hash of an image's name alone, so an image never changes sides when others
 are added. Within a split, images are in the order of their hashes: each shard is a sample of all classes.
@@ -15,7 +15,7 @@ from rudel.data.records.writer import shard_name
 
 TRAIN, VALIDATION = "train", "validation"
 SHARD_BYTES = 128_000_000
-"""How large a shard becomes, about."""
+"""The approximate size of a shard."""
 
 _VERSION = 2
 """Another one when the same images would become other records."""
@@ -81,7 +81,7 @@ def plan_shards(images: Sequence[Labelled], classes: Sequence[str], options: Opt
 
 
 def _count(part: Sequence[Labelled], training: Sequence[Labelled], requested: int | None) -> int:
-    """How many shards a split has; not yet bounded by the number of its images."""
+    """The number of shards of a split; not yet bounded by the number of its images."""
     if requested is None:
         return -(-sum(image.file.size for image in part) // SHARD_BYTES) or 1
     return requested if part is training or not training else max(1, round(requested * len(part) / len(training)))

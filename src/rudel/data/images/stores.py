@@ -1,4 +1,4 @@
-"""Where images lie: a local folder, or any address that fsspec knows.
+"""Stores of images: a local folder, or any address that fsspec knows.
 
 Local files are read without fsspec, several times as fast. Only regular files are opened: a named pipe would be waited
 for, and a device read without end.
@@ -42,7 +42,7 @@ class Store(Protocol):
 
     address: str
     threads: int
-    """How many threads are well used to read from it, beyond those that decode."""
+    """The number of threads to read from it with, beyond those that decode."""
 
     def files(self) -> list[File]:
         """All files in all folders, but not hidden ones, sorted by name.

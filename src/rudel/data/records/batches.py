@@ -21,7 +21,7 @@ _AT_ONCE = 2
 
 
 class Position(TypedDict):
-    """Where an iteration is: the epoch, from 0, and how many of its batches were given."""
+    """The position of an iteration: the epoch, from 0, and how many of its batches were given."""
 
     epoch: int
     batch: int

@@ -20,7 +20,7 @@ _LAYOUTS = 64
 
 @dataclass(frozen=True)
 class Features:
-    """Which features to read, and in which shape.
+    """Features to read, and their shapes.
 
     Args:
         shapes: by name; None for as they come. None for all features as they come.

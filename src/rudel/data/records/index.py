@@ -1,4 +1,4 @@
-"""Where the records of a file are: one walk from header to header.
+"""The index of a file's records: one walk from header to header.
 
 A file says nothing of how many records it has. The walk reads each header, whose checksum it verifies, and passes the
 checksum of each content, which it keeps: with it every read is verified later, and a replaced file is recognised.

@@ -77,7 +77,7 @@ class Records(Stream):
 
     @property
     def skipped(self) -> int:
-        """How many damaged records were left out; a stretch in which lengths are damaged counts as one."""
+        """The number of damaged records left out; a stretch in which lengths are damaged counts as one."""
         return self._collection.skipped
 
     def map(self, function: Function, batched: bool = False) -> "Records":

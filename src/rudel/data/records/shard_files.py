@@ -1,4 +1,4 @@
-"""Which files a set of records has: `train-00000-of-00004.tfrecord` and its like, none missing.
+"""The files of a set of records: `train-00000-of-00004.tfrecord` and its like, none missing.
 
 Names of TensorFlow Datasets (`mnist-train.tfrecord-00000-of-00001`), and files that are not cut into shards
 (`train.tfrecord`), are understood as well.

@@ -1,4 +1,4 @@
-"""How many of the hosts that are there can train together: every one of their devices needs as much of each batch."""
+"""The choice of hosts that can train together: each of their devices needs an equal share of every batch."""
 
 import math
 from collections.abc import Mapping, Sequence

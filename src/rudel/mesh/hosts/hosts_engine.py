@@ -147,7 +147,7 @@ class HostsEngine:
             lost |= {name: hosts[name] for name in broken.lost}
 
     def _share(self, hosts: int) -> int | None:
-        """How many devices each host provides, where a number of devices was requested.
+        """The number of devices of each host, where a number in all was requested.
 
         Raises:
             OptionError: the hosts cannot have as many each.
@@ -354,7 +354,7 @@ class HostsEngine:
 
 
 def _before(run: RunDirectory | None) -> dict[str, Any]:
-    """How a run that goes on was trained before, perhaps by another strategy."""
+    """Entries of the summary about how a resumed run was trained before, perhaps by another strategy."""
     if run is None:
         return {}
     document, names = run.read_summary(), _HOW

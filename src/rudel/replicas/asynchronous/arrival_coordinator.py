@@ -39,7 +39,7 @@ REPORT_SECONDS = 0.1
 """Arrivals that follow each other by less than this are reported together."""
 
 _MEMORY = 0.5
-"""How much it counts how long an exchange took in the last visit, against what was known."""
+"""The weight of the last exchange's seconds against earlier ones."""
 
 ASKED_SECONDS = 4.0
 """Time for a replica that is silent to say that it is there."""

@@ -16,7 +16,7 @@ MOST_STEPS, FEWEST_VISITS = 640, 3
 """Limits of visits where the user gives none and the link is not slow."""
 
 _CODEC_OF_STEPS = "float16"
-"""How changes of single steps travel."""
+"""The codec for changes of single steps."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ a merge in while it goes on, up to another one.
 
 @dataclass(frozen=True)
 class Delayed:
-    """How weights follow from a delta that arrives.
+    """An outer optimizer of single arrivals.
 
     Args:
         name: what `make_delayed` makes it from.
@@ -59,7 +59,7 @@ class Delayed:
 
 
 def freshness(age: float) -> float:
-    """How much a delta counts that is so many cycles old.
+    """The weight of a delta that is so many cycles old.
 
     >>> freshness(1.0), freshness(8.0)
     (1.0, 0.25)

@@ -1,4 +1,4 @@
-"""How changes of weights become bytes and back, and what that leaves out.
+"""Encoding of weight changes as bytes, with the residual that the bytes leave out.
 
 A codec is a pair of pure functions. The first turns a change, such as what local steps have done to weights since these
 were agreed upon, into a message; both sides read the same from it. What the message leaves out stays where it is: a
@@ -51,7 +51,7 @@ _NAMES = "float32, float16, int8, top8, top16 or top32"
 
 @dataclass(frozen=True)
 class Codec:
-    """How changes travel.
+    """An encoding of changes.
 
     Args:
         name: what `make_codec` makes it from; both sides must have the same.

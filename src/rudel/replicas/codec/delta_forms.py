@@ -45,7 +45,7 @@ _MOST_EXPONENT = 227
 
 
 class Form(NamedTuple):
-    """How float32 arrays travel.
+    """A form in which float32 arrays travel.
 
     Args:
         write: arrays -> arrays that travel.

@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each array of a model is in the vector.
+    """The place of each array of a model in the vector.
 
     Args:
         shapes: of the arrays, in order.
@@ -35,7 +35,7 @@ class Layout:
 
     @cached_property
     def bounds(self) -> Int64[np.ndarray, "bounds"]:
-        """Where each array begins, and where the last one ends: int64 (arrays + 1,)."""
+        """Offsets at which arrays begin, and the end of the last one: int64 (arrays + 1,)."""
         return np.cumsum([0, *map(math.prod, self.shapes)])
 
     @property
