@@ -1,4 +1,4 @@
-"""`python -m rudel.cluster.worker`: what runs on a host, for as long as the computer that drives is there.
+"""`python -m rudel.cluster.worker`: what runs on a host, for as long as the driver is there.
 
 It reads one line of JSON from standard input: its certificate and key, the scheduler's address, its name. What it has
 to say goes to standard output, a JSON document a line. It ends when standard input does, which is when the SSH

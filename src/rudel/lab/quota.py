@@ -3,7 +3,7 @@
 A node may use its share of every 10 ms. So short a period keeps what a node does even: with the usual 100 ms, one of
 0.4 cores would compute for 40 ms and then be silent for 60.
 
-Where a node and the computer that drives the lab want the same core, the latter goes first: in the world that is played
+Where a node and the driver of the lab want the same core, the latter goes first: in the world that is played
 here, it has cores of its own.
 """
 

@@ -1,8 +1,8 @@
 """Layouts: the axes of a mesh along which each variable is sharded, as given or by the kind of layer.
 
-What is chosen follows M. Shoeybi and others, *Megatron-LM* (1909.08053): of two dense layers in a row, the first is cut
-by columns and the second by rows, so that what lies between them never has to be put together; attention is cut by
-heads. Tables of embeddings are cut by rows, and convolutions by output channels. A layout changes where numbers are
+The choice follows M. Shoeybi and others, *Megatron-LM* (1909.08053): of two dense layers in a row, the first is sharded
+by columns and the second by rows, so that the values between them are never gathered; attention is sharded by
+heads. Tables of embeddings are sharded by rows, and convolutions by output channels. A layout changes where numbers are
 kept and who computes them, and results by rounding only.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 Spec = tuple[str | None, ...]
-"""For every dimension of a variable, the axis of the mesh that it is cut along, or None."""
+"""For every dimension of a variable, the axis of the mesh that it is sharded along, or None."""
 
 _PLAIN_CONVOLUTIONS = ("Conv1D", "Conv2D", "Conv3D")
 _ATTENTION = ("MultiHeadAttention", "GroupedQueryAttention", "GroupQueryAttention")
@@ -35,7 +35,7 @@ class Layouts:
     Args:
         specs: by the identity of the Keras variable; others are whole.
         why: by the variable's path, how and why, for people.
-        whole: paths of variables that could not be cut, because their sizes do not divide.
+        whole: paths of variables that could not be sharded, because their sizes do not divide.
     """
 
     specs: dict[int, Spec] = field(default_factory=dict)
@@ -141,7 +141,7 @@ def _by_kind(model: "keras.Model", shards: int) -> Layouts:
     specs: dict[int, Spec] = {}
     why: dict[str, str] = {}
     whole: list[str] = []
-    columns = 0  # features that the last dense layer gave, if it was cut by columns
+    columns = 0  # features that the last dense layer gave, if it was sharded by columns
 
     def cut(variable: "keras.Variable | None", spec: Spec, how: str) -> bool:
         if variable is None:
@@ -184,7 +184,7 @@ def _by_kind(model: "keras.Model", shards: int) -> Layouts:
             columns = 0
             if not _cut_heads(layer, shards, cut):
                 whole.append(layer.path)
-        elif kind != "EinsumDense":  # those of attention are cut with it
+        elif kind != "EinsumDense":  # those of attention are sharded with it
             columns = 0
     return Layouts(specs, why, tuple(whole))
 

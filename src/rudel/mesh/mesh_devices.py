@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import jax
 
 DATA, MODEL = "data", "model"
-"""The axis along which batches are cut, and the one along which variables are cut where nobody says how."""
+"""The axis along which batches are sharded, and the one along which variables are sharded where nobody says how."""
 
 
 def size_of(axes: Mapping[str, int] | None) -> int:

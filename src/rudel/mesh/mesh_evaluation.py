@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class MeshEvaluator(Evaluator):
-    """See `Evaluator`; what is left over from full batches, and cannot be cut, is computed by every device.
+    """See `Evaluator`; what is left over from full batches, and cannot be sharded, is computed by every device.
 
     Args:
         placement: where the model is.
-        batch_size: examples a step, made a little smaller where it cannot be cut.
+        batch_size: examples a step, made a little smaller where it cannot be sharded.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Training examples on their way to a mesh, cut along the batch; see `rudel.loop.feed`.
+"""Training examples on their way to a mesh, sharded along the batch; see `rudel.loop.feed`.
 
 Examples in memory are on every device, and each takes its rows of a step from them, as one device does. On processors
 that costs nothing, as all devices read the same memory. Where accelerators have not enough of it, and of streams,

@@ -23,10 +23,10 @@ class Mesh:
     Args:
         devices: how many to use; None for what `axes` needs, or for all there are. On a computer without accelerators
             these are virtual: JAX reads their number when it starts, so make the options before the first model.
-        axes: the shape of the mesh, by name: the batch is cut along `data`, and variables along others, usually
+        axes: the shape of the mesh, by name: the batch is sharded along `data`, and variables along others, usually
             `model`. A mapping, or a text such as `data=4,model=2`; None for all devices along `data`.
-        layouts: which variables are cut along which axes: by a regular expression that is searched for in the
-            variable's path, an entry for each of its dimensions, None where that is not cut. The first that matches
+        layouts: which variables are sharded along which axes: by a regular expression that is searched for in the
+            variable's path, an entry for each of its dimensions, None where that is not sharded. The first that matches
             counts. A mapping, or texts such as `dense.*kernel=-,model`; None to have them chosen, where there is an
             axis `model`.
 
@@ -100,7 +100,7 @@ def read_axes(axes: Mapping[str, Any] | str) -> dict[str, int]:
 
 
 def _check_used(axes: Mapping[str, int] | None, layouts: Mapping[str, Spec] | None) -> None:
-    """Refuses axes along which nothing would be cut."""
+    """Refuses axes along which nothing would be sharded."""
     named = {devices.DATA, devices.MODEL}.union(*(layouts or {}).values())
     if strange := next((axis for axis in axes or {} if axis not in named), None):
         raise OptionError(

@@ -1,6 +1,6 @@
 """Layouts of the optimizer's variables: each follows its weight, or is sharded by itself to save memory.
 
-Where batches alone are cut, every device would hold the same slots (momentum, velocity). Of large ones, each device
+Where batches alone are sharded, every device would hold the same slots (momentum, velocity). Of large ones, each device
 then keeps a shard and updates that shard of the weight, and the shards of the weight are gathered: stage 1 of *ZeRO*
 (S. Rajbhandari and others, 1910.02054). That costs bytes on the way, so it is done only where it saves much.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 LEAST_BYTES = 2**20
-"""A slot of fewer bytes is not cut by itself."""
+"""A slot of fewer bytes is not sharded by itself."""
 
 LEAST_SAVED = 64e6
 """Nor is any, where that would save fewer bytes than this on each device."""
@@ -32,7 +32,7 @@ class Slots:
 
     Args:
         specs: one for each of them.
-        saved: bytes that each device saves because slots are cut by themselves.
+        saved: bytes that each device saves because slots are sharded by themselves.
     """
 
     specs: list[Spec]
@@ -45,7 +45,7 @@ def slots_of(variables: Sequence[Any], weights: Sequence[Any], spec_of: Callable
     Args:
         variables: of the optimizer.
         weights: of the model, which it trains.
-        spec_of: how a weight is cut.
+        spec_of: how a weight is sharded.
         data: the number of shards of a batch, where nothing else is sharded; else 1.
     """
     owners = [_owner(variable, weights) for variable in variables]
@@ -66,7 +66,7 @@ def _owner(variable: "keras.Variable", weights: Sequence[Any]) -> Any:
 
 
 def _cut(variable: "keras.Variable", shards: int) -> Spec:
-    """Along the largest dimension that can be cut."""
+    """Along the largest dimension that can be sharded."""
     fitting = [i for i, size in enumerate(variable.shape) if size and size % shards == 0]
     if not fitting or _bytes(variable) < LEAST_BYTES:
         return ()

@@ -103,7 +103,7 @@ class Placement:
 
 
 def check_batch(batch_size: int, axes: Mapping[str, int]) -> None:
-    """Refuses a batch that cannot be cut into equal parts.
+    """Refuses a batch that cannot be sharded into equal parts.
 
     Raises:
         OptionError: says which ones can.

@@ -72,7 +72,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Link:
-    """A host's own connection to the computer that drives.
+    """A host's own connection to the driver.
 
     Args:
         rate, rate_up: bytes a second to the host and from it, while nobody else sends anything.
@@ -114,7 +114,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Desk:
-    """The computer that drives.
+    """The time that the driver takes for a delta and for a round.
 
     Args:
         take: seconds for decoding a delta and counting it in, one after the other.

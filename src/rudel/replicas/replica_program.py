@@ -1,6 +1,6 @@
 """The local steps of a round as a program that needs neither Keras nor the user's code to run.
 
-The computer that drives traces the training loop once, with whatever the model, its layers, its losses and the recipe
+The driver traces the training loop once, with whatever the model, its layers, its losses and the recipe
 are made of, and exports it as StableHLO (`jax.export`). A host gets these bytes and compiles them for its own
 processor.
 So code that only the driver has (a recipe, a notebook, modules beside them) works on all hosts, and a worker is

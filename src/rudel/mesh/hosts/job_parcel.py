@@ -60,7 +60,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Parcel:
-    """A job without what belongs to the computer that drives.
+    """A job without what belongs to the driver.
 
     Args:
         model: the description of the model.

@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _listen(channel: Channel, answers: "queue.SimpleQueue[Acted]", folder: Path) -> None:
-    """Takes in what the computer that drives says, and ends the process when nobody can say anything any more."""
+    """Takes in what the driver says, and ends the process when nobody can say anything any more."""
     try:
         while True:
             answers.put(channel.receive())

@@ -25,7 +25,7 @@ class Order:
         processes: who trains together.
         parcel: the job; see `parcel.py`.
         saved: where the training stands, for member 0, which tells the others.
-        asks: whether the computer that drives has callbacks, which act on the model.
+        asks: whether the driver has callbacks, which act on the model.
         devices: how many virtual devices to make of the processor; None for as many as there are.
     """
 

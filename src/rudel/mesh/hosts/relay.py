@@ -16,7 +16,7 @@ from rudel.session.training_display import Display
 
 
 class SentDisplay(Display):
-    """A display that tells the computer that drives.
+    """A display that sends everything to the driver.
 
     Args:
         channel: to it.
@@ -73,9 +73,9 @@ class SentStore:
 
 
 class Relay(keras.callbacks.Callback):
-    """Stands for the callbacks of the computer that drives: they act there, and all members do what they did.
+    """Stands for the callbacks of the driver: they act there, and all members do what they did.
 
-    Every member has one, as each has to make the same changes; that of member 0 speaks with the computer that drives.
+    Every member has one, as each has to make the same changes; that of member 0 speaks with the driver.
 
     Args:
         channel: to it; None for other members.

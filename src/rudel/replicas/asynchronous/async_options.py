@@ -27,7 +27,7 @@ class Async(MergingOptions):
     Raspberry Pis (`benchmarks/convergence.py`).
 
     Args:
-        steps_between: local steps of the fastest replica between two visits to the computer that drives; slower ones
+        steps_between: local steps of the fastest replica between two visits to the driver; slower ones
             take fewer. 1 makes the classical parameter server: every step of a replica is one of all. None for what
             lets the hosts learn most in a second.
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
