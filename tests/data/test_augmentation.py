@@ -76,9 +76,9 @@ def test_same_key_same_pictures_of_the_same_form_within_the_range(name: str) -> 
 @pytest.mark.parametrize("name", CHANGES)
 def test_grey_pictures_keep_their_shape(name: str, shape: str, dtype: str) -> None:
     x = in_form(shape, dtype)
-    told = jax.eval_shape(CHANGES[name], KEY, x)
-    assert told.shape == x.shape
-    assert told.dtype == (x.dtype if name in ("random_flip", "random_pad_and_crop") else np.float32)
+    shapes = jax.eval_shape(CHANGES[name], KEY, x)
+    assert shapes.shape == x.shape
+    assert shapes.dtype == (x.dtype if name in ("random_flip", "random_pad_and_crop") else np.float32)
 
 
 def test_grey_pictures_are_changed_as_those_with_one_channel_and_have_no_saturation() -> None:
@@ -223,7 +223,7 @@ def test_a_dot_moves_no_further_than_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (partial(random_brightness, delta=-1), "`delta`"),
         (partial(random_contrast, factors=(1.2, 0.8)), "`factors`"),
@@ -236,6 +236,6 @@ def test_a_dot_moves_no_further_than_asked_for() -> None:
         (partial(random_pad_and_crop, **{"mode": "wrap"}), "`mode`"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(change: Any, told: str) -> None:
-    with pytest.raises(OptionError, match=told):
+def test_settings_that_make_no_sense_are_refused(change: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         change(KEY, PICTURES)

@@ -104,7 +104,7 @@ def test_the_folder_describes_itself(converted: Converted) -> None:
 
 
 def test_what_is_left_out_is_named(converted: Converted) -> None:
-    told = (converted.path / "left-out.txt").read_text().splitlines()
+    lines = (converted.path / "left-out.txt").read_text().splitlines()
     reasons = {one.name: one.reason for one in converted.left_out}
     assert reasons == {
         "bee/cut.jpg": "unreadable",
@@ -112,7 +112,7 @@ def test_what_is_left_out_is_named(converted: Converted) -> None:
         "cow/gone.jpg": "unreadable",
         "cow/notes.txt": "not an image",
     }
-    assert [line.partition("\t")[0] for line in told] == sorted(reasons)
+    assert [line.partition("\t")[0] for line in lines] == sorted(reasons)
 
 
 def test_tensorflow_reads_what_is_written(drawn: Path, converted: Converted) -> None:

@@ -242,11 +242,11 @@ def test_threads_decode_the_same(shared_data: Path) -> None:
 def test_what_is_refused_is_one_sentence(content: bytes, words: str) -> None:
     with pytest.raises(DataError) as refused:
         decode(content, 8, 8, name="my.jpg")
-    told = str(refused.value)
-    assert words in told
-    assert told.startswith("my.jpg ")
-    assert told.endswith(".")
-    assert "\n" not in told
+    message = str(refused.value)
+    assert words in message
+    assert message.startswith("my.jpg ")
+    assert message.endswith(".")
+    assert "\n" not in message
 
 
 def with_scans(picture: Image.Image, more: int) -> bytes:

@@ -60,9 +60,9 @@ def npy(array: np.ndarray) -> bytes:
 
 def old_npy(array: np.ndarray, header_bytes: int = 80) -> bytes:
     """As NumPy wrote it when Quick, Draw! was published: a header of 80 bytes."""
-    told = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {array.shape}, }}".encode()
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {array.shape}, }}".encode()
     length = header_bytes - 10
-    return b"\x93NUMPY\x01\x00" + length.to_bytes(2, "little") + told.ljust(length - 1) + b"\n" + array.tobytes()
+    return b"\x93NUMPY\x01\x00" + length.to_bytes(2, "little") + header.ljust(length - 1) + b"\n" + array.tobytes()
 
 
 def rows_of(loaded, label: int) -> np.ndarray:
@@ -230,7 +230,7 @@ def test_a_certificate_that_is_not_accepted(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"<!DOCTYPE html><title>Welcome to our Wi-Fi</title>", "is not an .npy file, it begins with b'<!DOCTYPE html"),
         (npy(np.zeros((20, 784), np.float32)), "holds float32 instead of uint8"),
@@ -246,13 +246,13 @@ def test_a_certificate_that_is_not_accepted(monkeypatch):
         (b"\x93NUM", "is truncated at 4 bytes"),
     ],
 )
-def test_files_without_drawings(server, remote, tmp_path, own_cache, content, told):
+def test_files_without_drawings(server, remote, tmp_path, own_cache, content, message):
     server.remotes["cat"] = remote(content)
-    with pytest.raises(DownloadError, match=told):
+    with pytest.raises(DownloadError, match=message):
         load(["cat"], 10, server.url, retry=HASTY)
     assert len(server.log) == 1
     (tmp_path / "cat.npy").write_bytes(content)
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         load(["cat"], 10, tmp_path)
     array = drawings(20, 3)
     server.remotes["cat"] = remote(npy(array), etag='"mended"')
@@ -270,21 +270,21 @@ def test_the_cache_is_used_and_grows_by_what_is_missing(server, remote):
     assert [request.if_range for request in server.log] == [None, '"1"', '"1"']
 
 
-@pytest.mark.parametrize("change", ["etag", "date", "size", "date of a weak etag", "nothing is told"])
+@pytest.mark.parametrize("change", ["etag", "date", "size", "date of a weak etag", "no validators"])
 @pytest.mark.parametrize("server_obeys", [True, False])
 def test_a_file_that_changed_is_fetched_anew(server, remote, change, server_obeys):
     old, new = drawings(50, 1), drawings(51 if change == "size" else 50, 2)
-    told = {
+    validators = {
         "etag": ({"etag": '"1"'}, {"etag": '"2"'}),
         "date": ({"etag": None, "modified": 1e9}, {"etag": None, "modified": 1.1e9}),
         "size": ({"etag": '"1"'}, {"etag": '"1"'}),
         "date of a weak etag": ({"etag": 'W/"1"', "modified": 1e9}, {"etag": 'W/"2"', "modified": 1.1e9}),
-        "nothing is told": ({"etag": None}, {"etag": None}),
+        "no validators": ({"etag": None}, {"etag": None}),
     }
     server.obeys_if_range = server_obeys
-    server.remotes["cat"] = remote(npy(old), **told[change][0])
+    server.remotes["cat"] = remote(npy(old), **validators[change][0])
     load(["cat"], 10, server.url, retry=HASTY)
-    server.remotes["cat"] = remote(npy(new), **told[change][1])
+    server.remotes["cat"] = remote(npy(new), **validators[change][1])
     np.testing.assert_array_equal(rows_of(load(["cat"], 30, server.url, retry=HASTY), 0), new[:30])
 
 
@@ -319,8 +319,8 @@ def test_a_file_that_changes_between_two_connections_is_not_mixed(server, remote
 @pytest.mark.parametrize("condition", ["strong", "date"])
 def test_a_stopped_download_goes_on_at_the_very_byte(server, remote, fault, condition):
     array = drawings(50)
-    told = {"etag": '"1"'} if condition == "strong" else {"etag": 'W/"1"', "modified": 1e9}
-    server.remotes["cat"] = remote(npy(array), **told, faults=[fault(stop_after=9000)])
+    validators = {"etag": '"1"'} if condition == "strong" else {"etag": 'W/"1"', "modified": 1e9}
+    server.remotes["cat"] = remote(npy(array), **validators, faults=[fault(stop_after=9000)])
 
     class UserError(Exception):
         pass
@@ -499,7 +499,7 @@ def test_unknown_classes_are_found_before_the_network_is_used(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"classes": []}, "No class was asked for"),
         ({"classes": "cat"}, "No class was asked for"),
@@ -514,8 +514,8 @@ def test_unknown_classes_are_found_before_the_network_is_used(monkeypatch):
         ({"source": "http://example.com/?folder=drawings"}, r"has a `\?` or `#`"),
     ],
 )
-def test_arguments_that_cannot_be_used(arguments, told):
-    with pytest.raises(OptionError, match=told):
+def test_arguments_that_cannot_be_used(arguments, message):
+    with pytest.raises(OptionError, match=message):
         load(**{"classes": ["cat"], "count": 10, "source": "http://127.0.0.1:9", "retry": HASTY, **arguments})
 
 

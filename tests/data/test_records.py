@@ -118,8 +118,8 @@ def test_a_row_that_is_not_like_the_first_is_told_with_its_record(folder: Path) 
         (lambda f: "text", "is str, which is not a number"),
         (lambda f: (1, 2, 3, 4), r"a tuple of 4: let it give \(x, y\)"),
     ]
-    for function, told in others:
-        with pytest.raises(DataError, match=told):
+    for function, message in others:
+        with pytest.raises(DataError, match=message):
             rudel.Records(folder).map(function).take(slice(None))
 
 
@@ -132,9 +132,9 @@ def test_what_a_map_function_raises_names_the_record(folder: Path) -> None:
     records = rudel.Records(folder).map(refusing)
     with pytest.raises(DataError, match=r"^The record at byte 1,722 of .*: The label is 6\.$"):
         records.take(slice(None))
-    with pytest.raises(ZeroDivisionError) as told, np.errstate(all="raise"):
+    with pytest.raises(ZeroDivisionError) as raised, np.errstate(all="raise"):
         rudel.Records(folder).map(lambda f: 1 // (int(f["label"]) - 9)).take(slice(None))
-    assert "the record at byte 2,583 of" in told.value.__notes__[0]
+    assert "the record at byte 2,583 of" in raised.value.__notes__[0]
 
 
 def test_features_that_differ_need_a_map_function(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ import base64, json, os, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import tensorflow as tf
 
-def told(example):
+def described(example):
     kinds = {"bytes_list": lambda v: base64.b64encode(v).decode(), "float_list": lambda v: v.hex(), "int64_list": int}
     features = {}
     for name, feature in example.features.feature.items():
@@ -37,7 +37,7 @@ def told(example):
 
 def parse(content):
     try:
-        return told(tf.train.Example.FromString(base64.b64decode(content)))
+        return described(tf.train.Example.FromString(base64.b64decode(content)))
     except Exception:
         return None
 
@@ -96,15 +96,15 @@ def tensorflow() -> Iterator[TensorFlow]:
 
 def comparable(features: dict[str, Any]) -> dict[str, Any]:
     """Features in the form in which TensorFlow's process tells them."""
-    told = {}
+    listed = {}
     for name, feature in features.items():
         if isinstance(feature, list):
-            told[name] = ["bytes_list", [base64.b64encode(value).decode() for value in feature]]
+            listed[name] = ["bytes_list", [base64.b64encode(value).decode() for value in feature]]
         elif feature.dtype == np.float32:
-            told[name] = ["float_list", [float(value).hex() for value in feature]]
+            listed[name] = ["float_list", [float(value).hex() for value in feature]]
         else:
-            told[name] = ["int64_list", feature.tolist()]
-    return told
+            listed[name] = ["int64_list", feature.tolist()]
+    return listed
 
 
 def without_kind_of_empty(features: dict[str, Any]) -> dict[str, Any]:
@@ -125,10 +125,10 @@ slow_machine = settings(
 @given(st.dictionaries(names, strings | floats | integers, max_size=5))
 def test_tensorflow_reads_what_is_encoded(tensorflow: TensorFlow, features: dict[str, Any]) -> None:
     content = encode_example(features)
-    told = tensorflow.parse(content)
-    assert told is not None
+    expected = tensorflow.parse(content)
+    assert expected is not None
     own = parse_example(content)
-    assert without_kind_of_empty(told) == without_kind_of_empty(comparable(own))
+    assert without_kind_of_empty(expected) == without_kind_of_empty(comparable(own))
     for name, values in features.items():
         assert list(own[name]) == [np.float32(value) if isinstance(value, float) else value for value in values]
 
@@ -177,9 +177,9 @@ def written_unusually(draw: st.DrawFn) -> bytes:
 @slow_machine
 @given(written_unusually())
 def test_unusual_writers_are_understood_as_tensorflow_does(tensorflow: TensorFlow, content: bytes) -> None:
-    told = tensorflow.parse(content)
-    assert told is not None
-    assert without_kind_of_empty(comparable(parse_example(content))) == without_kind_of_empty(told)
+    expected = tensorflow.parse(content)
+    assert expected is not None
+    assert without_kind_of_empty(comparable(parse_example(content))) == without_kind_of_empty(expected)
 
 
 @slow_machine
@@ -191,13 +191,13 @@ def test_what_is_damaged_is_no_example_or_the_one_that_tensorflow_sees(
     for _ in range(data.draw(st.integers(1, 3))):
         if content:
             content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    told = tensorflow.parse(bytes(content))
+    expected = tensorflow.parse(bytes(content))
     try:
         own = comparable(parse_example(bytes(content)))
     except MalformedError:
         return
-    if told is not None and "nan" not in str(own):
-        assert without_kind_of_empty(own) == without_kind_of_empty(told)
+    if expected is not None and "nan" not in str(own):
+        assert without_kind_of_empty(own) == without_kind_of_empty(expected)
 
 
 @slow_machine
@@ -218,11 +218,11 @@ def test_examples_parsed_together_are_as_parsed_alone(tensorflow: TensorFlow, da
             contents.append(encode_example(example))
         else:
             kinds = {"b": "bytes_list", "f": "float_list", "i": "int64_list"}
-            told = {
+            features = {
                 name: [kinds[shapes[name][0]], comparable(parse_example(encode_example({name: values})))[name][1]]
                 for name, values in sorted(example.items(), reverse=True)
             }
-            contents.append(base64.b64decode(tensorflow("encode", told)))
+            contents.append(base64.b64decode(tensorflow("encode", features)))
     columns = columns_like(Features(), contents[0], lambda: "the first").of(contents, str)
     for place, content in enumerate(contents):
         for name, feature in parse_example(content).items():
@@ -251,8 +251,8 @@ def test_tensorflow_reads_files_written_here(tensorflow: TensorFlow, tmp_path: P
         for i in range(30)
     ]
     paths = write_examples(tmp_path, examples, "train", shards=3)
-    told = tensorflow("read", [str(path) for path in paths])
-    assert [base64.b64decode(content) for content in told] == [
+    expected = tensorflow("read", [str(path) for path in paths])
+    assert [base64.b64decode(content) for content in expected] == [
         encode_example(example) for shard in range(3) for example in examples[shard::3]
     ]
     columns = tensorflow("read_columns", [str(path) for path in paths])
@@ -271,13 +271,13 @@ def test_files_that_tensorflow_writes_are_read_here(tensorflow: TensorFlow, tmp_
 
 
 def test_what_no_feature_can_hold_is_refused() -> None:
-    for value, told in (
+    for value, message in (
         ([b"text", 3], "mixes text"),
         ({"a": 1}, "`thing` is dict"),
         (2**64, "`thing` is int"),
         (np.array([2**63], np.uint64), "64 bits"),
     ):
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=message):
             encode_example({"thing": value})
     assert list(parse_example(encode_example({"yes": True, "none": []}))["yes"]) == [1]
 

@@ -77,9 +77,9 @@ def test_each_damaged_byte_is_told_with_its_file_and_place(tmp_path: Path) -> No
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
         damaged = int(np.searchsorted(starts(CONTENTS), place, "right")) - 1
-        with pytest.raises(DataError, match=r"a\.tfrecord.*skip_corrupt=True") as told:
+        with pytest.raises(DataError, match=r"a\.tfrecord.*skip_corrupt=True") as raised:
             read_all(path)
-        assert f"byte {starts(CONTENTS)[damaged]:,}" in str(told.value) or damaged == 0
+        assert f"byte {starts(CONTENTS)[damaged]:,}" in str(raised.value) or damaged == 0
         records = Collection([str(path)], skip_corrupt=True)
         kept = records.contents(np.arange(len(records)))
         assert (kept, records.skipped) == ([*CONTENTS[:damaged], *CONTENTS[damaged + 1 :]], 1)
@@ -119,12 +119,12 @@ def test_what_is_no_set_of_records_is_refused(tmp_path: Path) -> None:
     (tmp_path / "zipped.tfrecord").write_bytes(gzip.compress(framed(b"content")))
     (tmp_path / "text.tfrecord").write_text("This is not made of records, but long enough.")
     (tmp_path / "empty.tfrecord").touch()
-    for name, told in (
+    for name, message in (
         ("zipped", "compressed by gzip"),
         ("text", "is no TFRecord file"),
         ("empty", "There is no record in .*the files are empty"),
     ):
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=message):
             read_all(tmp_path / f"{name}.tfrecord")
     with pytest.raises(DataError, match="There is no"):
         find_shards(tmp_path / "absent", "train")

@@ -116,13 +116,13 @@ def test_errors_are_those_of_threads(folder: Path) -> None:
     for label, kind in ((71, DataError), (72, ZeroDivisionError), (73, DataError)):
         good = [place for place in range(60) if order[place] not in (71, 72, 73)]
         chosen = np.array([*good, int(np.flatnonzero(order == label)[0])])
-        told = []
+        messages = []
         for stream in (records, threads):
             with pytest.raises(kind) as error:
                 stream.take(chosen)
-            told.append((str(error.value), getattr(error.value, "__notes__", [])))
-        assert told[0] == told[1]
-        assert "the record at byte" in str(told[0]).lower()
+            messages.append((str(error.value), getattr(error.value, "__notes__", [])))
+        assert messages[0] == messages[1]
+        assert "the record at byte" in str(messages[0]).lower()
         assert records.take(np.array(good)).x.shape == (len(good), 2)
     assert where(in_processes(folder, process_of)) - {os.getpid()}
 

@@ -168,7 +168,7 @@ def test_the_gestures_of_an_arduino(shared_data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda root: None, "has no CSV file: give a folder with one for each class"),
         (
@@ -178,9 +178,9 @@ def test_the_gestures_of_an_arduino(shared_data: Path) -> None:
         (lambda root: (root / "a.csv").write_text("1,2\n"), r"of 0 classes .* 1 were left out \(a.csv: its first line"),
     ],
 )
-def test_a_folder_without_motions_is_refused(make: Any, told: str, tmp_path: Path) -> None:
+def test_a_folder_without_motions_is_refused(make: Any, message: str, tmp_path: Path) -> None:
     make(tmp_path)
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         find_motions(str(tmp_path), 20)
     with pytest.raises(DataError, match="There is no folder"):
         find_motions(str(tmp_path / "absent"), 20)
@@ -198,12 +198,12 @@ def rudel_data(*arguments: str) -> "subprocess.CompletedProcess[str]":
 def same(found: Windows, original: Windows, validation: np.ndarray) -> bool:
     """Whether the same windows are there, in whatever order."""
 
-    def told(windows: Windows, mask: np.ndarray) -> list[Any]:
+    def comparable(windows: Windows, mask: np.ndarray) -> list[Any]:
         parts = zip(windows.names, windows.labels.tolist(), mask.tolist(), windows.x, strict=True)
         return sorted((name, label, held, x.tobytes()) for name, label, held, x in parts)
 
     assert found.validation is not None
-    return told(found, found.validation) == told(original, validation)
+    return comparable(found, found.validation) == comparable(original, validation)
 
 
 def test_records_hold_the_same_windows(folder: Path, gestures: Path, tmp_path: Path) -> None:
