@@ -30,7 +30,7 @@ def log(count=30, hosts=HOSTS, slow=None, events=()):
                 lines.append({"event": event, "host": host, "seconds": number - 0.5, "reason": reason})
                 (away.discard if event == "joined" else away.add)(host)
         there = [host for host in hosts if host not in away]
-        told = {
+        by_host = {
             host: {
                 "steps": 50 if host == slow else 100,
                 "seconds": 1.0,
@@ -43,10 +43,17 @@ def log(count=30, hosts=HOSTS, slow=None, events=()):
             }
             for host in there
         }
-        step += sum(figures["steps"] for figures in told.values())
+        step += sum(figures["steps"] for figures in by_host.values())
         sent, received = sent + 10_000 * len(there), received + 20_000 * len(there)
         lines.append(
-            {"round": number, "step": step, "seconds": float(number), "sent": sent, "received": received, "hosts": told}
+            {
+                "round": number,
+                "step": step,
+                "seconds": float(number),
+                "sent": sent,
+                "received": received,
+                "hosts": by_host,
+            }
         )
     return lines
 
@@ -77,47 +84,48 @@ def test_a_run_on_one_computer_has_no_such_section(run):
 def test_what_it_says_of_three_hosts(spread_run):
     page = spread_run.rounds(log()).report()
     assert page.sections == ["learning", "hosts", "time", "ran"]
-    told = words(section(page))
-    assert "3 hosts took 9,000 steps in 30 rounds: computing 88 % of their time, waiting 13 %" in told
-    assert "Each took about 33 % of the steps." in told
-    assert "A round sent 10 kB to a host and brought 20 kB back, 2.7 MB in all rounds" in told
-    assert "All the model's weights would have been 817 kB, each way." in told
+    text = words(section(page))
+    assert "3 hosts took 9,000 steps in 30 rounds: computing 88 % of their time, waiting 13 %" in text
+    assert "Each took about 33 % of the steps." in text
+    assert "A round sent 10 kB to a host and brought 20 kB back, 2.7 MB in all rounds" in text
+    assert "All the model's weights would have been 817 kB, each way." in text
     assert page.table("Host by host")[0] == [
         HOSTS[0], "3,000", "33.3\u202f%", "100", "87.5\u202f%", "12.5\u202f%", "20.0\u202f%", "340\u202fMB",
         "2\u202fkB", "0",
     ]  # fmt: skip
-    assert "Events" not in told
+    assert "Events" not in text
 
 
 def test_the_rest_of_the_page_knows_of_the_rounds(spread_run):
     page = spread_run.rounds(log()).report()
     header = page.words("header")
-    for told in ("steps a second300", "rounds30", "over the network1.5 MB", "3 hosts"):
-        assert told in header
+    for text in ("steps a second300", "rounds30", "over the network1.5 MB", "3 hosts"):
+        assert text in header
     (training,) = [row for row in page.table("Parts of the run's time") if row[0] == "training"]
     assert training[1] == "rounds: computing 88\u202f%, waiting 13\u202f%"
     ran = page.words()
-    for told in ("9,000 in all, 2,500 a host", "round_steps = 100, rate_factor = none", "1, and 1 joined"):
-        assert told in ran
+    for text in ("9,000 in all, 2,500 a host", "round_steps = 100, rate_factor = none", "1, and 1 joined"):
+        assert text in ran
 
 
 def test_a_slow_host_took_fewer_steps(spread_run):
-    told = words(section(spread_run.rounds(log(slow=HOSTS[2])).report()))
-    assert "Most of the steps were taken by pi@raspi1, 40 %, and fewest by pi@raspi3, 20 %." in told
+    text = words(section(spread_run.rounds(log(slow=HOSTS[2])).report()))
+    assert "Most of the steps were taken by pi@raspi1, 40 %, and fewest by pi@raspi3, 20 %." in text
 
 
 def test_a_host_that_contributes_next_to_nothing_is_named(spread_run):
     lines = log()
     for line in lines:
         line["hosts"][HOSTS[2]]["steps"] = 1
-    told = words(section(spread_run.rounds(lines).report()))
-    assert "pi@raspi3 contributes next to nothing: it takes 0.5 % of the steps" in told
+    text = words(section(spread_run.rounds(lines).report()))
+    assert "pi@raspi3 contributes next to nothing: it takes 0.5 % of the steps" in text
     assert "next to nothing" not in words(section(spread_run.rounds(log(slow=HOSTS[2])).report()))
 
 
 def test_a_host_on_standby_is_named(spread_run):
     lines = [
-        line | {"hosts": {name: told for name, told in line["hosts"].items() if name != HOSTS[2]}} for line in log()
+        line | {"hosts": {name: figures for name, figures in line["hosts"].items() if name != HOSTS[2]}}
+        for line in log()
     ]
     standby = {
         "event": "standby",
@@ -125,18 +133,18 @@ def test_a_host_on_standby_is_named(spread_run):
         "seconds": 0.0,
         "reason": "it is 50 times slower than the fastest host",
     }
-    told = words(section(spread_run.rounds([standby, *lines]).report()))
-    assert "is on standby: it is 50 times slower than the fastest host" in told
-    assert "2 hosts took" in told
-    assert "next to nothing" not in told
+    text = words(section(spread_run.rounds([standby, *lines]).report()))
+    assert "is on standby: it is 50 times slower than the fastest host" in text
+    assert "2 hosts took" in text
+    assert "next to nothing" not in text
 
 
 def test_a_host_that_never_answered_is_named(spread_run):
     lines = log()
     for line in lines:
         del line["hosts"][HOSTS[2]]
-    told = words(section(spread_run.rounds(lines).report()))
-    assert "pi@raspi3 contributes next to nothing: it takes 0.0 % of the steps" in told
+    text = words(section(spread_run.rounds(lines).report()))
+    assert "pi@raspi3 contributes next to nothing: it takes 0.0 % of the steps" in text
 
 
 def test_what_happened_to_a_lost_host_is_told_and_drawn(spread_run):

@@ -26,8 +26,8 @@ def test_a_whole_run_has_all_sections(whole):
     assert "75.0\u202f%" in page.text
     assert "validation accuracy" in words
     assert "20 November 2026, 13:01 UTC" in words
-    for told in ("769", "24,600", "204,301"):  # steps/s, samples/s, parameters
-        assert told in words
+    for number in ("769", "24,600", "204,301"):  # steps/s, samples/s, parameters
+        assert number in words
     assert "not finished" not in page.words()
 
 
@@ -154,7 +154,7 @@ def test_a_cut_off_last_line_is_ignored_and_a_repeated_epoch_replaced(run):
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "told"),
+    ("file", "content", "message"),
     [
         ("config.json", "{", "cannot be read as JSON"),
         ("config.json", "[]", "does not hold a JSON object"),
@@ -164,9 +164,9 @@ def test_a_cut_off_last_line_is_ignored_and_a_repeated_epoch_replaced(run):
         ("predictions.npz", "nonsense", "does not hold predictions"),
     ],
 )
-def test_a_damaged_file_is_named(whole, file, content, told):
+def test_a_damaged_file_is_named(whole, file, content, message):
     (whole.path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(RunError, match=f"{file}.*{told}"):
+    with pytest.raises(RunError, match=f"{file}.*{message}"):
         write_report(whole.path)
     assert not (whole.path / "report.html").exists()
 

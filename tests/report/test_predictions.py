@@ -12,24 +12,24 @@ from rudel.report.predictions import Predictions, load, save, select_examples, s
 
 
 def test_summarise_takes_the_most_probable_class():
-    told = summarise(np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]]), np.array([2, 0]))
-    assert told.predicted.tolist() == [1, 0]
-    np.testing.assert_allclose(told.confidence, [0.5, 0.6])
-    np.testing.assert_allclose(told.truth_probability, [0.3, 0.6])
-    kinds = [a.dtype for a in (told.truth, told.predicted, told.confidence, told.truth_probability)]
+    summary = summarise(np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]]), np.array([2, 0]))
+    assert summary.predicted.tolist() == [1, 0]
+    np.testing.assert_allclose(summary.confidence, [0.5, 0.6])
+    np.testing.assert_allclose(summary.truth_probability, [0.3, 0.6])
+    kinds = [a.dtype for a in (summary.truth, summary.predicted, summary.confidence, summary.truth_probability)]
     assert kinds == [np.int32, np.int32, np.float32, np.float32]
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 1)])
 def test_one_sigmoid_is_two_classes(shape):
-    told = summarise(np.array([0.9, 0.2, 0.4]).reshape(shape), np.array([1.0, 0.0, 1.0]).reshape(shape))
-    assert told.predicted.tolist() == [1, 0, 0]
-    np.testing.assert_allclose(told.confidence, [0.9, 0.8, 0.6], rtol=1e-6)
-    np.testing.assert_allclose(told.truth_probability, [0.9, 0.8, 0.4], rtol=1e-6)
+    summary = summarise(np.array([0.9, 0.2, 0.4]).reshape(shape), np.array([1.0, 0.0, 1.0]).reshape(shape))
+    assert summary.predicted.tolist() == [1, 0, 0]
+    np.testing.assert_allclose(summary.confidence, [0.9, 0.8, 0.6], rtol=1e-6)
+    np.testing.assert_allclose(summary.truth_probability, [0.9, 0.8, 0.4], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("probabilities", "truth", "told"),
+    ("probabilities", "truth", "message"),
     [
         (np.zeros((3, 2)), np.zeros(2, int), r"must be \(N, C\)"),
         (np.zeros((3, 2, 2)), np.zeros(3, int), r"must be \(N, C\)"),
@@ -38,8 +38,8 @@ def test_one_sigmoid_is_two_classes(shape):
         (np.zeros((3, 2)), np.array([0, 1, -1]), "not among the 2"),
     ],
 )
-def test_what_does_not_fit_is_an_error(probabilities, truth, told):
-    with pytest.raises(DataError, match=told):
+def test_what_does_not_fit_is_an_error(probabilities, truth, message):
+    with pytest.raises(DataError, match=message):
         summarise(probabilities, truth)
 
 
@@ -146,8 +146,8 @@ def test_the_gallery_says_what_was_taken_for_what(run):
     probabilities = np.array([[0.98, 0.01, 0.01], [0.97, 0.02, 0.01], [0.999, 0.001, 0], [1, 0, 0]])
     save(run.path / "predictions.npz", summarise(probabilities, np.array([0, 2, 0, 0])), np.zeros((4, 8, 8), np.uint8))
     page = run.config().report()
-    told = [[" ".join("".join(span.itertext()).split()) for span in item.iter("span")] for item in page.all("li")]
-    assert told == [["bird 100 %"], ["bird >99 %"], ["bird 98 %"], ["bird 97 %", "is fish"]]
+    captions = [[" ".join("".join(span.itertext()).split()) for span in item.iter("span")] for item in page.all("li")]
+    assert captions == [["bird 100 %"], ["bird >99 %"], ["bird 98 %"], ["bird 97 %", "is fish"]]
     assert page.all("img")[-1].get("alt") == "An example of fish, predicted as bird with 97\u202f%"
 
 

@@ -23,21 +23,21 @@ def sine(predict: Any, seed: int, sizes: tuple[int, ...] = (600, 200, 200), nois
     """What `predict` answers to noisy samples of a sine."""
     random = np.random.default_rng(seed)
     noise = noise or (lambda random, x: random.normal(0, 0.1, x.shape))
-    told = {}
+    parts = {}
     for part, size in zip(("train", "validation", "test"), sizes, strict=False):
         x = random.uniform(0, 2 * np.pi, (size, 1))
-        told[part] = answers(np.sin(x) + noise(random, x), predict(x), x, neighbours=part == "train")
-    return told
+        parts[part] = answers(np.sin(x) + noise(random, x), predict(x), x, neighbours=part == "train")
+    return parts
 
 
 def test_answers_survive_the_disk(tmp_path):
-    told = sine(np.cos, 0)
-    save(tmp_path / "p.npz", told)
+    saved = sine(np.cos, 0)
+    save(tmp_path / "p.npz", saved)
     back = load(tmp_path / "p.npz")
     assert back is not None
     assert list(back) == ["train", "validation", "test"]
-    for part, name in ((part, field.name) for part in told for field in dataclasses.fields(Answers)):
-        np.testing.assert_array_equal(getattr(back[part], name), getattr(told[part], name))
+    for part, name in ((part, field.name) for part in saved for field in dataclasses.fields(Answers)):
+        np.testing.assert_array_equal(getattr(back[part], name), getattr(saved[part], name))
     assert back["train"].neighbours is not None
     assert back["test"].neighbours is None
 
@@ -133,10 +133,10 @@ def test_a_straight_line_through_a_sine_underfits():
 
 
 def test_knowing_the_training_examples_by_heart_overfits():
-    told = sine(np.sin, 4)
-    known = told["train"]
-    told["train"] = dataclasses.replace(known, predicted=known.truth - 0.3 * (known.truth - known.predicted))
-    fit = judge(told)
+    parts = sine(np.sin, 4)
+    known = parts["train"]
+    parts["train"] = dataclasses.replace(known, predicted=known.truth - 0.3 * (known.truth - known.predicted))
+    fit = judge(parts)
     assert fit.overfits
     assert not fit.underfits
     assert verdict(fit) == "It overfits."
@@ -164,7 +164,7 @@ def test_a_pattern_over_several_inputs_and_outputs_is_found(outputs):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "gap", "told"),
+    ("pattern", "gap", "sentence"),
     [
         (FINE.pattern, FINE.gap, "It neither underfits nor overfits."),
         (MISSED, FINE.gap, "It underfits."),
@@ -176,9 +176,9 @@ def test_a_pattern_over_several_inputs_and_outputs_is_found(outputs):
         (None, None, "Whether it fits is not known."),
     ],
 )
-def test_verdicts(pattern, gap, told):
+def test_verdicts(pattern, gap, sentence):
     fit = dataclasses.replace(FINE, pattern=pattern, gap=gap)
-    assert verdict(fit) == told
+    assert verdict(fit) == sentence
     assert signs(fit).endswith(".")
 
 
@@ -214,16 +214,16 @@ def test_a_report_of_a_curve(run):
 
 
 def test_the_errors_are_those_of_the_answers(run):
-    told = {"train": Answers(np.array([[0], [2]], np.float32), np.array([[1], [2]], np.float32))}
-    save(run.config(data={}).path / "predictions.npz", told)
+    parts = {"train": Answers(np.array([[0], [2]], np.float32), np.array([[1], [2]], np.float32))}
+    save(run.config(data={}).path / "predictions.npz", parts)
     assert run.report().table("Errors") == [["training", "2", "0.7071", "0.5", "0.5"]]
 
 
 def test_a_report_of_other_regressions(run):
     random = np.random.default_rng(0)
     x, truth = random.normal(size=(900, 3)), random.normal(size=(900, 2))
-    told = {part: answers(truth, truth * 0.9, x, neighbours=part == "train") for part in ("train", "validation")}
-    save(run.config(data={"train": 50_000, "validation": 900}).epochs(EPOCHS).path / "predictions.npz", told)
+    parts = {part: answers(truth, truth * 0.9, x, neighbours=part == "train") for part in ("train", "validation")}
+    save(run.config(data={"train": 50_000, "validation": 900}).epochs(EPOCHS).path / "predictions.npz", parts)
     page = run.report()
     assert "A dot is a prediction" in page.words()
     assert "All numbers here are of 900 training examples, chosen at random." in page.words()

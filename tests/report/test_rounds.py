@@ -9,7 +9,7 @@ from rudel.report.rounds_file import MOST_CHANGES, SPANS, read_rounds
 
 def a_round(number, seconds, sent=0, received=0, **hosts):
     """A line of rounds.jsonl; of each host (steps, seconds, waited)."""
-    told = {
+    figures = {
         name: {
             "steps": steps,
             "seconds": took,
@@ -22,7 +22,7 @@ def a_round(number, seconds, sent=0, received=0, **hosts):
         }
         for name, (steps, took, waited) in hosts.items()
     }
-    return {"round": number, "step": 0, "seconds": seconds, "sent": sent, "received": received, "hosts": told}
+    return {"round": number, "step": 0, "seconds": seconds, "sent": sent, "received": received, "hosts": figures}
 
 
 def an_event(event, host, seconds, reason=""):

@@ -32,9 +32,9 @@ def test_the_report_writes_numbers_as_the_table_says(name: str) -> None:
 
 def test_the_page_writes_numbers_as_the_table_says(browser: Browser) -> None:
     questions = [(name, given) for name, cases in CASES.items() for given, _ in cases]
-    wanted = [told for cases in CASES.values() for _, told in cases]
-    told = by_javascript(browser, questions)
-    assert list(zip(questions, told, strict=True)) == list(zip(questions, wanted, strict=True))
+    wanted = [text for cases in CASES.values() for _, text in cases]
+    written = by_javascript(browser, questions)
+    assert list(zip(questions, written, strict=True)) == list(zip(questions, wanted, strict=True))
 
 
 def test_both_write_any_number_alike(browser: Browser) -> None:
@@ -45,10 +45,10 @@ def test_both_write_any_number_alike(browser: Browser) -> None:
         number = made.choice([size, round(size, made.randrange(4)), round(size * 8) / 8])
         questions += [(name, [number]) for name in ("count", "rate", "duration", "size", "epochNumber")]
         questions += [("value", [made.choice([1, -1]) * number]), ("percent", [number / 1e6])]
-    told = by_javascript(browser, questions)
+    written = by_javascript(browser, questions)
     different = [
         (question, other, here)
-        for question, other in zip(questions, told, strict=True)
+        for question, other in zip(questions, written, strict=True)
         if other != (here := PYTHON[question[0]](*question[1]))
     ]
     assert different == []
