@@ -18,10 +18,10 @@ def refused(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(sys, "argv", ["rudel", "serve", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
             main.run()
-        told = capfd.readouterr()
-        assert (stop.value.code, told.out) == (2, "")
-        assert "Traceback" not in told.err
-        return told.err.strip().splitlines()[-1]
+        captured = capfd.readouterr()
+        assert (stop.value.code, captured.out) == (2, "")
+        assert "Traceback" not in captured.err
+        return captured.err.strip().splitlines()[-1]
 
     return run
 

@@ -31,7 +31,7 @@ def triton() -> Any:
 
 
 @pytest.fixture(scope="module")
-def told(runs: Any) -> np.ndarray:
+def predicted(runs: Any) -> np.ndarray:
     return rudel.predict(rudel.load(runs / "small"), X)
 
 
@@ -59,12 +59,12 @@ def test_server_and_models(client: Any) -> None:
 
 @pytest.mark.parametrize("binary_in", [False, True])
 @pytest.mark.parametrize("binary_out", [False, True])
-def test_inference(client: Any, triton: Any, told: np.ndarray, binary_in: bool, binary_out: bool) -> None:
+def test_inference(client: Any, triton: Any, predicted: np.ndarray, binary_in: bool, binary_out: bool) -> None:
     x = triton.InferInput("x", list(X.shape), "FP32")
     x.set_data_from_numpy(X, binary_data=binary_in)
     outputs = [triton.InferRequestedOutput("output_0", binary_data=binary_out)]
     result = client.infer("small", [x], outputs=outputs, request_id="seven")
-    np.testing.assert_allclose(result.as_numpy("output_0"), told, rtol=1e-5)
+    np.testing.assert_allclose(result.as_numpy("output_0"), predicted, rtol=1e-5)
     response = result.get_response()
     assert (response["id"], response["model_name"], response["model_version"]) == ("seven", "small", "1")
 
@@ -78,7 +78,7 @@ def test_all_outputs_without_asking_for_them(client: Any, triton: Any) -> None:
     assert result.as_numpy("same").tolist() == [[1, 2, 5], [3, 4, 6]]
 
 
-def test_many_at_the_same_time(client: Any, triton: Any, told: np.ndarray) -> None:
+def test_many_at_the_same_time(client: Any, triton: Any, predicted: np.ndarray) -> None:
     def asked(row: np.ndarray) -> Any:
         x = triton.InferInput("x", [1, 4], "FP32")
         x.set_data_from_numpy(row[None])
@@ -86,7 +86,7 @@ def test_many_at_the_same_time(client: Any, triton: Any, told: np.ndarray) -> No
 
     answers = [asked(X[i % 2]) for i in range(100)]
     for i, answer in enumerate(answers):
-        np.testing.assert_allclose(answer.get_result().as_numpy("output_0")[0], told[i % 2], rtol=1e-5)
+        np.testing.assert_allclose(answer.get_result().as_numpy("output_0")[0], predicted[i % 2], rtol=1e-5)
 
 
 def test_an_error_is_told(client: Any, triton: Any) -> None:

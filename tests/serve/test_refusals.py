@@ -92,8 +92,8 @@ def test_one_sentence(server: Any, path: str, body: Any, status: int, words: str
 
 def binary(head: Any, rest: bytes, length: int | str | None = None) -> tuple[bytes, dict[str, str]]:
     body = json.dumps(head).encode()
-    told = str(len(body) if length is None else length)
-    return body + rest, {"inference-header-content-length": told}
+    size = str(len(body) if length is None else length)
+    return body + rest, {"inference-header-content-length": size}
 
 
 EMPTY: dict[str, Any] = {"name": "x", "shape": [1, 0, 2**39, 2**39], "datatype": "FP32"}

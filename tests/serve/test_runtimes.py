@@ -24,12 +24,12 @@ class Net(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec((None,), tf.string, name="text"),
                                   tf.TensorSpec((None, None), tf.int32, name="numbers")])
-    def told(self, text, numbers):
+    def lengths(self, text, numbers):
         return {"length": tf.strings.length(text), "sum": tf.reduce_sum(numbers, 1), "again": text}
 
 net = Net()
 tf.saved_model.save(net, folder + "/saved/2", signatures={"serving_default": net.__call__})
-tf.saved_model.save(net, folder + "/texts", signatures={"serving_default": net.told})
+tf.saved_model.save(net, folder + "/texts", signatures={"serving_default": net.lengths})
 fixed = tf.function(lambda x: net(x)).get_concrete_function(tf.TensorSpec((1, 4), tf.float32, name="x"))
 converter = tf.lite.TFLiteConverter.from_concrete_functions([fixed], net)
 open(folder + "/float.tflite", "wb").write(converter.convert())
@@ -64,8 +64,8 @@ def served(made: Path, runs: Path) -> Iterator[Any]:
 def test_all_forms_answer_alike(served: Any, made: Path, name: str, near: float) -> None:
     with np.load(made / "expected.npz") as stored:
         x, y = stored["x"], stored["y"]
-    (told,) = served.ask(f"/v1/models/{name}:predict", {"instances": x.tolist()}).json.values()
-    np.testing.assert_allclose(told, y, atol=near)
+    (outputs,) = served.ask(f"/v1/models/{name}:predict", {"instances": x.tolist()}).json.values()
+    np.testing.assert_allclose(outputs, y, atol=near)
     about = served.ask(f"/v2/models/{name}").json
     assert [(each["datatype"], each["shape"]) for each in about["inputs"]] == [("FP32", [-1, 4])]
     assert [(each["datatype"], each["shape"]) for each in about["outputs"]] == [("FP32", [-1, 3])]

@@ -96,9 +96,9 @@ def test_a_run_that_is_trained_anew_is_the_next_version(changing: tuple[Any, Pat
     until(lambda: 'model="run",version="1"' not in server.ask("/metrics").body.decode())
     gone = [line for line in server.ask("/metrics").body.decode().splitlines() if 'version="1"' in line]
     assert [line for line in gone if 'model="run"' in line] == []
-    told = [json.loads(body)["predictions"] for _, body in asking.answers]
-    np.testing.assert_allclose(told[0], before, rtol=1e-5)
-    np.testing.assert_allclose(told[-1], after, rtol=1e-5)
+    predictions = [json.loads(body)["predictions"] for _, body in asking.answers]
+    np.testing.assert_allclose(predictions[0], before, rtol=1e-5)
+    np.testing.assert_allclose(predictions[-1], after, rtol=1e-5)
     assert server.ask("/v1/models/run/versions/1:predict", {"instances": [ROW]}).status == 404
     assert "run: version 2 is now served." in server.log.read_text()
 
@@ -186,15 +186,15 @@ def test_slow_bodies_and_slow_headers_end(strict: Any) -> None:
     slow_body.sendall(head + b"Content-Length: 100\r\n\r\n{")
     slow_head.sendall(head)
     for connection in (slow_body, slow_head, silent):
-        told = b"".join(iter(lambda c=connection: c.recv(1000), b""))
-        assert told.startswith(b"HTTP/1.1 408 ")
+        answer = b"".join(iter(lambda c=connection: c.recv(1000), b""))
+        assert answer.startswith(b"HTTP/1.1 408 ")
         connection.close()
     assert strict.ask("/v2/health/live").status == 200
 
 
 def test_a_token(strict: Any) -> None:
-    for told in ("", "Bearer secret-12", "secret-123", "Basic secret-123", "Bearer secret-1234", "Bearer"):
-        headers = {"authorization": told} if told else {}
+    for header in ("", "Bearer secret-12", "secret-123", "Basic secret-123", "Bearer secret-1234", "Bearer"):
+        headers = {"authorization": header} if header else {}
         answer = strict.ask("/v1/models/small:predict", {"instances": [ROW]}, headers)
         assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
         assert "Authorization: Bearer" in answer.error

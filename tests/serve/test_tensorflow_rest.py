@@ -17,7 +17,7 @@ ROWS = [[0.5, 1.0, -1.0, 2.0], [1, 2, 3, 4]]
 
 
 @pytest.fixture(scope="module")
-def told(runs: Path) -> list[list[float]]:
+def predicted(runs: Path) -> list[list[float]]:
     """What the model itself says of `ROWS`."""
     return rudel.predict(rudel.load(runs / "small"), np.array(ROWS, np.float32)).tolist()
 
@@ -30,7 +30,7 @@ def picture(kind: str = "PNG") -> bytes:
     return file.getvalue()
 
 
-def test_the_usual_client(server: Any, told: list[list[float]]) -> None:
+def test_the_usual_client(server: Any, predicted: list[list[float]]) -> None:
     """As in TensorFlow Serving's tutorials: requests, and a text as the body."""
     status = requests.get(f"{server.address}/v1/models/small")
     assert status.json() == {
@@ -43,7 +43,7 @@ def test_the_usual_client(server: Any, told: list[list[float]]) -> None:
     data = '{"signature_name": "serving_default", "instances": [[0.5, 1.0, -1.0, 2.0], [1, 2, 3, 4]]}'
     answer = requests.post(f"{server.address}/v1/models/small:predict", data=data)
     assert answer.status_code == 200
-    np.testing.assert_allclose(answer.json()["predictions"], told, rtol=1e-5)
+    np.testing.assert_allclose(answer.json()["predictions"], predicted, rtol=1e-5)
 
 
 @pytest.mark.parametrize("version", ["", "/versions/1"])
@@ -56,11 +56,11 @@ def test_the_usual_client(server: Any, told: list[list[float]]) -> None:
         ({"inputs": {"x": ROWS}}, "outputs"),
     ],
 )
-def test_rows_and_columns(server: Any, told: list[list[float]], version: str, body: Any, key: str) -> None:
+def test_rows_and_columns(server: Any, predicted: list[list[float]], version: str, body: Any, key: str) -> None:
     answer = server.ask(f"/v1/models/small{version}:predict", body)
     assert answer.status == 200
     assert list(answer.json) == [key]
-    np.testing.assert_allclose(answer.json[key], told, rtol=1e-5)
+    np.testing.assert_allclose(answer.json[key], predicted, rtol=1e-5)
 
 
 def test_more_examples_than_a_batch_holds(server: Any, runs: Path) -> None:
@@ -82,19 +82,19 @@ def test_several_inputs_and_outputs(server: Any) -> None:
 
 
 @pytest.mark.parametrize("examples", [[{"x": row} for row in ROWS], ROWS])
-def test_classes_best_first(server: Any, told: list[list[float]], examples: Any) -> None:
+def test_classes_best_first(server: Any, predicted: list[list[float]], examples: Any) -> None:
     key = "examples" if isinstance(examples[0], dict) else "instances"
     results = server.ask("/v1/models/small:classify", {key: examples}).json["results"]
-    for scores, row in zip(told, results, strict=True):
+    for scores, row in zip(predicted, results, strict=True):
         best_first = sorted(zip(("bit", "bot", "but"), scores, strict=True), key=lambda pair: -pair[1])
         assert [label for label, _ in row] == [label for label, _ in best_first]
         np.testing.assert_allclose([score for _, score in row], [score for _, score in best_first], rtol=1e-5)
 
 
-def test_classes_without_names_are_numbered(start: Any, told: list[list[float]], tmp_path: Path) -> None:
+def test_classes_without_names_are_numbered(start: Any, predicted: list[list[float]], tmp_path: Path) -> None:
     server = start(write_run(tmp_path / "bare", dense()))
     results = server.ask("/v1/models/bare:classify", {"instances": ROWS}).json["results"]
-    for scores, row in zip(told, results, strict=True):
+    for scores, row in zip(predicted, results, strict=True):
         assert [label for label, _ in row] == [str(index) for index in np.argsort(scores)[::-1]]
         np.testing.assert_allclose([score for _, score in row], sorted(scores, reverse=True), rtol=1e-5)
 
