@@ -53,9 +53,9 @@ def test_events_come_as_the_training_goes_on(tmp_path: Path, training: Begin, se
     with page.events() as events:
         assert next(events)["runs"][0]["state"] == "waiting"
         run = training().begin().epochs(1)
-        while (told := next(events)["runs"][0])["step"] == 0:
-            assert told["state"] in ("waiting", "starting")
-        assert (told["state"], told["step"]) == ("running", 10)
+        while (state := next(events)["runs"][0])["step"] == 0:
+            assert state["state"] in ("waiting", "starting")
+        assert (state["state"], state["step"]) == ("running", 10)
         run.epochs(2)
         assert next(events)["runs"][0]["step"] == 20
         run.stop()

@@ -24,10 +24,10 @@ def test_it_waits_for_a_run_and_ends_by_ctrl_c(command: Command) -> None:
     with urllib.request.urlopen(f"{address}events") as events:
         events.readline()
         process.send_signal(signal.SIGINT)  # also while somebody looks
-        _, told = process.communicate(timeout=LONG)
+        _, stderr = process.communicate(timeout=LONG)
     assert process.returncode == 130
-    assert "There is no run at runs/mine yet: the page waits for it." in told
-    assert "Traceback" not in told
+    assert "There is no run at runs/mine yet: the page waits for it." in stderr
+    assert "Traceback" not in stderr
 
 
 def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:

@@ -33,6 +33,6 @@ RUNNING = Signs(
     ],
 )
 def test_states(changes: dict[str, Any], state: str, said: str) -> None:
-    found, told = judge(dataclasses.replace(RUNNING, **changes))
+    found, message = judge(dataclasses.replace(RUNNING, **changes))
     assert found == state
-    assert said in told
+    assert said in message

@@ -127,7 +127,7 @@ def test_hosts(tmp_path: Path, training: Begin) -> None:
 def test_hosts_that_wait_for_nobody_arrive(tmp_path: Path, training: Begin) -> None:
     lines = [closed_round(number) for number in (2, 4)]
     for line in lines:
-        line["hosts"] = {name: told | {"arrivals": 1} for name, told in line["hosts"].items()}
+        line["hosts"] = {name: figures | {"arrivals": 1} for name, figures in line["hosts"].items()}
     hosts = Watched(training().begin(strategy="async").rounds(*lines).path).document()["hosts"]
     assert (hosts["arrivals"], hosts["steps"]) == (4, 20)
 

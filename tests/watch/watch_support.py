@@ -36,7 +36,7 @@ def epoch(number: float, **more: Any) -> dict[str, Any]:
 
 def closed_round(number: int, hosts: tuple[str, ...] = ("pi@raspi1", "pi@raspi2"), **more: Any) -> dict[str, Any]:
     """A line of rounds.jsonl: each host takes five steps in half a second, a fifth of which it waits."""
-    told = {
+    figures = {
         "steps": 5, "seconds": 0.5, "waited": 0.1, "merged_at": 1, "memory": 3e8, "cpu": 0.4, "sent": 1000 * number,
         "received": 2000 * number,
     }  # fmt: skip
@@ -46,7 +46,7 @@ def closed_round(number: int, hosts: tuple[str, ...] = ("pi@raspi1", "pi@raspi2"
         "seconds": 0.5 * number,
         "sent": 1000 * len(hosts) * number,
     }
-    return line | {"received": 2000 * len(hosts) * number, "hosts": dict.fromkeys(hosts, told)} | more
+    return line | {"received": 2000 * len(hosts) * number, "hosts": dict.fromkeys(hosts, figures)} | more
 
 
 class Training:
@@ -111,8 +111,8 @@ class Served:
             connection.sendall("\r\n".join([*lines, "", ""]).encode())
             answer = b"".join(iter(lambda: connection.recv(65536), b""))
         head, _, body = answer.partition(b"\r\n\r\n")
-        status, *told = head.decode().splitlines()
-        return int(status.split()[1]), {n.lower(): v for n, _, v in (line.partition(": ") for line in told)}, body
+        status, *rest = head.decode().splitlines()
+        return int(status.split()[1]), {n.lower(): v for n, _, v in (line.partition(": ") for line in rest)}, body
 
     def runs(self) -> list[dict[str, Any]]:
         return json.loads(self.get("/runs")[2])["runs"]
