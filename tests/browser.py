@@ -57,20 +57,20 @@ class Browser:
     def _answer(self, number: int, method: str) -> dict[str, Any]:
         until = time.monotonic() + _SECONDS
         while True:
-            told = self._next(until)
-            if told is None:
+            message = self._next(until)
+            if message is None:
                 raise TimeoutError(f"The browser did not answer {method}.")
-            if told.get("id") == number:
-                if "error" in told:
-                    raise RuntimeError(f"{method}: {told['error']}")
-                return told["result"]
-            self.events.append(told)
+            if message.get("id") == number:
+                if "error" in message:
+                    raise RuntimeError(f"{method}: {message['error']}")
+                return message["result"]
+            self.events.append(message)
 
     def take_events(self, seconds: float) -> None:
         """Takes in what the browser tells in this time, or until it has told something."""
-        told = self._next(time.monotonic() + seconds)
-        if told is not None:
-            self.events.append(told)
+        message = self._next(time.monotonic() + seconds)
+        if message is not None:
+            self.events.append(message)
 
     @contextlib.contextmanager
     def page(self, url: str = "about:blank", width: int = 1100, height: int = 900, **media: str) -> "Iterator[Page]":
@@ -121,9 +121,9 @@ class Page:
 
     def open(self, url: str) -> None:
         """Goes to an address."""
-        told = self.ask("Page.navigate", url=url)
-        if told.get("errorText"):
-            raise ConnectionError(f"{url}: {told['errorText']}")
+        answer = self.ask("Page.navigate", url=url)
+        if answer.get("errorText"):
+            raise ConnectionError(f"{url}: {answer['errorText']}")
 
     def resize(self, width: int, height: int, scale: float = 1, mobile: bool = False) -> None:
         """Makes the window so large, in CSS pixels; `scale` device pixels each."""
@@ -133,11 +133,11 @@ class Page:
 
     def value(self, expression: str) -> Any:
         """What an expression of JavaScript gives, once it is no promise any more, as JSON."""
-        told = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in told:
-            details = told["exceptionDetails"]
+        answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            details = answer["exceptionDetails"]
             raise RuntimeError(details.get("exception", {}).get("description") or details["text"])
-        return told["result"].get("value")
+        return answer["result"].get("value")
 
     def until(self, expression: str, seconds: float = _SECONDS) -> Any:
         """Waits until an expression gives something true, and returns it."""
@@ -147,8 +147,8 @@ class Page:
                 if found := self.value(expression):
                     return found
             if time.monotonic() > end:
-                told = self.value("document.body ? document.body.innerText : ''")
-                raise AssertionError(f"{expression} did not come true; problems: {self.problems}; page:\n{told}")
+                text = self.value("document.body ? document.body.innerText : ''")
+                raise AssertionError(f"{expression} did not come true; problems: {self.problems}; page:\n{text}")
             self.browser.take_events(0.05)
 
     def press(self, key: str) -> None:
@@ -172,8 +172,8 @@ class Page:
 
     def picture(self, path: Path, whole: bool = True) -> Path:
         """Writes what the page looks like to a PNG file; all of it, or what is in the window."""
-        told = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(told["data"]))
+        answer = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(answer["data"]))
         return path
 
     @property
@@ -182,16 +182,16 @@ class Page:
         self.value("0")
         found = []
         for event in self.browser.events:
-            told = event.get("params", {})
+            parameters = event.get("params", {})
             if event.get("sessionId") != self._session:
                 continue
             if event["method"] == "Runtime.exceptionThrown":
-                details = told["exceptionDetails"]
+                details = parameters["exceptionDetails"]
                 found.append(details.get("exception", {}).get("description") or details["text"])
-            elif event["method"] == "Log.entryAdded" and told["entry"]["level"] == "error":
-                found.append(f"{told['entry']['text']} {told['entry'].get('url', '')}".strip())
-            elif event["method"] == "Runtime.consoleAPICalled" and told["type"] == "error":
-                found.append(" ".join(str(argument.get("value")) for argument in told["args"]))
+            elif event["method"] == "Log.entryAdded" and parameters["entry"]["level"] == "error":
+                found.append(f"{parameters['entry']['text']} {parameters['entry'].get('url', '')}".strip())
+            elif event["method"] == "Runtime.consoleAPICalled" and parameters["type"] == "error":
+                found.append(" ".join(str(argument.get("value")) for argument in parameters["args"]))
         return found
 
     @property

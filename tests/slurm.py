@@ -83,10 +83,10 @@ def _daemon(command: list[str], environment: dict[str, str]) -> Iterator[None]:
 def _wait_until(command: list[str], answer: str, environment: dict[str, str]) -> None:
     deadline = time.monotonic() + LONG
     while True:
-        told = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if told.returncode == 0 and told.stdout.strip() == answer:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode == 0 and done.stdout.strip() == answer:
             return
-        assert time.monotonic() < deadline, told
+        assert time.monotonic() < deadline, done
         time.sleep(0.05)
 
 

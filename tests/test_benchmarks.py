@@ -61,8 +61,8 @@ def test_pytorchs_net_computes_what_keras_does(
     for parameter, value in zip(net.parameters(), weights, strict=True):
         parameter.data = torch.tensor(value)
     x = np.random.default_rng(0).random((2, 10, 10), np.float32)
-    told = net(torch.tensor(x)).detach().numpy().transpose(0, 2, 3, 1)
-    np.testing.assert_allclose(told, np.asarray(model(x)), atol=1e-5)
+    outputs = net(torch.tensor(x)).detach().numpy().transpose(0, 2, 3, 1)
+    np.testing.assert_allclose(outputs, np.asarray(model(x)), atol=1e-5)
 
 
 def test_single_runs_from_end_to_end(drawings: Path, tmp_path: Path) -> None:
@@ -264,13 +264,13 @@ def test_a_fault_is_read_from_the_rounds(benchmark_module: Any) -> None:
     ]
     rounds.insert(4, {"event": "lost", "host": "b", "seconds": 3.5, "reason": "it is gone"})
     rounds.insert(6, {"event": "joined", "host": "b", "seconds": 6.0, "reason": ""})
-    told = faults.after_fault(rounds, "b", 3.05)
-    assert told["usual_seconds"] == 1.0
-    assert told["standstill_seconds"] == pytest.approx(2.5)
-    assert told["noticed_seconds"] == pytest.approx(0.45)
-    assert told["back_seconds"] == pytest.approx(2.95)
-    assert told["rounds_lost"] == 1
-    assert told["round_steps"] == 10
+    row = faults.after_fault(rounds, "b", 3.05)
+    assert row["usual_seconds"] == 1.0
+    assert row["standstill_seconds"] == pytest.approx(2.5)
+    assert row["noticed_seconds"] == pytest.approx(0.45)
+    assert row["back_seconds"] == pytest.approx(2.95)
+    assert row["rounds_lost"] == 1
+    assert row["round_steps"] == 10
     assert faults.after_fault(rounds, "a", 3.05)["noticed_seconds"] is None
 
 

@@ -84,8 +84,8 @@ def test_shares_are_those_of_one_device(benchmark_module: Any) -> None:
     gpu = benchmark_module("gpu")
     about = {"platform": "gpu", "kind": "NVIDIA A100-SXM4-80GB", "devices": 4, "matmul": {"bfloat16": 260.0}}
     row = {"net": "mlp", "precision": "bfloat16", "devices": 4, "flops": 5.2e14, "step_seconds": 1.0, "batch": 1}
-    (told,) = gpu.summary(about, [row])["rows"]
-    assert (told["tflops"], told["of_maker"], told["of_matmul"]) == pytest.approx((130, 130 / 312, 0.5))
+    (line,) = gpu.summary(about, [row])["rows"]
+    assert (line["tflops"], line["of_maker"], line["of_matmul"]) == pytest.approx((130, 130 / 312, 0.5))
     assert gpu._counts(None, {"devices": 6}) == [1, 2, 4, 6]
     assert gpu._counts(None, {"devices": 1}) == [1]
 

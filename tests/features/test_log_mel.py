@@ -147,15 +147,15 @@ def test_a_browser_gives_the_same_bits(features: LogMel, digits: list[np.ndarray
         const [width, height] = process.argv.slice(2).map(Number);
         const file = readFileSync("given.bin");
         const samples = new Int16Array(file.buffer, file.byteOffset, file.length / 2);
-        const told = [], seen = [];
+        const columns = [], seen = [];
         for (let start = 0; start < samples.length; start += 160) {
           if (start % 8000 === 0) reset();
           new Int16Array(memory.buffer, hop.value, 160).set(samples.subarray(start, start + 160));
           push();
-          told.push(...new Int8Array(memory.buffer, bands.value, width));
+          columns.push(...new Int8Array(memory.buffer, bands.value, width));
           seen.push(...new Int8Array(memory.buffer, spectrum.value, height));
         }
-        for (const all of [told, seen]) console.log(Buffer.from(Int8Array.from(all).buffer).toString("base64"));
+        for (const all of [columns, seen]) console.log(Buffer.from(Int8Array.from(all).buffer).toString("base64"));
         """
     )
     done = subprocess.run(
@@ -202,7 +202,7 @@ def test_louder_is_higher_by_the_decibel() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"bands": 128}, "would be empty: give fewer bands"),
         ({"bands": 1}, "give two or more"),
@@ -214,8 +214,8 @@ def test_louder_is_higher_by_the_decibel() -> None:
         ({"rate": 16_000, "window_ms": 128.0, "bands": 3}, "A band would be too wide"),
     ],
 )
-def test_what_cannot_be_computed_is_refused(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(OptionError, match=told):
+def test_what_cannot_be_computed_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         LogMel(**settings)
     for coefficients in (1, 21):
         with pytest.raises(OptionError, match="32 bands have 2 to 20 coefficients"):

@@ -30,9 +30,9 @@ def test_a_lab_in_the_background(own: Callable[[], dict[str, Any]], traces: Call
     first, second = f"{prefix}1", f"{prefix}2"
     up = rudel_lab("up", *options(arguments), "--nodes", 2, "--cpu", "0.4,0.3", "--background", "--json")
     try:
-        told = json.loads(up.stdout)
-        assert (told["hosts"], told["desktop"]) == ([first, second], f"{arguments['subnet']}.254")
-        ssh = ["ssh", "-F", told["ssh_config"]]
+        document = json.loads(up.stdout)
+        assert (document["hosts"], document["desktop"]) == ([first, second], f"{arguments['subnet']}.254")
+        ssh = ["ssh", "-F", document["ssh_config"]]
         assert subprocess.run([*ssh, first, "true"], check=False).returncode == 0
 
         done = rudel_lab("exec", first, "--", "sh", "-c", "hostname; whoami; exit 7")
@@ -95,7 +95,7 @@ def test_a_lab_in_the_foreground_ends_when_it_is_stopped_from_elsewhere(own: Cal
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("up", "--cpu", "much"), "`much` are not numbers: give --cpu one, or one for each node"),
         (("up", "--nodes", 100), "A lab has 1 to 99 nodes, not 100"),
@@ -103,10 +103,10 @@ def test_a_lab_in_the_foreground_ends_when_it_is_stopped_from_elsewhere(own: Cal
         (("stats", "--prefix", "nothing"), "No lab `nothing` is up"),
     ],
 )
-def test_a_mistake_is_one_sentence(root: None, arguments: tuple[object, ...], told: str) -> None:
+def test_a_mistake_is_one_sentence(root: None, arguments: tuple[object, ...], message: str) -> None:
     done = rudel_lab(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"Error: {told}")
+    assert done.stderr.startswith(f"Error: {message}")
     assert done.stderr.count("\n") == 1
 
 

@@ -29,7 +29,7 @@ def test_settings_travel_as_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"nodes": 0}, "has 1 to 99 nodes, not 0"),
         ({"cpu": (0.4, 0.4)}, "4 nodes cannot have 2 values of --cpu"),
@@ -46,8 +46,8 @@ def test_settings_travel_as_json() -> None:
         ({"arch": "mips"}, "no nodes of `mips`: give --arch"),
     ],
 )
-def test_refuses_what_cannot_be(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(LabError, match=told):
+def test_refuses_what_cannot_be(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(LabError, match=message):
         settings(**wrong)
 
 

@@ -46,8 +46,8 @@ def test_modules_are_there_only_for_the_same_environment(shell: Callable[..., An
 
 
 def test_it_has_its_own_arguments_folder_files_and_environment(shell: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "told.py").write_text("import sys; print(__name__, __file__, sys.argv, sys.path[0])")
-    assert shell("python told.py a 'b c'").stdout == f"__main__ told.py ['told.py', 'a', 'b c'] {tmp_path}\n"
+    (tmp_path / "shown.py").write_text("import sys; print(__name__, __file__, sys.argv, sys.path[0])")
+    assert shell("python shown.py a 'b c'").stdout == f"__main__ shown.py ['shown.py', 'a', 'b c'] {tmp_path}\n"
     code = "import os, sys; print(input(), os.getcwd(), os.environ['COLUMNS'], sys.argv); print('bad', file=sys.stderr)"
     done = shell(f'echo said | COLUMNS=9 python -c "{code}" x')
     assert (done.stdout, done.stderr) == (f"said {tmp_path} 9 ['-c', 'x']\n", "bad\n")
@@ -90,9 +90,9 @@ def test_when_it_is_killed_it_is_gone_before_anything_else_begins(shell: Callabl
 
 
 def test_a_forked_program_takes_every_signal_and_says_how_it_ended(tmp_path: Path) -> None:
-    def until(file: Path, told: str) -> None:
+    def until(file: Path, text: str) -> None:
         deadline = time.monotonic() + LONG
-        while not (file.exists() and told in file.read_text()):
+        while not (file.exists() and text in file.read_text()):
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
