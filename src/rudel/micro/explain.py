@@ -70,14 +70,17 @@ def layers(compiled: Compiled) -> list[Layer]:
     return result
 
 
-def arena_text(compiled: Compiled, rows: int = 16, columns: int = 76) -> list[str]:
+_ROWS, _COLUMNS = 16, 76
+
+
+def arena_text(compiled: Compiled) -> list[str]:
     """Draws the arena: time to the right, addresses upwards, a letter for each tensor, and `#` where two overlap."""
     memory = compiled.memory
     if not memory.buffers or not memory.size:
         return []
     steps = len(compiled.steps)
-    width = min(columns, 2 * (steps + 2))
-    height = max(1, min(rows, memory.size))
+    width = min(_COLUMNS, 2 * (steps + 2))
+    height = max(1, min(_ROWS, memory.size))
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
     picture = [[" "] * width for _ in range(height)]
     for number, (buffer, place) in enumerate(zip(memory.buffers, memory.places, strict=True)):

@@ -66,12 +66,12 @@ def _when(first: int, last: int, count: int) -> str:
     return f"{begin} {'to the output' if last >= count else f'to layer {last}'}"
 
 
-def _ticks(size: int, most: int = 6) -> list[int]:
-    """Round numbers of bytes from 0 to a size.
+def _ticks(size: int) -> list[int]:
+    """At most six round numbers of bytes from 0 to a size.
 
     >>> _ticks(8256)
     [0, 2000, 4000, 6000, 8000]
     """
     steps = (digit * 10**power for power in range(10) for digit in (1, 2, 5))
-    step = next(step for step in steps if size / step < most)
+    step = next(step for step in steps if size / step < 6)
     return list(range(0, size + 1, step))

@@ -5,7 +5,6 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,17 +35,16 @@ class HostModel:
     Args:
         model: what was compiled.
         folder: where files are written; it must stay as long as the model is used.
-        options: more options of the C compiler.
 
     Raises:
         CompileError: there is no C compiler, or it refuses the source.
     """
 
-    def __init__(self, model: Compiled, folder: Path, options: Sequence[str] = ()) -> None:
+    def __init__(self, model: Compiled, folder: Path) -> None:
         self._model = model
         source = next(path for path in model.write(folder) if path.suffix == ".c")
         library = folder / f"{model.name}.so"
-        command = [*c_compiler(), *OPTIONS, *options, str(source), "-lm", "-o", str(library)]
+        command = [*c_compiler(), *OPTIONS, str(source), "-lm", "-o", str(library)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             said = " ".join(done.stderr.split())[-300:]

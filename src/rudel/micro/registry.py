@@ -77,14 +77,17 @@ _ACTIVATION = {"activation": Field(0, "activation")}
 _SUM = {**_ACTIVATION, "by_shifts": Field(1, "?", 1)}
 
 _ENTRIES = (
-    Entry(
-        "ADD",
-        lower_binary,
-        options=_SUM,
-        floats=floats.lower_binary,
-        int16=int16_elements.lower_binary,
-        dsp=dsp_sum,
-        helium=helium_sum,
+    *(
+        Entry(
+            kind,
+            lower_binary,
+            options=_SUM,
+            floats=floats.lower_binary,
+            int16=int16_elements.lower_binary,
+            dsp=dsp_sum,
+            helium=helium_sum,
+        )
+        for kind in ("ADD", "SUB")
     ),
     Entry("AVERAGE_POOL_2D", lower_pool, options=_POOL, floats=floats.lower_pool, int16=lower_pool),
     Entry(
@@ -195,15 +198,6 @@ _ENTRIES = (
             "offset": Field(5, "?"),
         },
         int16=lower_strided_slice,
-    ),
-    Entry(
-        "SUB",
-        lower_binary,
-        options=_SUM,
-        floats=floats.lower_binary,
-        int16=int16_elements.lower_binary,
-        dsp=dsp_sum,
-        helium=helium_sum,
     ),
     Entry(
         "SVDF",

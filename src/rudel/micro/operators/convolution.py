@@ -6,10 +6,13 @@ gathered into scratch memory first, padded with the input's zero point. So one f
 Sums have 32 bits, or 64 (`wide`) where int16 inputs and 8-bit weights can lead to more.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from rudel.micro.arithmetic import Scaling
 from rudel.micro.emit import Bands, Constant, Context, Kernel, Overlap, Step, lead_of_rows
 from rudel.micro.graph import Graph, Operator, Tensor
 from rudel.micro.operators.checks import arity, constant, quantised_activations, require
@@ -33,16 +36,15 @@ class Window:
     left: int
 
 
-@dataclass(frozen=True)
-class Convolution:
-    """A convolution that is ready to be written as C.
+@dataclass(frozen=True, kw_only=True)
+class WindowSums:
+    """Dot products of weights and windows, ready to be written as C.
 
     Attributes:
         source: the input, (batch, height, width, channels).
         output: the output, in the same form.
         window: how the weights lie on the input.
-        weights: int8 (out channels, height, width, in channels of one group).
-        groups: how many groups of channels there are.
+        weights: int8.
         requantisation: one row for each out channel; the biases in it count the input's zero point in (`offset
             folding`): sums are those of weights times raw inputs, padding being the zero point.
         zero_point: of the input.
@@ -54,7 +56,6 @@ class Convolution:
     output: tuple[int, int, int, int]
     window: Window
     weights: np.ndarray
-    groups: int
     requantisation: Requantisation
     zero_point: int
     reach: tuple[np.ndarray, np.ndarray]
@@ -64,12 +65,6 @@ class Convolution:
     def products(self) -> tuple[np.ndarray, np.ndarray]:
         """The least and the greatest sum that the kernel makes, without bias: int64 (out channels) each."""
         return self.reach[0] - self.bias, self.reach[1] - self.bias
-
-    @property
-    def macs(self) -> int:
-        """Multiplications and additions, padding counted in."""
-        batch, height, width, channels = self.output
-        return batch * height * width * channels * int(np.prod(self.weights.shape[1:]))
 
     @property
     def item(self) -> int:
@@ -85,6 +80,22 @@ class Convolution:
     def lead(self) -> int:
         """The least lead of a kernel that makes output pixels one after the other (see `Overlap`)."""
         return window_lead(self.source, self.output, self.window, self.item)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution(WindowSums):
+    """A convolution; its weights are (out channels, height, width, in channels of one group).
+
+    Attributes:
+        groups: how many groups of channels there are.
+    """
+
+    groups: int
+
+    @property
+    def macs(self) -> int:
+        """Multiplications and additions, padding counted in."""
+        return int(np.prod(self.output)) * int(np.prod(self.weights.shape[1:]))
 
 
 def reaches_out(source: tuple[int, ...], output: tuple[int, ...], window: Window) -> bool:
@@ -165,22 +176,43 @@ def _dense(operator: Operator, graph: Graph, context: Context) -> Convolution:
 
 
 def _finished(operator, graph, source, output, window, weights, groups, context: Context) -> Convolution:
-    tensor, kernel, result = (graph[i] for i in (*operator.inputs[:2], operator.outputs[0]))
-    zero_point = tensor.zero_point
-    depth = weights.shape[0]
+    make = dense_scaling if operator.kind == "FULLY_CONNECTED" else convolution_scaling
+    kernel, depth = graph[operator.inputs[1]], weights.shape[0]
     scales = weight_scales(operator, kernel, depth, axis=0)
-    flat = weights.reshape(depth, -1).astype(np.int64)
-    if tensor.dtype == "int16":
-        bias, requantisation = plan_int16(operator, graph, context.rounding, tensor, scales, 2)
-        reach = int16_reach(flat, bias)
+    sums = sums_of(operator, graph, context, weights.reshape(depth, -1), scales, make)
+    return Convolution(
+        source=tuple(source), output=tuple(output), window=window, weights=weights, groups=groups, **sums
+    )
+
+
+def sums_of(
+    operator: Operator,
+    graph: Graph,
+    context: Context,
+    weights: np.ndarray,
+    scales: np.ndarray,
+    make_scaling: Callable[..., Scaling],
+) -> dict[str, Any]:
+    """Returns bias, reach, requantisation and zero point of a `WindowSums`.
+
+    Args:
+        operator, graph, context: as of a lowering; input, weights and bias are the operator's first three inputs.
+        weights: int8 (out channels, length).
+        scales: of the weights, (out channels,) or (1,).
+        make_scaling: from the rounding, and the scales of input, weights and output.
+    """
+    source, output = graph[operator.inputs[0]], graph[operator.outputs[0]]
+    flat, zero_point = weights.astype(np.int64), source.zero_point
+    if source.dtype == "int16":
+        folded, requantisation = plan_int16(operator, graph, context.rounding, source, scales, 2)
+        reach = int16_reach(flat, folded)
     else:
-        bias = bias_of(operator, graph, 2, depth)
+        bias = bias_of(operator, graph, 2, len(flat))
         reach = sums_reach(flat, zero_point, bias, operator)
-        bias = bias - zero_point * flat.sum(axis=1)
-        make = dense_scaling if operator.kind == "FULLY_CONNECTED" else convolution_scaling
-        scaling = make(context.rounding, tensor.scale, scales, result.scale)
-        requantisation = plan(scaling, bias, reach, result.zero_point, output_limits(operator, result))
-    return Convolution(tuple(source), tuple(output), window, weights, groups, requantisation, zero_point, reach, bias)
+        folded = bias - zero_point * flat.sum(axis=1)
+        scaling = make_scaling(context.rounding, source.scale, scales, output.scale)
+        requantisation = plan(scaling, folded, reach, output.zero_point, output_limits(operator, output))
+    return {"bias": folded, "reach": reach, "requantisation": requantisation, "zero_point": zero_point}
 
 
 def sums_reach(

@@ -7,70 +7,19 @@ import numpy as np
 from rudel.micro.emit import Bands, Constant, Context, Kernel, Overlap, Step
 from rudel.micro.graph import Graph, Operator
 from rudel.micro.operators.checks import arity, constant, quantised_activations, require
-from rudel.micro.operators.convolution import (
-    Window,
-    bias_of,
-    named,
-    sums_reach,
-    weight_scales,
-    window_lead,
-    window_of,
-)
-from rudel.micro.operators.int16_sums import exceeds_32_bits, int16_reach, plan_int16
+from rudel.micro.operators.convolution import WindowSums, named, sums_of, weight_scales, window_of
 from rudel.micro.operators.outputs import FORMS, OUTPUT, element, output_fields, row_length
-from rudel.micro.operators.scalings import convolution_scaling, output_limits
-from rudel.micro.requantisation import Requantisation, plan
+from rudel.micro.operators.scalings import convolution_scaling
 
 
-@dataclass(frozen=True)
-class Depthwise:
-    """A depthwise convolution that is ready to be written as C.
-
-    Attributes:
-        source: the input, (batch, height, width, channels).
-        output: the output, in the same form, with as many channels.
-        window: how the weights lie on the input.
-        weights: int8 (height, width, channels).
-        requantisation: one row for each channel; the biases in it count the input's zero point in: sums are those of
-            weights times raw inputs, padding being the zero point.
-        zero_point: of the input.
-        reach: the least and the greatest of these sums plus bias, int64 (channels) each.
-        bias: int64 (channels), with the zero point counted in.
-    """
-
-    source: tuple[int, int, int, int]
-    output: tuple[int, int, int, int]
-    window: Window
-    weights: np.ndarray
-    requantisation: Requantisation
-    zero_point: int
-    reach: tuple[np.ndarray, np.ndarray]
-    bias: np.ndarray
-
-    @property
-    def products(self) -> tuple[np.ndarray, np.ndarray]:
-        """The least and the greatest sum that the kernel makes, without bias: int64 (channels) each."""
-        return self.reach[0] - self.bias, self.reach[1] - self.bias
+@dataclass(frozen=True, kw_only=True)
+class Depthwise(WindowSums):
+    """A depthwise convolution, of as many output as input channels; its weights are (height, width, channels)."""
 
     @property
     def macs(self) -> int:
         """Multiplications and additions, padding counted in."""
         return int(np.prod(self.output)) * self.window.height * self.window.width
-
-    @property
-    def lead(self) -> int:
-        """The least lead of a kernel that makes output pixels one after the other (see `Overlap`)."""
-        return window_lead(self.source, self.output, self.window, 2 if self.int16 else 1)
-
-    @property
-    def int16(self) -> bool:
-        """Whether input and output are int16."""
-        return element(self.requantisation.form) == "int16_t"
-
-    @property
-    def wide(self) -> bool:
-        """Whether the kernel's sums, without bias, can need more than 32 bits."""
-        return exceeds_32_bits(self.products)
 
 
 def prepare_depthwise(operator: Operator, graph: Graph, context: Context) -> Depthwise:
@@ -100,25 +49,12 @@ def prepare_depthwise(operator: Operator, graph: Graph, context: Context) -> Dep
     )
     window = window_of(operator, source.shape, output.shape, weights.shape[1:3])
     scales = weight_scales(operator, kernel, channels, axis=3)
-    flat = weights.reshape(-1, channels).T.astype(np.int64)
-    if source.dtype == "int16":
-        folded, requantisation = plan_int16(operator, graph, context.rounding, source, scales, 2)
-        reach = int16_reach(flat, folded)
-    else:
-        scaling = convolution_scaling(context.rounding, source.scale, scales, output.scale)
-        bias = bias_of(operator, graph, 2, channels)
-        reach = sums_reach(flat, source.zero_point, bias, operator)
-        folded = bias - source.zero_point * flat.sum(axis=1)
-        requantisation = plan(scaling, folded, reach, output.zero_point, output_limits(operator, output))
     return Depthwise(
-        (source.shape[0], source.shape[1], source.shape[2], channels),
-        (output.shape[0], output.shape[1], output.shape[2], channels),
-        window,
-        weights[0],
-        requantisation,
-        source.zero_point,
-        reach,
-        folded,
+        source=(source.shape[0], source.shape[1], source.shape[2], channels),
+        output=(output.shape[0], output.shape[1], output.shape[2], channels),
+        window=window,
+        weights=weights[0],
+        **sums_of(operator, graph, context, weights.reshape(-1, channels).T, scales, convolution_scaling),
     )
 
 
@@ -206,5 +142,5 @@ def lower_depthwise(operator: Operator, graph: Graph, context: Context) -> Step:
         {"layer": f"static const rudel_depthwise $name = {fields};"},
         overlap={(0, 0): Overlap(lead=d.lead)},
         macs=d.macs,
-        bands=None if d.int16 else Bands("rudel_depthwise", rows="rows_out"),
+        bands=None if d.item == 2 else Bands("rudel_depthwise", rows="rows_out"),
     )

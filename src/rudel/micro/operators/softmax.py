@@ -16,7 +16,6 @@ from rudel.micro.libm import expf
 from rudel.micro.operators.checks import arity, quantised_int8, require, same_shape
 
 _INTEGER_BITS = 5
-_SUM_INTEGER_BITS = 12
 
 _SOFTMAX = Kernel(
     "softmax",
