@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from rudel.cli.output import print_json, print_table
-from rudel.cli.use import JsonOption
+from rudel.cli.shared_options import JsonOption
 
 app = typer.Typer(no_args_is_help=True, help="List and prune Rudel's cache.")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rudel.cli.output import count_display, print_json, print_table, reporting_interrupts
-from rudel.cli.use import JsonOption
+from rudel.cli.shared_options import JsonOption, SshConfigOption, hosts_option
 
 if TYPE_CHECKING:
     from rudel.data.images.dataset_file import Converted
@@ -39,21 +39,13 @@ def images(
         int | None, typer.Option(help="Number of training files.  \\[default: files of about 128 MB]")
     ] = None,
     on: Annotated[
-        str | None,
-        typer.Option(
-            "--on",
-            "--hosts",
-            metavar="HOST,...|FILE",
-            help="Convert on these hosts over SSH; or a file with one host per line.",
-        ),
+        str | None, hosts_option("Convert on these hosts over SSH; or a file with one host per line.")
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Convert on the workers of this Dask scheduler.")
     ] = None,
     min_hosts: Annotated[int | None, typer.Option(help="Start with this many hosts.  \\[default: all]")] = None,
-    ssh_config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="SSH configuration.  \\[default: ~/.ssh/config]")
-    ] = None,
+    ssh_config: SshConfigOption = None,
     json: JsonOption = False,
 ) -> None:
     """Convert photographs into TFRecord files for training; continues an interrupted conversion."""

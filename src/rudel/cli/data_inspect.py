@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rudel.cli.output import download_display, print_json, print_table, reporting_interrupts
-from rudel.cli.use import JsonOption
+from rudel.cli.shared_options import JsonOption
 
 if TYPE_CHECKING:
     from rudel.data.images.inspect import Inspection

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rudel.cli.output import count_display, print_json, print_table, reporting_interrupts
-from rudel.cli.use import JsonOption
+from rudel.cli.shared_options import JsonOption
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ import typer
 
 from rudel.cli import complete
 from rudel.cli.output import print_json, print_table, reporting_interrupts
-from rudel.cli.use import ClassesOption, CodeOption, JsonOption, ModelArgument, UnsafeOption
+from rudel.cli.shared_options import ClassesOption, CodeOption, JsonOption, ModelArgument, UnsafeOption
 from rudel.export.forms import FORMS
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import typer
 
 from rudel.cli import complete
 from rudel.cli.output import print_json, reporting_interrupts
+from rudel.cli.shared_options import JsonOption, SshConfigOption
 
 if TYPE_CHECKING:
     from rudel.cluster.hosts_check import HostReport
@@ -22,8 +23,6 @@ _Hosts = Annotated[
         autocompletion=complete.hosts,
     ),
 ]
-_Config = Annotated[Path | None, typer.Option(metavar="FILE", help="SSH configuration.  \\[default: ~/.ssh/config]")]
-_Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 _HEADINGS = ["host", "state", "key", "system", "python", "cores", "memory", "disk", "clock"]
 _HEADINGS += ["rudel", "jax", "Mbit/s", "ms"]
 
@@ -36,11 +35,11 @@ def _group() -> None:
 @app.command()
 def check(
     hosts: _Hosts,
-    ssh_config: _Config = None,
+    ssh_config: SshConfigOption = None,
     accept_new: Annotated[
         bool, typer.Option("--accept-new", help="Accept keys of unknown hosts, but no changed keys.")
     ] = False,
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Check hosts: hardware, whether Rudel can run there, and the speed of the network."""
     from rudel.cli.hosts_display import print_wide_table
@@ -64,7 +63,7 @@ def check(
 @app.command()
 def setup(
     hosts: _Hosts,
-    ssh_config: _Config = None,
+    ssh_config: SshConfigOption = None,
     offline: Annotated[
         bool, typer.Option("--offline", help="Send wheels from here instead of using the package index from the hosts.")
     ] = False,
@@ -75,7 +74,7 @@ def setup(
     system_update: Annotated[
         bool, typer.Option("--system-update", help="Run apt-get update and upgrade on the hosts first, with sudo.")
     ] = False,
-    json: _Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Install or update Rudel on hosts, in ~/.rudel/env, with the versions of this computer."""
     from rudel.cli.hosts_display import live_display, printed_lines
@@ -116,7 +115,7 @@ def run(
             metavar="-- COMMAND...", help="One word is a line for the remote shell; several words are quoted."
         ),
     ],
-    ssh_config: _Config = None,
+    ssh_config: SshConfigOption = None,
 ) -> None:
     """Run a command on all hosts at once and print its output line by line."""
     from rich.console import Console
@@ -143,7 +142,7 @@ def push(
     hosts: _Hosts,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or folder on this computer; it keeps its name.")],
     to: Annotated[str, typer.Option(metavar="DIR", help="Folder on the hosts, relative to the home folder.")] = "~/",
-    ssh_config: _Config = None,
+    ssh_config: SshConfigOption = None,
 ) -> None:
     """Send a file or folder to all hosts, skipping what is there."""
     from rudel.cli.hosts_display import live_display

@@ -8,6 +8,7 @@ import typer
 
 from rudel.cli import complete
 from rudel.cli.output import count_display, print_json, print_table, reporting_interrupts
+from rudel.cli.shared_options import JsonOption
 
 if TYPE_CHECKING:
     from rudel.micro.bench import BoardMeasurement, Measurement
@@ -44,7 +45,6 @@ NameOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Prefix of names in C.  \\[default: the file's name]")
 ]
 RamOption = Annotated[int | None, typer.Option(metavar="BYTES", min=1, help="RAM limit for tensors.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @app.command("compile")

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rudel.cli import complete
 from rudel.cli.output import download_display, print_json, print_table, reporting_interrupts
+from rudel.cli.shared_options import RecipeArgument, SshConfigOption, hosts_option
 from rudel.cli.train import Precision, key_and_value
 from rudel.errors import OptionError
 
@@ -17,22 +16,8 @@ if TYPE_CHECKING:
 
 
 def plan(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            help="A built-in recipe (see `rudel recipes`) or a Python file.", autocompletion=complete.recipes
-        ),
-    ] = "digits",
-    on: Annotated[
-        str | None,
-        typer.Option(
-            "--on",
-            "--hosts",
-            metavar="HOST,...|FILE",
-            help="Measure these hosts over SSH; or a file with one host per line.",
-            autocompletion=complete.hosts,
-        ),
-    ] = None,
+    recipe: RecipeArgument = "digits",
+    on: Annotated[str | None, hosts_option("Measure these hosts over SSH; or a file with one host per line.")] = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Measure the workers of this Dask scheduler.")
     ] = None,
@@ -53,9 +38,7 @@ def plan(
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set an option of the recipe; repeatable."),
     ] = None,
-    ssh_config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="SSH configuration.  \\[default: ~/.ssh/config]")
-    ] = None,
+    ssh_config: SshConfigOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the forecast as JSON.")] = False,
 ) -> None:
     """Estimate training time and the best strategy."""

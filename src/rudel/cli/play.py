@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from rudel.cli import complete
-from rudel.cli.use import ClassesOption, CodeOption
+from rudel.cli.shared_options import ClassesOption, CodeOption
 
 
 def play(

@@ -7,10 +7,9 @@ import typer
 
 from rudel.cli import complete
 from rudel.cli.output import download_display, print_json, print_table, reporting_interrupts
+from rudel.cli.shared_options import JsonOption
 
 app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 _SHOWN = 2
 """Metrics in the table: those of validation where there are any."""

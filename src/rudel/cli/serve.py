@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from rudel.cli import complete
-from rudel.cli.use import ClassesOption, CodeOption, UnsafeOption
+from rudel.cli.shared_options import ClassesOption, CodeOption, UnsafeOption
 
 
 def serve(

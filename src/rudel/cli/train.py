@@ -9,6 +9,7 @@ from typer.core import TyperCommand
 
 from rudel.cli import complete
 from rudel.cli.output import download_display, print_json, reporting_interrupts
+from rudel.cli.shared_options import RecipeArgument, hosts_option, ssh_config_option
 from rudel.errors import OptionError, RudelError
 
 if TYPE_CHECKING:
@@ -49,12 +50,7 @@ class TrainCommand(TyperCommand):
 
 
 def train(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            help="A built-in recipe (see `rudel recipes`) or a Python file.", autocompletion=complete.recipes
-        ),
-    ] = "digits",
+    recipe: RecipeArgument = "digits",
     data: Annotated[
         str | None,
         typer.Option(
@@ -160,15 +156,7 @@ def train(
         ),
     ] = None,
     on: Annotated[
-        str | None,
-        typer.Option(
-            "--on",
-            "--hosts",
-            metavar="HOST,...|FILE",
-            help="Train on these hosts over SSH; or a file with one host per line.",
-            autocompletion=complete.hosts,
-            rich_help_panel=_HOSTS,
-        ),
+        str | None, hosts_option("Train on these hosts over SSH; or a file with one host per line.", _HOSTS)
     ] = None,
     scheduler: Annotated[
         str | None,
@@ -217,10 +205,7 @@ def train(
             rich_help_panel=_HOSTS,
         ),
     ] = False,
-    ssh_config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="SSH configuration.  \\[default: ~/.ssh/config]", rich_help_panel=_HOSTS),
-    ] = None,
+    ssh_config: Annotated[Path | None, ssh_config_option(_HOSTS)] = None,
     devices: Annotated[
         int | None,
         typer.Option(

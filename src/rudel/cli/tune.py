@@ -1,11 +1,11 @@
 """`rudel tune`."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rudel.cli.output import print_json, reporting_interrupts
+from rudel.cli.shared_options import JsonOption, RecipeArgument, SshConfigOption, hosts_option
 from rudel.cli.train import key_and_value
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def tune(
-    recipe: Annotated[str, typer.Argument(help="A built-in recipe (see `rudel recipes`) or a Python file.")],
+    recipe: RecipeArgument,
     set_: Annotated[
         list[str],
         typer.Option(
@@ -25,12 +25,7 @@ def tune(
         ),
     ],
     trials: Annotated[int, typer.Option(help="Number of trainings.")] = 20,
-    on: Annotated[
-        str | None,
-        typer.Option(
-            "--on", "--hosts", metavar="HOST,...|FILE", help="Hosts, each with its own trial.  \\[default: here]"
-        ),
-    ] = None,
+    on: Annotated[str | None, hosts_option("Hosts, each with its own trial.  \\[default: here]")] = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Train on the workers of this Dask scheduler.")
     ] = None,
@@ -59,10 +54,8 @@ def tune(
         int | None, typer.Option(metavar="STEPS", help="Steps between checkpoints.  \\[default: about 15 s]")
     ] = None,
     min_hosts: Annotated[int | None, typer.Option(help="Start with this many hosts.  \\[default: all]")] = None,
-    ssh_config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="SSH configuration.  \\[default: ~/.ssh/config]")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    ssh_config: SshConfigOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Tune the options of a recipe: many trainings, on several hosts at once."""
     space = dict(key_and_value(text) for text in set_)

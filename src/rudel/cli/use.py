@@ -7,31 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rudel.cli import complete
 from rudel.cli.output import count_display, download_display, print_json, reporting_interrupts
+from rudel.cli.shared_options import (
+    ClassesOption,
+    CodeOption,
+    JsonOption,
+    ModelArgument,
+    RunArgument,
+    SshConfigOption,
+    UnsafeOption,
+    hosts_option,
+)
 from rudel.errors import DataError, OptionError
 
 if TYPE_CHECKING:
     from rudel.runs.file_model import Prediction, Unreadable
-
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", autocompletion=complete.runs)]
-ModelArgument = Annotated[
-    Path,
-    typer.Argument(metavar="RUN", help="A run directory, or a model file (.keras, .h5).", autocompletion=complete.runs),
-]
-ClassesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--classes", metavar="A,B,...|FILE.json", help="For a model file: names of its classes.  \\[default: numbers]"
-    ),
-]
-CodeOption = Annotated[
-    Path | None, typer.Option("--code", metavar="FILE.py", help="For a model file: its own layers and functions.")
-]
-UnsafeOption = Annotated[
-    bool, typer.Option("--unsafe", help="For a model file: execute code in it, such as lambdas. Only if you trust it.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def evaluate(
@@ -95,19 +85,12 @@ def predict(
             "--out", "-o", metavar="FILE", help="Write a .csv or .parquet table; continues an interrupted prediction."
         ),
     ] = None,
-    on: Annotated[
-        str | None,
-        typer.Option(
-            "--on", "--hosts", metavar="HOST,...|FILE", help="Hosts to compute on.", autocompletion=complete.hosts
-        ),
-    ] = None,
+    on: Annotated[str | None, hosts_option("Hosts to compute on.")] = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Dask scheduler whose workers compute.")
     ] = None,
     min_hosts: Annotated[int | None, typer.Option(help="Start with this many hosts.  \\[default: all]")] = None,
-    ssh_config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="SSH configuration.  \\[default: ~/.ssh/config]")
-    ] = None,
+    ssh_config: SshConfigOption = None,
     classes: ClassesOption = None,
     code: CodeOption = None,
     unsafe: UnsafeOption = False,
