@@ -17,6 +17,8 @@ from rudel.cluster.task_groups import for_each
 from rudel.errors import HostError
 
 _CLOCK_OFF = 60.0
+_TIMEOUT = 15.0
+"""Seconds for a host to let the user in."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,6 @@ async def check_hosts(
     ssh_config: Path | None = None,
     *,
     accept_new: bool = False,
-    timeout: float = 15.0,
 ) -> tuple[HostReport, ...]:
     """Checks hosts, all at once; only their links are measured one after the other, as they may share one medium.
 
@@ -79,7 +80,6 @@ async def check_hosts(
         hosts: as for `parse_hosts`.
         ssh_config: an SSH configuration in the place of `~/.ssh/config`.
         accept_new: whether keys of hosts that were never seen are accepted; changed ones are refused even so.
-        timeout: seconds for a host to let the user in.
 
     Returns:
         One report for each host, in their order; what is wrong with a host is in its report, not raised.
@@ -90,7 +90,7 @@ async def check_hosts(
     one_at_a_time = asyncio.Lock()
 
     async def one(host: Host) -> HostReport:
-        return await _check(host, ssh_config, accept_new, timeout, one_at_a_time)
+        return await _check(host, ssh_config, accept_new, one_at_a_time)
 
     return _with_twins(await for_each(parse_hosts(hosts), one))
 
@@ -108,12 +108,10 @@ def _with_twins(reports: tuple[HostReport, ...]) -> tuple[HostReport, ...]:
     return tuple(found)
 
 
-async def _check(
-    host: Host, ssh_config: Path | None, accept_new: bool, timeout: float, one_at_a_time: asyncio.Lock
-) -> HostReport:
+async def _check(host: Host, ssh_config: Path | None, accept_new: bool, one_at_a_time: asyncio.Lock) -> HostReport:
     key, facts, link, notes = None, None, None, []
     try:
-        async with ssh.connected(host, ssh_config, timeout, accept_new=accept_new) as connection:
+        async with ssh.connected(host, ssh_config, _TIMEOUT, accept_new=accept_new) as connection:
             key = _described(connection.get_server_host_key())
             facts = await probe(connection, host)
             async with one_at_a_time:

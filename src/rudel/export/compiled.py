@@ -13,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from rudel.errors import ExportError
+from rudel.errors import CompileError, ExportError
 from rudel.export.int8_model import Int8Model
 from rudel.features import LogMel
 from rudel.features.sensor_columns import Columns
 from rudel.micro import Compiled
+from rudel.micro.host import HostModel, c_compiler
 from rudel.micro.packages import write_arduino, write_cmake, write_wasm, write_zephyr
 from rudel.micro.packages.folder import write_files
 from rudel.micro.packages.recogniser import classifies, listening, motion_recogniser, sound_recogniser
@@ -129,51 +130,18 @@ def _write_sensing(compiled: Compiled, dsp: Compiled, model: Int8Model, made: Pa
 def _on_this_computer(
     compiled: Compiled, inputs: list[np.ndarray], outputs: list[np.ndarray], folder: Path
 ) -> list[np.ndarray] | None:
-    """Compiles the C here and returns its outputs; None where there is no compiler."""
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None:
+    """Compiles the C here and returns its outputs for all examples; None where there is no compiler."""
+    try:
+        c_compiler()
+    except CompileError:
         return None
-    sources = folder / "c"
-    compiled.write(sources)
-    (sources / "run.model.c").write_text(_program(compiled), encoding="utf-8")
-    files = [str(sources / "run.model.c"), str(sources / f"{compiled.name}.c")]
-    command = [compiler, "-std=c99", "-O1", f"-I{sources}", *files, "-lm", "-o", str(sources / "program")]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode:
-        said = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[-200:])
-        raise ExportError(f"{compiled.name}.c cannot be compiled by {compiler}: {said.strip()}.")
-    rows = zip(*([row.tobytes() for row in column] for column in inputs), strict=True)
-    data = b"".join(part for row in rows for part in row)
-    done = subprocess.run([str(sources / "program")], input=data, capture_output=True, check=False)
-    if done.returncode:
-        raise ExportError(f"{compiled.name}.c, compiled by {compiler}, does not run (exit code {done.returncode}).")
-    return _apart(done.stdout, outputs)
-
-
-def _apart(data: bytes, like: list[np.ndarray]) -> list[np.ndarray]:
-    """Outputs of many examples, one after the other, as an array for each output."""
-    sizes = [column[0].nbytes for column in like]
-    rows = np.frombuffer(data, np.uint8).reshape(len(like[0]), sum(sizes))
-    starts = np.cumsum([0, *sizes])
-    return [
-        np.ascontiguousarray(rows[:, start : start + size]).view(column.dtype).reshape(column.shape)
-        for start, size, column in zip(starts, sizes, like, strict=False)
-    ]
-
-
-def _program(compiled: Compiled) -> str:
-    """A program that reads examples and writes outputs, in the byte order of this computer."""
-    inputs, outputs = compiled.inputs, compiled.outputs
-    variables = "\n".join(f"static {port.type} {port.variable}[{port.macro}_SIZE];" for port in (*inputs, *outputs))
-    reading = " && ".join(f"fread({p.variable}, sizeof {p.variable}, 1, stdin) == 1" for p in inputs)
-    writing = "\n".join(f"        fwrite({p.variable}, sizeof {p.variable}, 1, stdout);" for p in outputs)
-    arguments = ", ".join(port.variable for port in (*inputs, *outputs))
-    reset = f"        {compiled.name}_reset();\n" if compiled.remembers else ""
-    return (
-        f'#include "{compiled.name}.h"\n#include <stdio.h>\n\n{variables}\n\nint main(void)\n{{\n'
-        f"    while ({reading}) {{\n{reset}        {compiled.name}_invoke({arguments});\n{writing}\n    }}\n"
-        "    return ferror(stdin) || fflush(stdout);\n}\n"
-    )
+    model = HostModel(compiled, folder / "c")
+    answers = []
+    for example in zip(*inputs, strict=True):
+        model.reset()
+        answers.append(model(*example))
+    columns = zip(*answers, strict=True)
+    return [np.stack(column).reshape(other.shape) for column, other in zip(columns, outputs, strict=True)]
 
 
 def _in_node(

@@ -63,7 +63,7 @@ class Board:
         new = not path.exists()
         with path.open("ab") as file:
             if new:
-                file.write(framed(_double(1, time.time()) + _bytes(3, b"brain.Event:2")))
+                file.write(framed(_wall_time(time.time()) + _bytes(3, b"brain.Event:2")))
             for event in events:
                 file.write(framed(event))
 
@@ -86,7 +86,7 @@ def _as_table(settings: Mapping[str, Any]) -> str:
 
 def _event(when: float, step: int, *values: bytes) -> bytes:
     summary = b"".join(_bytes(1, value) for value in values)
-    return _double(1, when) + _varint_field(2, step) + _bytes(5, summary)
+    return _wall_time(when) + _varint_field(2, step) + _bytes(5, summary)
 
 
 def _scalar(name: str, value: float) -> bytes:
@@ -103,8 +103,8 @@ def _key(field: int, kind: int) -> bytes:
     return _varint(field << 3 | kind)
 
 
-def _double(field: int, value: float) -> bytes:
-    return _key(field, 1) + struct.pack("<d", value)
+def _wall_time(seconds: float) -> bytes:
+    return _key(1, 1) + struct.pack("<d", seconds)
 
 
 def _varint_field(field: int, value: int) -> bytes:
