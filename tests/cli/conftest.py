@@ -39,7 +39,7 @@ def rudel(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tm
             main.run()
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 0
-        told = capfd.readouterr()
-        return Result(code, told.out, told.err)
+        captured = capfd.readouterr()
+        return Result(code, captured.out, captured.err)
 
     return run

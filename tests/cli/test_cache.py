@@ -55,9 +55,9 @@ def test_what_is_kept_is_listed(rudel: Callable[..., Any], cache: Path, tmp_path
     assert sizes == {f"photographs/{kept.name}": of_photographs, "jax": 1000, "play": 1000, "records": 1000}
     assert (listed["path"], listed["bytes"]) == (str(cache), of_photographs + 3000)
     assert listed["kept"][0]["what"] == f"photographs of {source}"
-    told = rudel("cache", "list").out
-    assert f"photographs/{kept.name}" in told
-    assert told.splitlines()[-1].endswith(f"in {cache}")
+    output = rudel("cache", "list").out
+    assert f"photographs/{kept.name}" in output
+    assert output.splitlines()[-1].endswith(f"in {cache}")
 
 
 def test_what_is_of_no_more_use_is_removed(rudel: Callable[..., Any], cache: Path, tmp_path: Path) -> None:

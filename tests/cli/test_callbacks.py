@@ -37,7 +37,7 @@ def test_a_callback_of_ones_own_sees_every_epoch(rudel, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("own_tracking", "MODULE:FACTORY"),
         ("own_tracking:Nobody", "cannot be imported"),
@@ -46,6 +46,6 @@ def test_a_callback_of_ones_own_sees_every_epoch(rudel, tmp_path) -> None:
         ("own_tracking:failing", "no server"),
     ],
 )
-def test_what_is_no_callback_is_said(rudel, tmp_path, name: str, told: str) -> None:
-    assert told in rudel("train", "digits", "--callback", name, "--run", "run").error
+def test_what_is_no_callback_is_said(rudel, tmp_path, name: str, message: str) -> None:
+    assert message in rudel("train", "digits", "--callback", name, "--run", "run").error
     assert not (tmp_path / "run").exists()

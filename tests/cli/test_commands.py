@@ -39,9 +39,9 @@ def test_digits_end_to_end(rudel: Callable[..., Any], tmp_path: Path) -> None:
     digits: Any = load_digits()
     np.save("digits.npy", (digits.images[:3] * 255 / 16).astype("uint8"))
     Image.fromarray((digits.images[4] * 255 / 16).astype("uint8")).resize((64, 64)).save("four.png")
-    told = rudel("predict", "runs/digits", "digits.npy", "four.png").out.splitlines()
-    assert [line.split(":")[0] for line in told] == ["digits.npy[0]", "digits.npy[1]", "digits.npy[2]", "four.png"]
-    assert [line.split(": ")[1][0] for line in told] == ["0", "1", "2", "4"]
+    output = rudel("predict", "runs/digits", "digits.npy", "four.png").out.splitlines()
+    assert [line.split(":")[0] for line in output] == ["digits.npy[0]", "digits.npy[1]", "digits.npy[2]", "four.png"]
+    assert [line.split(": ")[1][0] for line in output] == ["0", "1", "2", "4"]
 
     (tmp_path / "runs/digits/report.html").unlink()
     assert rudel("report", "runs/digits").out.strip() == "runs/digits/report.html"
@@ -133,14 +133,14 @@ def test_a_regression_says_whether_it_fits(rudel: Callable[..., Any]) -> None:
     assert "fit      It neither underfits nor overfits.\n" in rudel("train", "sine").out
     assert "mae 0.0" in rudel("evaluate", "runs/sine").out
     np.save("angle.npy", np.array([[np.pi / 2]], "float32"))
-    told = rudel("predict", "runs/sine", "angle.npy").out
-    assert float(told.removeprefix("angle.npy: ")) == pytest.approx(1, abs=0.15)
+    output = rudel("predict", "runs/sine", "angle.npy").out
+    assert float(output.removeprefix("angle.npy: ")) == pytest.approx(1, abs=0.15)
     assert rudel("report", "runs/sine").code == 0
 
 
 def test_lists_recipes(rudel: Callable[..., Any]) -> None:
-    told = rudel("recipes").out
-    assert all(word in told for word in ("digits", "quickdraw", "hidden", "classes"))
+    output = rudel("recipes").out
+    assert all(word in output for word in ("digits", "quickdraw", "hidden", "classes"))
     names = [recipe["name"] for recipe in json.loads(rudel("recipes", "--json").out)]
     assert names == list(BUILT_IN)
 

@@ -56,14 +56,14 @@ def test_a_conversion_is_summed_up(rudel: Callable[..., Any], drawn: Path) -> No
 
 
 def test_a_conversion_as_json(rudel: Callable[..., Any], drawn: Path) -> None:
-    told = json.loads(rudel("data", "images", drawn, "--out", "records", "--validation", "0", "--json").out)
-    assert told["splits"] == {"train": {"left": 30, "right": 30}, "validation": {"left": 0, "right": 0}}
-    assert told["left_out"][0] == {
+    document = json.loads(rudel("data", "images", drawn, "--out", "records", "--validation", "0", "--json").out)
+    assert document["splits"] == {"train": {"left": 30, "right": 30}, "validation": {"left": 0, "right": 0}}
+    assert document["left_out"][0] == {
         "name": "left/moving.gif",
         "reason": "animated",
         "detail": "3 pictures in one GIF file",
     }
-    assert told["shards_made"] == 1
+    assert document["shards_made"] == 1
 
 
 def test_what_is_held_out_of_nothing_is_said(rudel: Callable[..., Any], drawn: Path) -> None:
@@ -101,12 +101,12 @@ def test_mistakes(rudel: Callable[..., Any], tmp_path: Path, arguments: tuple[st
 def test_records_are_counted(rudel: Callable[..., Any], records: Path) -> None:
     done = rudel("data", "inspect", records, "--json")
     assert done.code == 0
-    told = json.loads(done.out)
-    assert told["records"] == 60
-    assert told["classes"] == ["left", "right"]
-    assert [split["files"] for split in told["splits"].values()] == [2, 1]
-    assert sum(split["classes"]["left"] for split in told["splits"].values()) == 30
-    assert told["sizes"] == {"height": [40, 40, 40], "width": [30, 44, 59]}
+    document = json.loads(done.out)
+    assert document["records"] == 60
+    assert document["classes"] == ["left", "right"]
+    assert [split["files"] for split in document["splits"].values()] == [2, 1]
+    assert sum(split["classes"]["left"] for split in document["splits"].values()) == 30
+    assert document["sizes"] == {"height": [40, 40, 40], "width": [30, 44, 59]}
     plain = rudel("data", "inspect", records)
     assert "checksums of all 60 records are right" in plain.out
 
@@ -133,9 +133,9 @@ def test_every_damaged_record_is_named(rudel: Callable[..., Any], own: Path) -> 
     second.write_bytes(second.read_bytes()[:-9])
     done = rudel("data", "inspect", own)
     assert done.code == 2
-    told = [line for line in done.err.splitlines() if "is damaged" in line]
+    lines = [line for line in done.err.splitlines() if "is damaged" in line]
     places = [(first, begins[1]), (first, begins[3]), (first, begins[6]), (second, _begins(second, cut=True)[-1])]
-    assert told == [f"{path.name} is damaged at byte {place:,}." for path, place in places]
+    assert lines == [f"{path.name} is damaged at byte {place:,}." for path, place in places]
     assert json.loads(rudel("data", "inspect", own, "--json").out)["records"] == 56
 
 
@@ -165,9 +165,9 @@ def test_labels_out_of_range_are_told(rudel: Callable[..., Any], own: Path) -> N
 
 def test_records_of_others_are_read_too(rudel: Callable[..., Any], tmp_path: Path) -> None:
     write_records(tmp_path / "mine.tfrecord", [encode_example({"x": [1.0, 2.0], "y": n}) for n in range(5)])
-    told = json.loads(rudel("data", "inspect", "mine.tfrecord", "--json").out)
-    assert (told["records"], told["features"], told["classes"]) == (5, ["x", "y"], [])
-    assert list(told["splits"]) == ["mine"]
+    document = json.loads(rudel("data", "inspect", "mine.tfrecord", "--json").out)
+    assert (document["records"], document["features"], document["classes"]) == (5, ["x", "y"], [])
+    assert list(document["splits"]) == ["mine"]
     assert "no images for a contact sheet" in rudel("data", "inspect", "mine.tfrecord", "--sheet", "x.png").error
 
 

@@ -24,8 +24,8 @@ def panels(help_text: str) -> dict[str, str]:
 
 
 def test_commands_are_in_panels(rudel: Callable[..., Any]) -> None:
-    told = rudel("--help")
-    found = panels(told.out)
+    result = rudel("--help")
+    found = panels(result.out)
     assert list(found) == ["Options", "Train", "Inspect", "Deploy", "Computers", "Data", "Tools"]
     homes = {"Train": "train plan", "Inspect": "evaluate watch", "Deploy": "export serve micro", "Computers": "hosts"}
     for panel, commands in (homes | {"Data": "data cache", "Tools": "doctor"}).items():
@@ -44,11 +44,11 @@ def test_options_of_train_are_in_panels(rudel: Callable[..., Any]) -> None:
 
 
 def test_help_of_train_shows_the_options_of_the_recipe(rudel: Callable[..., Any]) -> None:
-    told = rudel("train", "--data", "digits", "sine", "--help")
-    assert told.code == 0
-    assert "sine  " in told.out
-    assert "noise" in told.out
-    assert "augmentation" not in told.out
+    result = rudel("train", "--data", "digits", "sine", "--help")
+    assert result.code == 0
+    assert "sine  " in result.out
+    assert "noise" in result.out
+    assert "augmentation" not in result.out
     assert "augmentation" in rudel("recipes", "digits").out
     rudel("new", "moons")
     assert "hidden" in rudel("train", "moons.py", "-h").out
@@ -69,10 +69,10 @@ def test_help_of_train_shows_the_options_of_the_recipe(rudel: Callable[..., Any]
     ],
 )
 def test_all_errors_have_one_format(rudel: Callable[..., Any], arguments: str, error: str) -> None:
-    told = rudel(*arguments.split())
-    assert told.code == 2
-    assert told.err.startswith(error)
-    assert told.err.count("\n") == 1
+    result = rudel(*arguments.split())
+    assert result.code == 2
+    assert result.err.startswith(error)
+    assert result.err.count("\n") == 1
 
 
 def test_names_of_version_0_1_still_work(rudel: Callable[..., Any]) -> None:
@@ -85,8 +85,8 @@ def test_names_of_version_0_1_still_work(rudel: Callable[..., Any]) -> None:
 
 
 def test_short_options_and_quiet(rudel: Callable[..., Any]) -> None:
-    told = rudel("train", "-q", "-e", "1", "-b", "64", "-s", "filters=4")
-    assert (told.out, told.err) == ("runs/digits\n", "")
+    result = rudel("train", "-q", "-e", "1", "-b", "64", "-s", "filters=4")
+    assert (result.out, result.err) == ("runs/digits\n", "")
     config = json.loads(Path("runs/digits/config.json").read_text())
     assert (config["epochs"], config["batch_size"], config["options"]["filters"]) == (1, 64, 4)
     assert rudel("-V").out.startswith("rudel ")

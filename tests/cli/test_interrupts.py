@@ -74,10 +74,10 @@ def test_sigterm_ends_a_training_with_a_word_though_interrupts_are_ignored(tmp_p
         process.send_signal(signal.SIGINT)
         until_measured(tmp_path / "run", lines + 2)
         process.send_signal(signal.SIGTERM)
-        told = process.communicate(timeout=LONG)[1]
+        errors = process.communicate(timeout=LONG)[1]
     assert process.returncode == 128 + signal.SIGTERM
-    assert "Interrupted after" in told
-    assert "--resume" in told
+    assert "Interrupted after" in errors
+    assert "--resume" in errors
     assert list((tmp_path / "run" / "checkpoints").iterdir())
 
 
@@ -88,9 +88,9 @@ def test_sigterm_ends_what_waits_for_hosts_with_a_word(tmp_path: Path) -> None:
         while not (tmp_path / "begun").exists() and process.poll() is None:
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        told = process.communicate(timeout=LONG)[1]
+        errors = process.communicate(timeout=LONG)[1]
     assert process.returncode == 128 + signal.SIGTERM
-    assert told.splitlines()[-1] == "Ended by SIGTERM."
+    assert errors.splitlines()[-1] == "Ended by SIGTERM."
 
 
 def test_what_else_is_lost_is_told_as_usual() -> None:

@@ -50,8 +50,8 @@ def test_a_file_is_evaluated_and_asked(rudel: Callable[..., Any], folder: Path, 
     result = json.loads(done.out)
     assert result["run"] == str(folder / name)
     assert result["metrics"]["accuracy"] == 1.0
-    told = rudel("predict", folder / name, folder / "some.npy", "--classes", "a,b,c", "--top", 1).out
-    assert [line.split()[1] in "abc" for line in told.splitlines()] == [True, True]
+    output = rudel("predict", folder / name, folder / "some.npy", "--classes", "a,b,c", "--top", 1).out
+    assert [line.split()[1] in "abc" for line in output.splitlines()] == [True, True]
 
 
 def test_a_file_is_exported_with_examples(rudel: Callable[..., Any], folder: Path) -> None:

@@ -88,8 +88,8 @@ def test_a_run_is_resumed_as_it_was_begun(rudel: Callable[..., Any], tmp_path: P
         while not any((run / "checkpoints").glob("*.npz")) and training.poll() is None:
             time.sleep(0.01)
         training.send_signal(signal.SIGINT)
-        told = training.communicate(timeout=LONG)[1]
-    assert training.returncode == 130, told
+        errors = training.communicate(timeout=LONG)[1]
+    assert training.returncode == 130, errors
     before = (run / "metrics.jsonl").read_text()
     assert [line["state"] for line in json.loads(rudel("runs", "--json").out)] == ["unfinished"]
 

@@ -8,12 +8,12 @@ def test_the_best_settings_are_trained_again(rudel, tmp_path) -> None:
     sweep += ["--set", "validation=0.1987"]  # leaves 1,440 digits, 45 whole batches
     result = rudel(*sweep, "--trials", 2, "--epochs", 2, "--no-prune", "--final", "--run", "sweep", "--json")
     assert result.code == 0, result.err
-    told = json.loads(result.out)
-    assert [trial["state"] for trial in told["trials"]] == ["finished", "finished"]
+    document = json.loads(result.out)
+    assert [trial["state"] for trial in document["trials"]] == ["finished", "finished"]
     best, final = (json.loads((tmp_path / "sweep" / name / "config.json").read_text()) for name in ("best", "final"))
     assert final["options"] == best["options"]
     assert final["options"]["dropout"] == 0.1
-    assert final["learning_rate"] == best["learning_rate"] == told["settings"]["lr"]
+    assert final["learning_rate"] == best["learning_rate"] == document["settings"]["lr"]
     assert final["epochs"] == best["epochs"] == 2
     assert {run["name"] for run in json.loads(rudel("runs", "--in", ".", "--json").out)} == {
         "sweep/best",
