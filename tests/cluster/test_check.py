@@ -111,11 +111,11 @@ def test_a_raspberry_pi_can_be_used() -> None:
     ],
 )
 def test_a_host_that_cannot_be_used_is_told_why(changed: dict[str, str], sentence: str) -> None:
-    told = problem(Host("raspi1"), facts(**changed))
-    assert told is not None
-    assert sentence in told
-    assert told.endswith(".")
-    assert "raspi1" in told
+    message = problem(Host("raspi1"), facts(**changed))
+    assert message is not None
+    assert sentence in message
+    assert message.endswith(".")
+    assert "raspi1" in message
 
 
 def test_the_best_python_is_of_the_version_here_else_the_newest() -> None:

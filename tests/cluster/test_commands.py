@@ -46,10 +46,10 @@ def test_lines_end_in_many_ways_and_may_be_long_or_no_text(lab: Lab, heard: Hear
 
 def test_output_is_told_while_the_command_runs(lab: Lab) -> None:
     async def until_told() -> None:
-        told = asyncio.Event()
-        work = run_on_hosts(lab.hosts[0], "echo begun; sleep 1000", lambda *line: told.set(), lab.ssh_config)
+        printed = asyncio.Event()
+        work = run_on_hosts(lab.hosts[0], "echo begun; sleep 1000", lambda *line: printed.set(), lab.ssh_config)
         running = asyncio.create_task(work)
-        await asyncio.wait_for(told.wait(), LONG)
+        await asyncio.wait_for(printed.wait(), LONG)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

@@ -295,8 +295,8 @@ def test_a_host_whose_clock_is_wrong_is_told_so(computer: Computer, tmp_path: Pa
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "clock.c"], check=True)
     python.write_text(f'#!/bin/sh\nexec env LD_PRELOAD="{library}" "{PYTHON}" "$@"\n')
     python.chmod(0o755)
-    told = refused(Cluster([Host("one", python=str(python))], ssh_config=computer.ssh_config))
-    assert told.startswith("The clock of `one` is 400 days and 0 hours behind the one of this computer, so")
+    message = refused(Cluster([Host("one", python=str(python))], ssh_config=computer.ssh_config))
+    assert message.startswith("The clock of `one` is 400 days and 0 hours behind the one of this computer, so")
 
 
 def test_strangers_are_refused_and_the_training_is_undisturbed(
@@ -387,9 +387,9 @@ def test_a_loss_brings_no_lines_of_dask_to_the_terminal(computer: Computer, tmp_
         os.kill(min(computer.workers() - before), signal.SIGKILL)
         until(lambda: process.poll() is not None or '"joined"' in rounds.read_text())
         process.send_signal(signal.SIGTERM)
-        told = process.communicate(timeout=LONG)[1]
+        errors = process.communicate(timeout=LONG)[1]
     assert '"lost"' in rounds.read_text()
-    lines = told.splitlines()
+    lines = errors.splitlines()
     assert [line for line in lines if not line.startswith("Interrupted after")] == []
     assert len(lines) == 1
     assert process.returncode == 128 + signal.SIGTERM
@@ -478,14 +478,14 @@ def test_a_host_without_rudel_is_told_with_what_mends_it(
     subprocess.run([PYTHON, "-m", "venv", "--without-pip", str(bare)], check=True)
     for python in (None, "no/such/python", str(bare / "bin" / "python")):
         hosts = [Host("one", python=python)]
-        told = refused(Cluster(hosts, ssh_config=computer.ssh_config))
-        assert told.startswith("`one` has no Rudel, or an incomplete one: run `rudel hosts setup one` first.")
+        message = refused(Cluster(hosts, ssh_config=computer.ssh_config))
+        assert message.startswith("`one` has no Rudel, or an incomplete one: run `rudel hosts setup one` first.")
 
 
 def test_all_that_is_wrong_is_told_at_once(computer: Computer) -> None:
     hosts = [Host("one", python="no/such/python"), Host("stranger", python=PYTHON), Host("two", python=PYTHON)]
-    told = refused(Cluster(hosts, ssh_config=computer.ssh_config))
-    lines = told.splitlines()
+    message = refused(Cluster(hosts, ssh_config=computer.ssh_config))
+    lines = message.splitlines()
     assert lines[0] == "2 of 3 hosts cannot be used:"
     assert lines[1].startswith("  `one` has no Rudel")
     assert lines[2].startswith("  The key of `stranger` (`127.0.0.1`) is not known")

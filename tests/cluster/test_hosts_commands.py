@@ -108,8 +108,8 @@ def test_interrupting_run_ends_the_command_on_the_hosts(lab: Lab) -> None:
         assert process.stdout is not None
         assert {process.stdout.readline().split(" | ")[1] for _ in lab.hosts} == {"begun\n"}
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=LONG)
+        _, errors = process.communicate(timeout=LONG)
     assert process.returncode == 130
-    assert told.splitlines()[-1] == "Interrupted."
-    assert "Traceback" not in told
+    assert errors.splitlines()[-1] == "Interrupted."
+    assert "Traceback" not in errors
     assert [lab.run(name, "pgrep", "-x", "sleep").stdout for name in lab.hosts] == ["", ""]
