@@ -30,7 +30,7 @@ def judged(
     ],
     ids=["NVIDIA", "NVIDIA in a container", "Windows", "TPU v4", "TPU v5e"],
 )
-def test_a_device_without_a_plugin_is_told_with_the_command(
+def test_a_device_without_a_plugin_is_output_with_the_command(
     tmp_path: Path, shown: tuple[str, ...], name: str, extra: str
 ) -> None:
     seen = judged(tmp_path, shown)
@@ -56,7 +56,7 @@ def test_other_devices_are_no_accelerators(tmp_path: Path, shown: tuple[str, ...
         ("dev/accel0", ("libtpu",), "libtpu, and cannot use it"),
     ],
 )
-def test_a_plugin_that_fails_is_told_with_what_jax_said(
+def test_a_plugin_that_fails_is_output_with_what_jax_said(
     tmp_path: Path, shown: str, plugins: tuple[str, ...], named: str
 ) -> None:
     seen = judged(tmp_path, (shown,), plugins=plugins, complaint="CUDA driver version is insufficient")

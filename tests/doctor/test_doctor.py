@@ -29,7 +29,7 @@ def of(command: str, answers: Answers, **settings: Any) -> feature_checks.Featur
     return next(each for each in feature_checks.check_all(answers, **settings) if each.command == command)
 
 
-def told_with(folder: Path, *options: str) -> str:
+def output_with(folder: Path, *options: str) -> str:
     """What a process says that looks for packages in a folder first."""
     environment = {**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "500"}
     done = subprocess.run([*RUN, *options], env=environment, capture_output=True, text=True)
@@ -37,17 +37,17 @@ def told_with(folder: Path, *options: str) -> str:
     return done.stdout
 
 
-def problems(told: dict[str, Any]) -> dict[str, str]:
-    return {each["command"]: each["problem"] for each in told["features"] if each["problem"]}
+def problems(document: dict[str, Any]) -> dict[str, str]:
+    return {each["command"]: each["problem"] for each in document["features"] if each["problem"]}
 
 
 def test_everything_in_this_environment_is_told() -> None:
     done = CliRunner().invoke(app, ["doctor", "--json"], catch_exceptions=False)
-    told = json.loads(done.stdout)
-    assert told["devices"]["devices"][0]["platform"] == "cpu"
-    assert {each["name"] for each in told["packages"]} >= {"jax", "keras", "distributed"}
-    assert all(each["fits"] for each in told["packages"])
-    ready = {each["command"] for each in told["features"] if each["problem"] is None}
+    document = json.loads(done.stdout)
+    assert document["devices"]["devices"][0]["platform"] == "cpu"
+    assert {each["name"] for each in document["packages"]} >= {"jax", "keras", "distributed"}
+    assert all(each["fits"] for each in document["packages"])
+    ready = {each["command"] for each in document["features"] if each["problem"] is None}
     assert ready >= {"train", "export --to litert", "export --to onnx", "serve, watch", "play", "train --dashboard"}
 
 
@@ -58,11 +58,11 @@ def test_the_page_names_every_feature_and_what_it_lacks(monkeypatch: pytest.Monk
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     monkeypatch.delenv("RUDEL_SSH_CONFIG", raising=False)
-    told = CliRunner().invoke(app, ["doctor"], catch_exceptions=False).stdout
-    assert "apt-get install qemu-system-arm" in told or "apt-get install gcc-arm-none-eabi" in told
-    assert "ssh-keygen -t ed25519" in told
-    assert "ready" in told
-    assert "(empty)" in told
+    output = CliRunner().invoke(app, ["doctor"], catch_exceptions=False).stdout
+    assert "apt-get install qemu-system-arm" in output or "apt-get install gcc-arm-none-eabi" in output
+    assert "ssh-keygen -t ed25519" in output
+    assert "ready" in output
+    assert "(empty)" in output
 
 
 def test_a_key_a_configuration_or_an_agent_will_do(tmp_path: Path, answers: Answers) -> None:
@@ -112,15 +112,15 @@ def test_a_home_that_cannot_be_read_is_told_and_hides_nothing(
 def test_a_broken_package_is_told_and_hides_nothing(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").write_text("raise ImportError('libgone.so.1: cannot open shared object file')")
-    told = told_with(tmp_path)
+    output = output_with(tmp_path)
     sentence = f"{name} cannot be imported (libgone.so.1: cannot open shared object file): install it again by "
     needing = {
         "numpy": {"train", "train --on", "micro check", "micro bench", "play"},
         "packaging": {"train", "serve, watch", "export --to litert"},
         "distributed": {"train --on"},
     }
-    lines = {line.split("  ")[0]: line for line in told.splitlines()}
-    assert [command for command in needing[name] if sentence not in lines[command]] == [], told
+    lines = {line.split("  ")[0]: line for line in output.splitlines()}
+    assert [command for command in needing[name] if sentence not in lines[command]] == [], output
     assert {"system", "cores", "rudel", "train --dashboard", "lab"} <= set(lines)
 
 
@@ -129,9 +129,9 @@ def test_metadata_that_are_missing_are_told(tmp_path: Path, monkeypatch: pytest.
         raise installed_packages.PackageNotFoundError(name)
 
     monkeypatch.setattr(installed_packages, "requires", gone)
-    told = json.loads(CliRunner().invoke(app, ["doctor", "--json"], catch_exceptions=False).stdout)
-    assert told["packages"] == []
-    assert problems(told)["train"].startswith("Rudel's own metadata are missing")
+    document = json.loads(CliRunner().invoke(app, ["doctor", "--json"], catch_exceptions=False).stdout)
+    assert document["packages"] == []
+    assert problems(document)["train"].startswith("Rudel's own metadata are missing")
 
 
 @pytest.mark.parametrize(
@@ -141,12 +141,12 @@ def test_a_training_is_not_ready_where_it_would_be_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, sentence: str
 ) -> None:
     monkeypatch.setenv("KERAS_BACKEND", backend)
-    told = problems(json.loads(told_with(tmp_path, "--json")))["train"]
-    assert sentence in told
+    message = problems(json.loads(output_with(tmp_path, "--json")))["train"]
+    assert sentence in message
     if backend == "nonsense":
         train = [*RUN[:-1], "train", "digits", "--epochs", "1", "--run", str(tmp_path / "run")]
         done = subprocess.run(train, capture_output=True, text=True)
-        assert done.stderr.strip() == f"Error: {told}"
+        assert done.stderr.strip() == f"Error: {message}"
 
 
 def test_a_training_is_not_ready_where_there_is_no_device() -> None:

@@ -42,10 +42,10 @@ def test_a_broken_package_is_told_by_its_name(folder: Path, code: str, said: str
     (folder / "broken_parts").mkdir()
     (folder / "broken_parts" / "__init__.py").write_text("import broken_parts.inner")
     (folder / "broken_parts" / "inner.py").write_text(code)
-    told = problem(lambda: importlib.import_module("broken_parts")) or ""
-    assert told.startswith(f"broken_parts cannot be imported ({said}")
-    assert told.endswith("install it again by `pip install --force-reinstall broken_parts`.")
-    assert "\n" not in told
+    message = problem(lambda: importlib.import_module("broken_parts")) or ""
+    assert message.startswith(f"broken_parts cannot be imported ({said}")
+    assert message.endswith("install it again by `pip install --force-reinstall broken_parts`.")
+    assert "\n" not in message
     sys.modules.pop("broken_parts", None)
 
 
@@ -54,13 +54,13 @@ def test_the_package_that_another_one_needs_is_the_broken_one(folder: Path) -> N
         "try:\n    import lower_parts\nexcept ImportError as error:\n    raise ImportError('READ THIS') from error"
     )
     (folder / "lower_parts.py").write_text("raise ImportError('libx.so: cannot open')")
-    told = problem(lambda: importlib.import_module("wrapping_parts")) or ""
-    assert told.startswith("lower_parts cannot be imported (libx.so: cannot open)")
+    message = problem(lambda: importlib.import_module("wrapping_parts")) or ""
+    assert message.startswith("lower_parts cannot be imported (libx.so: cannot open)")
 
 
 def test_a_module_has_the_name_of_its_package(folder: Path) -> None:
-    told = problem(lambda: importlib.import_module("yaml.no_such_part")) or ""
-    assert "`pip install --force-reinstall PyYAML`" in told
+    message = problem(lambda: importlib.import_module("yaml.no_such_part")) or ""
+    assert "`pip install --force-reinstall PyYAML`" in message
 
 
 def test_a_part_of_python_is_not_in_the_index(folder: Path) -> None:
