@@ -20,7 +20,7 @@ def test_texts_are_ranges_choices_and_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("log:0..1", "above 0"),
         ("2..1", "smaller number to a larger"),
@@ -30,8 +30,8 @@ def test_texts_are_ranges_choices_and_values() -> None:
         ("1..1e999", "smaller number to a larger"),
     ],
 )
-def test_a_range_that_makes_no_sense_is_refused(text: str, told: str) -> None:
-    with pytest.raises(OptionError, match=told):
+def test_a_range_that_makes_no_sense_is_refused(text: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         read_setting(text)
 
 
