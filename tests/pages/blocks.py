@@ -11,7 +11,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _BLOCK = re.compile(
     r"(?:^<!-- (?:not run: (?P<reason>[^\n]+)|until: (?P<until>[^\n]+)) -->\n+)?"
     r"^```(?P<kind>\w*)\n(?P<code>.*?)^```\n"
-    r"(?:\n*^(?:<!-- (?P<exact>exactly) -->\n)?```text\n(?P<told>.*?)^```\n)?",
+    r"(?:\n*^(?:<!-- (?P<exact>exactly) -->\n)?```text\n(?P<output>.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -24,7 +24,7 @@ class Block:
         line: where it is.
         kind: the word behind its fence.
         code: its content.
-        told: what it should print, or None.
+        output: what it should print, or None.
         reason: why it is not run, or None.
         until: what the commands print when they may be ended, or None where they end by themselves.
         exact: whether the numbers that it prints are always the same.
@@ -33,7 +33,7 @@ class Block:
     line: int
     kind: str
     code: str
-    told: str | None
+    output: str | None
     reason: str | None
     until: str | None = None
     exact: bool = False
@@ -44,7 +44,7 @@ def blocks_of(page: Path) -> list[Block]:
     return [
         Block(
             text[: found.start("code")].count("\n"),
-            *found.group("kind", "code", "told", "reason", "until"),
+            *found.group("kind", "code", "output", "reason", "until"),
             exact=bool(found["exact"]),
         )
         for found in _BLOCK.finditer(text)
@@ -58,6 +58,6 @@ def cells_of(notebook: Path) -> list[Block]:
     for number, cell in enumerate(cells):
         first, _, rest = (code := "".join(cell["source"]) + "\n").partition("\n")
         kind, code = ("sh", rest) if first == "%%sh" else ("python", code)
-        told = "".join(line for output in cell["outputs"] for line in output["text"])
-        found.append(Block(number, kind, code, told or None, None))
+        printed = "".join(line for output in cell["outputs"] for line in output["text"])
+        found.append(Block(number, kind, code, printed or None, None))
     return found

@@ -26,7 +26,7 @@ _COMMAND = re.compile(
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name not in MADE], ids=lambda page: page.name)
 def test_a_command_is_run_or_says_why_not(page: Path) -> None:
     read = [block for block in blocks_of(page) if block.kind not in ("python", "sh") and not block.reason]
-    assert [block.line for block in read if _COMMAND.search(block.code + (block.told or ""))] == []
+    assert [block.line for block in read if _COMMAND.search(block.code + (block.output or ""))] == []
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_a_notebook_is_its_page(notebook: Path) -> None:
     blocks = [b for b in blocks_of(page) if b.kind in ("python", "sh") and not b.reason]
     cells = cells_of(notebook)
     assert [(cell.kind, cell.code) for cell in cells] == [(block.kind, block.code) for block in blocks]
-    shown = [None if "..." in (block.told or "") else block.told for block in blocks]
-    assert [cell.told for cell in cells] == shown
+    shown = [None if "..." in (block.output or "") else block.output for block in blocks]
+    assert [cell.output for cell in cells] == shown
 
 
 def test_every_block_that_is_not_run_is_known() -> None:
@@ -68,7 +68,7 @@ def test_every_block_that_is_not_run_is_known() -> None:
 def test_every_block_is_found(page: Path) -> None:
     fences = re.findall(r"^ *(?:```|~~~)", page.read_text(encoding="utf-8"), re.MULTILINE)
     blocks = blocks_of(page)
-    assert len(fences) == 2 * (len(blocks) + sum(block.told is not None for block in blocks))
+    assert len(fences) == 2 * (len(blocks) + sum(block.output is not None for block in blocks))
     assert {block.kind for block in blocks} <= {"python", "sh", "text", "json", "yaml", "cpp", ""}
 
 
@@ -100,14 +100,14 @@ def _anchors(page: Path) -> set[str]:
 def test_every_file_and_key_of_a_run_is_described(tmp_path: Path) -> None:
     recipe = write_template("moons", tmp_path)
     run = rudel.train_recipe(str(recipe), epochs=1, run=tmp_path / "run").path
-    told = (ROOT / "docs/runs.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/runs.md").read_text(encoding="utf-8")
     config, summary = (json.loads((run / name).read_text()) for name in ("config.json", "summary.json"))
     record = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])
     inner = {key for name in ("model", "data") for key in config[name]}
     inner |= {re.sub(r"^option .*", "option", key) for key in config["identity"]}
     stored = set(np.load(run / "predictions.npz").files)
     names = {path.name for path in run.iterdir()} | {*config, *summary, *record, *inner, *stored}
-    assert sorted(name for name in names if f"`{name}" not in told) == []
+    assert sorted(name for name in names if f"`{name}" not in text) == []
 
 
 def test_the_evaluation_is_made_by_its_last_command(tmp_path: Path) -> None:

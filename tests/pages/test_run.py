@@ -64,41 +64,41 @@ import contextlib, io, json, os, re, signal, subprocess, sys, time, types
 
 page = types.ModuleType("__main__")
 sys.modules["__main__"] = page
-told, began = [], time.monotonic()
+outputs, began = [], time.monotonic()
 environment = dict(os.environ)  # of the shell, which does not see what Python's blocks change of theirs
 for block in json.load(sys.stdin):
     print(f"{time.monotonic() - began:5.1f} s: in line {block['line']}", file=sys.stderr, flush=True)
     name = re.match(r"# (\\w+\\.py)\\n", block["code"])
     if block["kind"] == "python" and name:
         open(name[1], "w").write(block["code"])
-        told.append("")
+        outputs.append("")
     elif block["kind"] == "python":
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile(block["code"], f"line {block['line']} and below", "exec"), vars(page))
-        told.append(printed.getvalue())
+        outputs.append(printed.getvalue())
     elif block["until"]:
-        told.append("")
+        outputs.append("")
         for command in block["code"].splitlines():
             shell = ["bash", "-e", "-c", "exec " + command]
             how = {"stdout": -1, "stderr": -2, "text": True, "env": environment, "start_new_session": True}
             with subprocess.Popen(shell, **how) as going:
                 for line in going.stdout:
-                    told[-1] += line
+                    outputs[-1] += line
                     if block["until"] in line:
                         break
                 os.killpg(going.pid, signal.SIGINT)
                 rest = going.communicate()[0]
-            if block["until"] not in told[-1] or going.returncode not in (0, 130, -signal.SIGINT):
-                sys.exit(told[-1] + rest + f"exit code {going.returncode}")
+            if block["until"] not in outputs[-1] or going.returncode not in (0, 130, -signal.SIGINT):
+                sys.exit(outputs[-1] + rest + f"exit code {going.returncode}")
     else:
         done = subprocess.run(
             ["bash", "-e", "-c", block["code"]], stdout=-1, stderr=-2, text=True, errors="replace", env=environment
         )
-        told.append(done.stdout)
+        outputs.append(done.stdout)
         if done.returncode:
             sys.exit(done.stdout + f"exit code {done.returncode}")
-json.dump(told, sys.stdout)
+json.dump(outputs, sys.stdout)
 """
 
 
@@ -134,9 +134,9 @@ def _check_page(page: Path, tmp_path: Path, environment: dict[str, str], places:
     )  # fmt: skip
     print(done.stderr)  # with `pytest -rP`: how long its blocks take
     assert done.returncode == 0, f"{page.name}: {done.stderr}"
-    for block, told in zip(blocks, json.loads(done.stdout), strict=True):
-        if block.told is not None:
-            assert _fits(told, block.told, block.exact), f"{page.name}, line {block.line} prints:\n{told}"
+    for block, output in zip(blocks, json.loads(done.stdout), strict=True):
+        if block.output is not None:
+            assert _fits(output, block.output, block.exact), f"{page.name}, line {block.line} prints:\n{output}"
 
 
 def _as_run(code: str, page: str, drawings: str, homes: str) -> str:
@@ -152,9 +152,9 @@ def _as_run(code: str, page: str, drawings: str, homes: str) -> str:
     return _FETCHING.sub(lambda command: f"{command[0]} --data {drawings}", code)
 
 
-def _fits(told: str, expected: str, exact: bool = False) -> bool:
-    told, expected = (" ".join((text if exact else _NUMBER.sub("0", text)).split()) for text in (told, expected))
-    return re.fullmatch(re.escape(expected).replace(re.escape("..."), ".*"), told) is not None
+def _fits(printed: str, expected: str, exact: bool = False) -> bool:
+    printed, expected = (" ".join((text if exact else _NUMBER.sub("0", text)).split()) for text in (printed, expected))
+    return re.fullmatch(re.escape(expected).replace(re.escape("..."), ".*"), printed) is not None
 
 
 @contextlib.contextmanager

@@ -29,16 +29,16 @@ def test_the_public_names_are_all_there_and_sorted() -> None:
 @pytest.mark.parametrize("name", rudel.__all__)
 def test_public_names_say_what_they_take_and_give(name: str) -> None:
     thing = getattr(rudel, name)
-    told = inspect.getdoc(thing) or ""
-    assert told
+    docstring = inspect.getdoc(thing) or ""
+    assert docstring
     if inspect.isclass(thing) and issubclass(thing, Exception):
         return
     parameters = [parameter for parameter in inspect.signature(thing).parameters if parameter != "self"]
-    arguments = re.split(r"\n\S", told.partition("Args:\n")[2])[0]
+    arguments = re.split(r"\n\S", docstring.partition("Args:\n")[2])[0]
     assert [parameter for parameter in parameters if f"    {parameter}: " not in arguments] == []
     if inspect.isfunction(thing):
-        assert "\nReturns:\n" in told
-        assert "\nRaises:\n" in told
+        assert "\nReturns:\n" in docstring
+        assert "\nRaises:\n" in docstring
 
 
 def test_private_parts_of_other_libraries_are_used_in_one_place() -> None:
