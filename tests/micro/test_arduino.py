@@ -118,9 +118,9 @@ def test_sketches_of_other_models_compile(model: bytes, tmp_path: Path) -> None:
 
 def test_the_led_follows_the_sine(hello_world: Compiled, tmp_path: Path) -> None:
     write_arduino(hello_world, tmp_path / "sine", example="sine")
-    told = on_this_computer(tmp_path / "sine", "sine", tmp_path, 2000)
-    assert told[:2] == [["pinMode", "13", "1"], ["begin", "115200"]]
-    written = np.array([[int(word) for word in line[1:]] for line in told if line[0] == "analogWrite"])
+    printed = on_this_computer(tmp_path / "sine", "sine", tmp_path, 2000)
+    assert printed[:2] == [["pinMode", "13", "1"], ["begin", "115200"]]
+    written = np.array([[int(word) for word in line[1:]] for line in printed if line[0] == "analogWrite"])
     assert set(written[:, 0]) == {13}
     brightness = written[:, 1]
     wanted = 127.5 * (np.sin(2 * np.pi * np.arange(1000) / 1000) + 1)
@@ -130,15 +130,15 @@ def test_the_led_follows_the_sine(hello_world: Compiled, tmp_path: Path) -> None
     assert np.abs(brightness[:1000] - wanted).max() < 18  # the model is wrong by up to 0.13
     assert 0 <= brightness.min() <= 10
     assert 245 <= brightness.max() <= 255
-    curve = np.array([float(line[1]) for line in told if line[0] == "print"])
+    curve = np.array([float(line[1]) for line in printed if line[0] == "print"])
     assert np.abs(np.clip(127.5 * (curve + 1), 0, 255) - brightness).max() <= 1
-    assert {tuple(line) for line in told if line[0] == "delay"} == {("delay", "5")}
+    assert {tuple(line) for line in printed if line[0] == "delay"} == {("delay", "5")}
 
 
 def test_the_led_gets_the_very_numbers_of_the_model(hello_world: Compiled, shared_data: Path, tmp_path: Path) -> None:
     write_arduino(hello_world, tmp_path / "sine", example="sine")
-    told = on_this_computer(tmp_path / "sine", "sine", tmp_path, 1000)
-    curve = [float(line[1]) for line in told if line[0] == "print"]
+    printed = on_this_computer(tmp_path / "sine", "sine", tmp_path, 1000)
+    curve = [float(line[1]) for line in printed if line[0] == "print"]
     reference = runner((shared_data / "tflite/hello_world_int8.tflite").read_bytes(), "litert")
     (given,), (out,) = hello_world.inputs, hello_world.outputs
     assert given.scale is not None
@@ -156,15 +156,15 @@ def test_the_led_gets_the_very_numbers_of_the_model(hello_world: Compiled, share
 def test_the_timing_sketch_prints_what_comes_out(tmp_path: Path, integers: bool) -> None:
     compiled = compile_model(dense(5, 3, integers=integers), name="layer")
     write_arduino(compiled, tmp_path)
-    told = on_this_computer(tmp_path, "layer", tmp_path, 1)
+    lines = on_this_computer(tmp_path, "layer", tmp_path, 1)
     zeros = np.full((1, 5), compiled.inputs[0].zero_point or 0, compiled.inputs[0].dtype)
     (out,) = runner(dense(5, 3, integers=integers), "litert")([zeros])
     port = compiled.outputs[0]
     real = (out[0].astype(float) - (port.zero_point or 0)) * (port.scale or 1)
-    printed = [line[1] for line in told if line[0] == "print"]
+    printed = [line[1] for line in lines if line[0] == "print"]
     assert printed[0] == "125"
     assert [float(word) for word in printed[2::2]] == pytest.approx(real.tolist(), abs=6e-5)
-    assert told[-1] == ["delay", "1000"]
+    assert lines[-1] == ["delay", "1000"]
 
 
 @pytest.mark.parametrize(

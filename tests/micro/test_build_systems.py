@@ -76,7 +76,7 @@ def layer() -> Compiled:
     return compile_model(dense(5, 3), name="layer")
 
 
-def told(program: Path, numbers: np.ndarray) -> list[int]:
+def outputs_of(program: Path, numbers: np.ndarray) -> list[int]:
     """What the program prints for an input."""
     given = "\n".join(map(str, numbers.ravel().tolist()))
     return [
@@ -88,7 +88,7 @@ def told(program: Path, numbers: np.ndarray) -> list[int]:
 def assert_right(program: Path) -> None:
     numbers = np.random.default_rng(0).integers(-128, 128, (1, 5)).astype(np.int8)
     (right,) = runner(dense(5, 3), "litert")([numbers])
-    assert told(program, numbers) == right.ravel().tolist()
+    assert outputs_of(program, numbers) == right.ravel().tolist()
 
 
 def test_a_program_links_the_cmake_project(layer: Compiled, tmp_path: Path) -> None:

@@ -162,8 +162,8 @@ def test_constants_that_are_not_finite_compile(tmp_path, value):
     compiled = compile_model(model, name="net")
     assert "math.h" in compiled.headers
     given = np.array([[1, 2, 3]], np.float32)
-    told = host.invoke(host.build([compiled], tmp_path), compiled, [given])[0]
-    np.testing.assert_array_equal(told, runner(model, "litert")([given])[0])
+    outputs = host.invoke(host.build([compiled], tmp_path), compiled, [given])[0]
+    np.testing.assert_array_equal(outputs, runner(model, "litert")([given])[0])
 
 
 def test_neither_heap_nor_floating_point_nor_libm(shared_data):

@@ -51,16 +51,16 @@ def test_the_module_is_small_and_imports_nothing(sine: Path) -> None:
 
 
 def test_all_its_answers_are_those_of_litert(sine: Path, shared_data: Path) -> None:
-    told = in_node(sine, "sine", "return given.map((number) => model.invoke([number])[0])", list(range(-128, 128)))
+    outputs = in_node(sine, "sine", "return given.map((number) => model.invoke([number])[0])", list(range(-128, 128)))
     reference = runner((shared_data / "tflite/hello_world_int8.tflite").read_bytes(), "litert")
     right = [int(reference([np.array([[number]], np.int8)])[0][0, 0]) for number in range(-128, 128)]
-    assert told == right
+    assert outputs == right
 
 
 def test_it_takes_and_gives_real_numbers(sine: Path) -> None:
     x = np.linspace(0, 6, 61)
-    told = np.array(in_node(sine, "sine", "return given.map((x) => model.run([x])[0])", x.tolist()))
-    assert np.abs(told - np.sin(x)).max() < 0.12
+    outputs = np.array(in_node(sine, "sine", "return given.map((x) => model.run([x])[0])", x.tolist()))
+    assert np.abs(outputs - np.sin(x)).max() < 0.12
     assert in_node(sine, "sine", "return [inputs[0].shape, outputs[0].scale]") == [[1, 1], 0.008290956728160381]
     beyond = in_node(sine, "sine", "return [model.run([1e9])[0], model.run([-1e9])[0], model.run([NaN]).length]")
     assert np.isfinite(beyond).all()
@@ -98,15 +98,15 @@ def test_wrong_numbers_of_numbers_are_refused(sine: Path) -> None:
 def test_a_model_with_several_inputs_and_outputs(tmp_path: Path) -> None:
     write_wasm(compile_model(sum_of_two(), name="two"), tmp_path)
     a, b = np.array([[1, -2, 100, 127]], np.int8), np.array([[5, 6, -7, 127]], np.int8)
-    told = in_node(tmp_path, "two", "return model.invoke(...given)", [a.ravel().tolist(), b.ravel().tolist()])
-    assert told == [out.ravel().tolist() for out in runner(sum_of_two(), "litert")([a, b])]
+    outputs = in_node(tmp_path, "two", "return model.invoke(...given)", [a.ravel().tolist(), b.ravel().tolist()])
+    assert outputs == [out.ravel().tolist() for out in runner(sum_of_two(), "litert")([a, b])]
 
 
 def test_inputs_and_outputs_have_the_order_and_names_of_the_signature(tmp_path: Path) -> None:
     write_wasm(compile_model(three_of_one_shape(), name="net"), tmp_path)
     given = [[9, 8, 7, 6], [1, 2, 3, 4], [0.1, -0.2, 0.3, -0.4]]
-    told = in_node(tmp_path, "net", "return [inputs, outputs].map((side) => side.map((port) => port.name))")
-    assert told == [["query", "doc", "ctx"], ["zz", "aa"]]
+    outputs = in_node(tmp_path, "net", "return [inputs, outputs].map((side) => side.map((port) => port.name))")
+    assert outputs == [["query", "doc", "ctx"], ["zz", "aa"]]
     zz, aa = in_node(tmp_path, "net", "return model.run(...given)", given)
     assert zz == pytest.approx([8, 6, 4, 2], abs=0.01)
     assert aa == pytest.approx([0, -0.5, 1, -1.5], abs=0.01)
@@ -119,8 +119,8 @@ def test_inputs_and_outputs_have_the_order_and_names_of_the_signature(tmp_path: 
 def test_a_model_in_floats_that_needs_a_c_library(tmp_path: Path) -> None:
     write_wasm(compile_model(softmax_of_floats(4), name="shares"), tmp_path)
     x = np.array([0.5, -1, 2, 0])
-    told = in_node(tmp_path, "shares", "return model.run(given)", x.tolist())
-    assert told == pytest.approx((np.exp(x) / np.exp(x).sum()).tolist(), rel=1e-5)
+    outputs = in_node(tmp_path, "shares", "return model.run(given)", x.tolist())
+    assert outputs == pytest.approx((np.exp(x) / np.exp(x).sum()).tolist(), rel=1e-5)
     assert (
         in_node(
             tmp_path, "shares", "return WebAssembly.Module.imports(new WebAssembly.Module(readFileSync('shares.wasm')))"
@@ -135,16 +135,16 @@ def test_a_model_with_infinite_constants(tmp_path: Path) -> None:
     tensors = [T((1, 4), "float32"), T((4,), "float32", data=constant), T((1, 4), "float32")]
     model = build(tensors, [Op("ADD", (0, 1), (2,), {"activation": "NONE"})], [0], [2])
     write_wasm(compile_model(model, name="masked"), tmp_path)
-    told = in_node(tmp_path, "masked", "return model.run(given)", [1, 2, 3, 4])
-    assert told == runner(model, "litert")([np.array([[1, 2, 3, 4]], np.float32)])[0].ravel().tolist()
+    outputs = in_node(tmp_path, "masked", "return model.run(given)", [1, 2, 3, 4])
+    assert outputs == runner(model, "litert")([np.array([[1, 2, 3, 4]], np.float32)])[0].ravel().tolist()
 
 
 @pytest.mark.parametrize("name", ["rudel_", "my_rudel_net", "Rudel_x", "main", "wasm_exports"])
 def test_any_name_of_a_model_makes_a_module(tmp_path: Path, name: str) -> None:
     write_wasm(compile_model(dense(5, 3), name=name), tmp_path)
     given = np.array([[1, -2, 3, 100, -100]], np.int8)
-    told = in_node(tmp_path, name, "return model.invoke(given)", given.ravel().tolist())
-    assert told == runner(dense(5, 3), "litert")([given])[0].ravel().tolist()
+    outputs = in_node(tmp_path, name, "return model.invoke(given)", given.ravel().tolist())
+    assert outputs == runner(dense(5, 3), "litert")([given])[0].ravel().tolist()
 
 
 def test_it_is_a_package_for_npm(sine: Path) -> None:
