@@ -136,5 +136,5 @@ def test_a_full_disk_leaves_nothing(
 
 def test_the_package_is_the_function_too() -> None:
     script = "import rudel\nimport rudel.export.forms\nassert callable(rudel.export)\nprint(rudel.export.__doc__)"
-    told = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
-    assert "calibration: how many training examples" in told
+    output = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    assert "calibration: how many training examples" in output

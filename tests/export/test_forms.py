@@ -167,18 +167,18 @@ def test_a_saved_model_serves_batches_as_keras_expects(digits: Path, tmp_path: P
     script = (
         "import keras, numpy as np\n"
         "layer = keras.layers.TFSMLayer('model', call_endpoint='serve')\n"
-        "(told,) = layer(np.load('x.npy').astype('float32')).values()\n"
-        "np.save('told.npy', told)\n"
+        "(outputs,) = layer(np.load('x.npy').astype('float32')).values()\n"
+        "np.save('outputs.npy', outputs)\n"
         "import tensorflow as tf\n"
         "made = tf.saved_model.load('model').signatures\n"
         "assert {*made} == {'serving_default', 'serving_arrays'}\n"
         "for signature in made.values():\n"
         "    (name,) = signature.structured_input_signature[1]\n"
         "    (again,) = signature(**{name: tf.constant(np.load('x.npy').astype('float32'))}).values()\n"
-        "    assert np.allclose(again, told, atol=1e-6)\n"
+        "    assert np.allclose(again, outputs, atol=1e-6)\n"
     )
     subprocess.run([warm_python, "-c", script], check=True, cwd=tmp_path, env=os.environ | ENVIRONMENT)
-    assert np.load(tmp_path / "told.npy") == pytest.approx(rudel.predict(rudel.load(digits), x), abs=1e-5)
+    assert np.load(tmp_path / "outputs.npy") == pytest.approx(rudel.predict(rudel.load(digits), x), abs=1e-5)
 
 
 def test_an_array_for_tensorflow_lite_micro(

@@ -45,17 +45,17 @@ def test_inputs_and_outputs_stay_in_order(
         return
     given = [column[:1] for column in x]
     if form.startswith("litert"):
-        told = interpreted(made.path, given)
+        answers = interpreted(made.path, given)
     elif form == "onnx":
         import onnxruntime
 
         session = onnxruntime.InferenceSession(str(made.path))
-        told = session.run(None, {i.name: g for i, g in zip(session.get_inputs(), given, strict=True)})
+        answers = session.run(None, {i.name: g for i, g in zip(session.get_inputs(), given, strict=True)})
     elif form == "wasm":
-        told = in_node(made.path, given)
+        answers = in_node(made.path, given)
     else:
-        told = in_c(made, given)
-    for mine, right in zip(told, y, strict=True):
+        answers = in_c(made, given)
+    for mine, right in zip(answers, y, strict=True):
         np.testing.assert_allclose(
             np.reshape(np.asarray(mine), (2,)), right[0], atol=1e-5 if form in ("litert", "onnx") else 0.1
         )
@@ -88,8 +88,8 @@ def in_c(made: Any, given: list[np.ndarray]) -> list[np.ndarray]:
 
 def in_node(folder: Path, given: list[np.ndarray]) -> list[np.ndarray]:
     """What the module gives for real numbers in the order of `inputs`."""
-    script = 'import {{ load }} from "./net.js";\nconst told = (await load()).run(...{});\n'
-    script += "console.log(JSON.stringify(told.map((array) => [...array])));\n"
+    script = 'import {{ load }} from "./net.js";\nconst answers = (await load()).run(...{});\n'
+    script += "console.log(JSON.stringify(answers.map((array) => [...array])));\n"
     (folder / "ask.mjs").write_text(script.format([values.ravel().tolist() for values in given]))
     done = subprocess.run(["node", "ask.mjs"], cwd=folder, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)

@@ -112,12 +112,12 @@ def constant(library: Path, name: str) -> int:
 def network(path: Path) -> Any:
     interpreter = Interpreter(str(path), experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
     interpreter.allocate_tensors()
-    (given,), (told,) = interpreter.get_input_details(), interpreter.get_output_details()
+    (given,), (output,) = interpreter.get_input_details(), interpreter.get_output_details()
 
     def answer(example: np.ndarray) -> np.ndarray:
         interpreter.set_tensor(given["index"], example[None])
         interpreter.invoke()
-        return interpreter.get_tensor(told["index"])[0].astype(int) + 128
+        return interpreter.get_tensor(output["index"])[0].astype(int) + 128
 
     return answer
 

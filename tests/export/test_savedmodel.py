@@ -50,10 +50,10 @@ for path in sorted(pathlib.Path("wrong").iterdir()):
         refused.append(str(error))
 arrays = model.signatures["serving_arrays"](**{sys.argv[1]: tf.constant(np.load("arrays.npy"))})
 (arrays,) = [value.numpy().tolist() for value in arrays.values()]
-told = {name: value.numpy() for name, value in answers.items()}
+signed = {name: value.numpy() for name, value in answers.items()}
 print(json.dumps({
-    "class": [name.decode() for name in told["class"]], "class_id": told["class_id"].tolist(),
-    "probabilities": told["probabilities"].tolist(), "arrays": arrays, "refused": refused,
+    "class": [name.decode() for name in signed["class"]], "class_id": signed["class_id"].tolist(),
+    "probabilities": signed["probabilities"].tolist(), "arrays": arrays, "refused": refused,
 }))
 """
 """What a server does with the model, which has TensorFlow and nothing else."""
@@ -130,22 +130,24 @@ def test_it_answers_as_rudel_does_where_there_is_no_rudel(
     words = [sys.executable, "-c", ALONE, given.inputs[0]["name"]]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout)
+    document = json.loads(done.stdout)
     predicted = predict_files(signs, sorted((tmp_path / "photos").iterdir()))
-    assert told["class"] == [prediction.ranking[0][0] for prediction in predicted]
-    assert [NAMES[i] for i in told["class_id"]] == told["class"]
+    assert document["class"] == [prediction.ranking[0][0] for prediction in predicted]
+    assert [NAMES[i] for i in document["class_id"]] == document["class"]
     expected = [prediction.outputs for prediction in predicted]
-    assert np.array(told["probabilities"]) == pytest.approx(np.array(expected), abs=1e-5)
-    assert np.array(told["probabilities"]) == pytest.approx(np.array(told["arrays"]), abs=1e-6)
-    assert [bool(message) for message in told["refused"]] == [True, True, True, True, False]
-    assert "A picture is not a JPEG or PNG file" in told["refused"][1]
+    assert np.array(document["probabilities"]) == pytest.approx(np.array(expected), abs=1e-5)
+    assert np.array(document["probabilities"]) == pytest.approx(np.array(document["arrays"]), abs=1e-6)
+    assert [bool(message) for message in document["refused"]] == [True, True, True, True, False]
+    assert "A picture is not a JPEG or PNG file" in document["refused"][1]
 
 
 def test_predict_sees_the_pixels_of_training(signs: Path, photographs: list[tuple[Path, int]]) -> None:
     paths = [path for path, _ in photographs[:9]]
     pixels = np.stack([decode(path.read_bytes(), *SIDES) for path in paths])
     expected = rudel.predict(rudel.load(signs), pixels)
-    np.testing.assert_array_equal([told.outputs for told in predict_files(signs, paths)], expected.astype(float))
+    np.testing.assert_array_equal(
+        [prediction.outputs for prediction in predict_files(signs, paths)], expected.astype(float)
+    )
 
 
 def test_a_logit_of_grey_pictures_becomes_two_probabilities(
@@ -156,9 +158,9 @@ def test_a_logit_of_grey_pictures_becomes_two_probabilities(
     run = fitted(model, x, (x.mean((1, 2)) > 127).astype("int32"), keras.losses.BinaryCrossentropy(from_logits=True))
     np.savez(tmp_path / "data.npz", x=x)
     done = command(run, "--to", "savedmodel", "--data", "data.npz", "--out", "model", "--json", folder=tmp_path)
-    told = json.loads(done.stdout)["from_files"]
-    assert (told["files"], told["agreement"]) == (64, 1)
-    assert told["largest_difference"] < 1e-5
+    document = json.loads(done.stdout)["from_files"]
+    assert (document["files"], document["agreement"]) == (64, 1)
+    assert document["largest_difference"] < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -176,6 +178,6 @@ def test_what_takes_no_photographs(
     y = np.arange(32, dtype="int32") % 2 if loss != "mse" else np.zeros((32, 2), "float32")
     run = fitted(model, x, y, loss)
     materials = gather(open_finished(run), (x, y), None, 0)
-    told = serving_of(materials, inputs_of(materials.model, x), rudel.predict(materials.model, x))
-    assert isinstance(told, str)
-    assert words in told
+    reason = serving_of(materials, inputs_of(materials.model, x), rudel.predict(materials.model, x))
+    assert isinstance(reason, str)
+    assert words in reason
