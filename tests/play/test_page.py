@@ -141,10 +141,10 @@ def test_it_speaks_german(static_address: str, opened: Callable[..., Any], real:
         page.value("document.getElementById('de').click()")
         assert page.value("document.documentElement.lang") == "de"
         assert page.value("document.getElementById('pad').ariaLabel") == "Zeichenfläche"
-        told = page.value("document.getElementById('top').textContent")
-        assert told[0].isupper()
+        text = page.value("document.getElementById('top').textContent")
+        assert text[0].isupper()
         english = page.value("document.querySelector('#bars li').dataset.name")
-        assert told != english
+        assert text != english
 
 
 def test_a_game_from_start_to_end(

@@ -53,10 +53,10 @@ def test_the_page_and_a_guess(served_address: str, player: Player) -> None:
     assert (about["side"], about["lineWidth"], about["margin"], about["module"]) == (28, 16, None, None)
     pixels = Drawing(28, 16, 28).samples()[0]
     status, _, content = ask(served_address, "/guess", "POST", pixels.tobytes())
-    told = json.loads(content)
+    document = json.loads(content)
     assert status == 200
     expected = rudel.predict(player.model, pixels[None])[0]
-    assert told["probabilities"] == pytest.approx(expected.tolist(), abs=1e-5)
+    assert document["probabilities"] == pytest.approx(expected.tolist(), abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_the_page_and_a_guess(served_address: str, player: Player) -> None:
 def test_what_is_not_there(
     served_address: str, path: str, method: str, body: bytes | None, status: int, words: str
 ) -> None:
-    told, _, content = ask(served_address, path, method, body)
-    assert told == status
+    code, _, content = ask(served_address, path, method, body)
+    assert code == status
     assert words in content.decode()
     assert b"Traceback" not in content
 
