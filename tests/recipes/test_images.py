@@ -95,7 +95,7 @@ def test_streamed_and_in_memory_give_the_same_bits(folder: Path, tmp_path: Path)
         model = keras.Sequential([keras.Input((32, 32, 3)), *layers])
         model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
         history = rudel.fit(model, data(source, streamed=streamed), epochs=3, batch_size=16)
-        return model.get_weights(), {name: told for name, told in history.history.items() if "time" not in name}
+        return model.get_weights(), {name: values for name, values in history.history.items() if "time" not in name}
 
     (weights, history), (others, other_history) = trained_on(folder, "auto"), trained_on(records, "true")
     for mine, other in zip(weights, others, strict=True):
@@ -105,10 +105,10 @@ def test_streamed_and_in_memory_give_the_same_bits(folder: Path, tmp_path: Path)
 
 def test_a_run_answers_files_as_it_was_trained(trained: Any, folder: Path) -> None:
     files = [folder / kind / "07.jpg" for kind in CLASSES]
-    told = predict_files(trained.path, files)
+    predictions = predict_files(trained.path, files)
     x = np.stack([decode(path.read_bytes(), 32, 32) for path in files])
     expected = rudel.predict(trained.model, x)
-    np.testing.assert_array_equal([[dict(one.ranking)[name] for name in CLASSES] for one in told], expected)
+    np.testing.assert_array_equal([[dict(one.ranking)[name] for name in CLASSES] for one in predictions], expected)
     evaluated = evaluate_run(trained.path)
     assert evaluated.metrics["accuracy"] == pytest.approx(trained.summary["metrics"]["val_accuracy"], abs=1e-6)
 

@@ -251,11 +251,11 @@ def test_motion_knows_the_gestures_of_an_arduino(shared_data: Path, tmp_path: Pa
 
 
 def test_from_the_command_line(folder: Path, tmp_path: Path, warm_python: str) -> None:
-    def told(*arguments: str) -> str:
+    def output_of(*arguments: str) -> str:
         command = [Path(warm_python).with_name("rudel"), *arguments]
         return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
 
-    told("data", "sound", str(folder), "--out", "records", "--validation", "0.3")
-    told("train", "keywords", "--data", "records", "--set", "net=tiny", "--epochs", "1", "--run", "run")
-    assert "27" in told("evaluate", "run", "--data", "records", "--split", "validation")
-    assert "falling" in told("predict", "run", str(next(folder.glob("falling/*.wav"))))
+    output_of("data", "sound", str(folder), "--out", "records", "--validation", "0.3")
+    output_of("train", "keywords", "--data", "records", "--set", "net=tiny", "--epochs", "1", "--run", "run")
+    assert "27" in output_of("evaluate", "run", "--data", "records", "--split", "validation")
+    assert "falling" in output_of("predict", "run", str(next(folder.glob("falling/*.wav"))))

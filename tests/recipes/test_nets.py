@@ -97,8 +97,8 @@ def test_weights_that_do_not_fit_are_refused_in_a_sentence(saved: Path, tmp_path
     inputs = keras.Input((32, 32, 3))
     odd = keras.layers.Conv2D(7, 5, strides=2, use_bias=False, name="convolution_1")(inputs)
     keras.Model(inputs, keras.layers.GlobalAveragePooling2D()(odd)).save(tmp_path / "odd.keras")
-    told = r"its layer `convolution_1` takes 5 x 5 x 3 x 24, and the file has 5 x 5 x 3 x 7"
-    with pytest.raises(RecipeError, match=told):
+    message = r"its layer `convolution_1` takes 5 x 5 x 3 x 24, and the file has 5 x 5 x 3 x 7"
+    with pytest.raises(RecipeError, match=message):
         made(weights=str(tmp_path / "odd.keras"))
     keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]).save_weights(tmp_path / "dense.weights.h5")
     with pytest.raises(RecipeError, match="do not fit the network `compact`"):

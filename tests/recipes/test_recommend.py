@@ -195,14 +195,14 @@ def test_unlikely_items_are_not_favoured_for_being_rare(trained: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"items": 5}, "`items` must be at least 11, not 5"),
         ({"history": 2}, "`history` must be at least 3, not 2"),
         ({"users": 100, "held_out": 101}, "`held_out` must be at most the number of users, 100, not 101"),
     ],
 )
-def test_sizes_that_make_no_sense_are_refused(options: dict[str, Any], told: str, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=told):
+def test_sizes_that_make_no_sense_are_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=message):
         rudel.train_recipe("recommend", options=options, run=tmp_path / "run")
     assert not (tmp_path / "run").exists()

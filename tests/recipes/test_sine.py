@@ -14,9 +14,9 @@ from rudel.runs.loading import load
 
 
 def judged(run: Path) -> Fit:
-    told = read_run(run).regression
-    assert told is not None
-    return judge(told)
+    answers = read_run(run).regression
+    assert answers is not None
+    return judge(answers)
 
 
 def test_the_samples_are_a_noisy_sine_in_three_parts():
@@ -58,17 +58,17 @@ def test_a_run_is_evaluated_and_asked(tmp_path: Path):
     x = np.linspace(0, 6, 7, dtype=np.float32)[:, None]
     np.save(tmp_path / "x.npy", x)
     np.savez(tmp_path / "true.npz", x=x, y=np.sin(x))
-    told = predict_files(trained.path, [tmp_path / "x.npy"])
-    assert np.allclose([prediction.outputs[0] for prediction in told], np.sin(x[:, 0]), atol=0.15)
-    assert [prediction.ranking for prediction in told] == [[]] * 7
+    predictions = predict_files(trained.path, [tmp_path / "x.npy"])
+    assert np.allclose([prediction.outputs[0] for prediction in predictions], np.sin(x[:, 0]), atol=0.15)
+    assert [prediction.ranking for prediction in predictions] == [[]] * 7
     assert evaluate_run(trained.path, tmp_path / "true.npz").metrics["mae"] < 0.1
     assert load(trained.path).count_params() == 321
 
 
 def test_answers_that_are_kept_are_those_of_the_model(tmp_path: Path):
     trained = rudel.train_recipe("sine", epochs=5, run=tmp_path / "run")
-    told = read_run(trained.path).regression
-    assert told is not None
+    answers = read_run(trained.path).regression
+    assert answers is not None
     test = find_recipe("sine").data(find_recipe("sine").settings({})).test
-    np.testing.assert_array_equal(told["test"].truth, test.y)
-    np.testing.assert_allclose(told["test"].predicted, rudel.predict(trained.model, test.x), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(answers["test"].truth, test.y)
+    np.testing.assert_allclose(answers["test"].predicted, rudel.predict(trained.model, test.x), rtol=1e-5, atol=1e-6)
