@@ -129,17 +129,17 @@ class TestCallbacks:
             rudel.fit(model, *blobs)
 
     def test_evaluations_are_told_to_callbacks(self, classifier: Any, blobs: Any) -> None:
-        told: list[Any] = []
+        calls: list[Any] = []
 
         class Watch(keras.callbacks.Callback):
             def on_test_begin(self, logs: Any = None) -> None:
-                told.append("begin")
+                calls.append("begin")
 
             def on_test_end(self, logs: Any = None) -> None:
-                told.append(sorted(logs))
+                calls.append(sorted(logs))
 
         rudel.fit(classifier(), *blobs, validation=blobs, epochs=2, callbacks=[Watch()])
-        assert told == ["begin", ["accuracy", "loss"]] * 2
+        assert calls == ["begin", ["accuracy", "loss"]] * 2
 
     def test_callbacks_act_between_steps_as_in_keras(self, classifier: Any, blobs: Any) -> None:
         class Between(keras.callbacks.Callback):
@@ -261,10 +261,10 @@ class TestMistakes:
         def has_other_shapes(y: Any, outputs: Any) -> Any:
             return keras.ops.matmul(outputs, keras.ops.ones((7, 2)))
 
-        for loss, told in ((wants_a_value, True), (has_other_shapes, False)):
+        for loss, has_note in ((wants_a_value, True), (has_other_shapes, False)):
             with pytest.raises(ModelError) as caught:
                 rudel.fit(classifier(loss=loss, metrics=[]), *blobs)
-            assert ("jax.numpy" in str(caught.value)) is told
+            assert ("jax.numpy" in str(caught.value)) is has_note
             assert str(caught.value).endswith(".")
 
     def test_a_loss_that_explodes_is_told_with_its_step(self, blobs: Any) -> None:

@@ -58,7 +58,7 @@ keras.utils.set_random_seed(3)
 random = np.random.default_rng(0)
 x = random.normal(size=(512, 6)).astype("float32")
 y = (x[:, 0] + x[:, 1] > 0).astype("int32")
-told = {}
+results = {}
 
 
 def classifier(*between):
@@ -99,33 +99,33 @@ def main():
         finally:
             worker.kill()
             worker.wait()
-    (here / "told.json").write_text(json.dumps(told))
+    (here / "results.json").write_text(json.dumps(results))
 
 
 def train(client):
-    told["single"] = refused(classifier(), x, y)
+    results["single"] = refused(classifier(), x, y)
 
     whole, own = scheduled(), scheduled()
     exact = {"batch_size": 16, "shuffle": False}
     rudel.fit(whole, x, x[:, :1], epochs=1, client=client, strategy=rudel.Diloco(round_steps=12), **exact)
     own.fit(x, x[:, :1], epochs=1, verbose=0, **exact)
-    told["exact"] = [float(np.abs(a - b).max()) for a, b in zip(whole.get_weights(), own.get_weights(), strict=True)]
-    told["moved"] = float(np.abs(whole.get_weights()[0] - scheduled().get_weights()[0]).max())
+    results["exact"] = [float(np.abs(a - b).max()) for a, b in zip(whole.get_weights(), own.get_weights(), strict=True)]
+    results["moved"] = float(np.abs(whole.get_weights()[0] - scheduled().get_weights()[0]).max())
 
     model = classifier(layers.BatchNormalization(), layers.Dropout(0.1))
     settings = {"client": client, "strategy": rudel.Diloco(round_steps=16), "batch_size": 16, "run": "run"}
     settings["validation"] = (x[:100], y[:100])
     rudel.fit(model, x, y, epochs=2, **settings)
     history = rudel.fit(model, x, y, epochs=4, resume=True, **settings)
-    told["history"] = history.history
-    told["evaluate"] = model.evaluate(x[:100], y[:100], verbose=0, return_dict=True)
-    told["mean"] = float(np.abs(model.layers[0].moving_mean.numpy()).max())
+    results["history"] = history.history
+    results["evaluate"] = model.evaluate(x[:100], y[:100], verbose=0, return_dict=True)
+    results["mean"] = float(np.abs(model.layers[0].moving_mean.numpy()).max())
     np.save("predicted.npy", model.predict(x, verbose=0))
     np.save("asked.npy", rudel.predict(model, x))
 
     failing = keras.Sequential([keras.Input((6,)), layers.Dense(2)])
     failing.compile(keras.optimizers.SGD(1e30), "mse", jit_compile=False)
-    told["failing"] = refused(failing, x, x[:, :2], client=client, epochs=2)
+    results["failing"] = refused(failing, x, x[:, :2], client=client, epochs=2)
 
 
 if __name__ == "__main__":
@@ -152,25 +152,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory, lacking: Callable[[str], No
 
 
 @pytest.fixture(scope="module")
-def told(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "told.json").read_text())
+def results(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "results.json").read_text())
 
 
-def test_one_host_takes_the_very_steps_that_keras_would(told: dict[str, Any]) -> None:
-    assert max(told["exact"]) < 1e-5 < 0.01 < told["moved"]
+def test_one_host_takes_the_very_steps_that_keras_would(results: dict[str, Any]) -> None:
+    assert max(results["exact"]) < 1e-5 < 0.01 < results["moved"]
 
 
-def test_it_learns_and_tells_what_keras_tells(told: dict[str, Any]) -> None:
-    history = told["history"]
+def test_it_learns_and_tells_what_keras_tells(results: dict[str, Any]) -> None:
+    history = results["history"]
     assert set(history) == {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert history["val_accuracy"][-1] > 0.9
-    for name, value in told["evaluate"].items():
+    for name, value in results["evaluate"].items():
         assert history[f"val_{name}"][-1] == pytest.approx(value, rel=1e-4)
-    assert told["mean"] > 0
+    assert results["mean"] > 0
 
 
-def test_a_training_is_resumed(told: dict[str, Any], folder: Path) -> None:
-    assert len(told["history"]["loss"]) == 4
+def test_a_training_is_resumed(results: dict[str, Any], folder: Path) -> None:
+    assert len(results["history"]["loss"]) == 4
     assert json.loads((folder / "run" / "summary.json").read_text())["steps"] == 4 * 32
 
 
@@ -185,16 +185,16 @@ def test_the_run_says_what_took_the_steps_and_jax_can_read_it(folder: Path) -> N
     np.testing.assert_allclose(np.load(folder / "asked.npy"), predicted, rtol=1e-4, atol=1e-5)
 
 
-def test_a_loss_that_is_no_number_ends_the_training(told: dict[str, Any]) -> None:
-    assert told["failing"].startswith("NonFiniteError: The loss became NaN or infinite on a, in round 1")
+def test_a_loss_that_is_no_number_ends_the_training(results: dict[str, Any]) -> None:
+    assert results["failing"].startswith("NonFiniteError: The loss became NaN or infinite on a, in round 1")
 
 
-def test_on_one_computer_it_is_refused_with_what_helps(told: dict[str, Any]) -> None:
-    assert told["single"].startswith(
+def test_on_one_computer_it_is_refused_with_what_helps(results: dict[str, Any]) -> None:
+    assert results["single"].startswith(
         f"ModelError: Keras runs on {BACKEND} here, and on one computer Rudel trains on JAX"
     )
-    assert "KERAS_BACKEND=jax" in told["single"]
-    assert "model.fit" in told["single"]
+    assert "KERAS_BACKEND=jax" in results["single"]
+    assert "model.fit" in results["single"]
 
 
 def test_a_host_without_the_backend_is_told_with_the_command_that_adds_it(folder: Path) -> None:

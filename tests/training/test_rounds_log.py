@@ -34,8 +34,8 @@ def test_every_round_is_logged_described_and_reported(tmp_path, warm_python):
     assert [host.name for host in rounds.hosts] == summary["hosts"]
     assert 0 < rounds.computing <= 1
     assert rounds.sent[-1] == summary["bytes_sent"] > 0
-    told = (ROOT / "docs/runs.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/runs.md").read_text(encoding="utf-8")
     keys = {key for line in lines for key in (*line, *(k for host in line.get("hosts", {}).values() for k in host))}
     names = {path.name for path in run.iterdir()} | {*config, *summary, *keys}
-    assert sorted(name for name in names if f"`{name}" not in told) == []
+    assert sorted(name for name in names if f"`{name}" not in text) == []
     assert "Hosts" in (run / "report.html").read_text(encoding="utf-8")

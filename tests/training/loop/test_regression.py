@@ -72,7 +72,7 @@ def test_a_large_dataset_is_sampled(tmp_path: Path) -> None:
     net = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3)])
     net.compile("sgd", "mse")
     rudel.fit(net, x, x, run=tmp_path / "run", batch_size=500, verbose=False)
-    told = read_run(tmp_path / "run").regression
-    assert told is not None
-    assert told["train"].truth.shape == (2000, 3)
+    answers = read_run(tmp_path / "run").regression
+    assert answers is not None
+    assert answers["train"].truth.shape == (2000, 3)
     assert "2,000 training examples, chosen at random" in (tmp_path / "run/report.html").read_text()

@@ -113,16 +113,16 @@ def test_one_table_for_several_inputs() -> None:
 
 def test_predictions_refuse_them_too(tmp_path: Path) -> None:
     model = words()
-    told = "holds 12 at example 5, and the layer `table` takes 0 to 9"
+    message = "holds 12 at example 5, and the layer `table` takes 0 to 9"
     write_examples(tmp_path / "shards", ({"x": row.astype("int64")} for row in tokens(12)))
     stream = rudel.Records(tmp_path / "shards", features={"x": (4,)}).map(lambda given: given["x"].astype("int32"))
     for x in (tokens(12), stream):
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=message):
             rudel.predict(model, x, batch_size=4)
     assert rudel.predict(model, tokens(9), batch_size=4).shape == (16, 1)
     rudel.fit(model, tokens(9), np.zeros(16), batch_size=4, verbose=False, run=tmp_path / "run")
     np.save(tmp_path / "x.npy", tokens(12))
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         predict_files(tmp_path / "run", [tmp_path / "x.npy"])
 
 

@@ -1,6 +1,6 @@
 """What the tests of `mesh` look at, done in one process with eight virtual devices.
 
-`python mesh_jobs.py FOLDER` writes FOLDER/told.json; Keras has to be on JAX.
+`python mesh_jobs.py FOLDER` writes FOLDER/results.json; Keras has to be on JAX.
 """
 
 import contextlib
@@ -257,13 +257,13 @@ def errors() -> dict[str, str]:
         "regex": {"axes": "data=4,model=2", "layouts": {"(": (None, "model")}},
         "batch": {"devices": 8},
     }
-    told = {}
+    messages = {}
     for name, options in cases.items():
         try:
             fit(dense, rudel.Mesh(**options), batch_size=30 if name == "batch" else 24)
         except RudelError as error:
-            told[name] = f"{type(error).__name__}: {error}"
-    return told
+            messages[name] = f"{type(error).__name__}: {error}"
+    return messages
 
 
 if __name__ == "__main__":
@@ -278,4 +278,4 @@ if __name__ == "__main__":
         "collectives": collectives(),
         "errors": errors(),
     }
-    (folder / "told.json").write_text(json.dumps(document))
+    (folder / "results.json").write_text(json.dumps(document))

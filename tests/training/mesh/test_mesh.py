@@ -29,7 +29,7 @@ ROUNDINGS = 16
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("mesh")
     environment = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
     done = subprocess.run(
@@ -38,7 +38,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "mesh" not in done.stdout + done.stderr  # nobody looks, so nothing is told
-    return json.loads((folder / "told.json").read_text())
+    return json.loads((folder / "results.json").read_text())
 
 
 def close(history: dict[str, list[float]], tolerance: float = 1e-4) -> dict[str, Any]:
@@ -46,28 +46,28 @@ def close(history: dict[str, list[float]], tolerance: float = 1e-4) -> dict[str,
 
 
 @pytest.mark.parametrize("devices", [1, 2, 4, 8])
-def test_the_losses_are_those_of_one_device(told: dict[str, Any], devices: int) -> None:
-    found = told["same_losses"]
+def test_the_losses_are_those_of_one_device(results: dict[str, Any], devices: int) -> None:
+    found = results["same_losses"]
     assert len(found["dense single"]["val_loss"]) == 2
     assert found[f"dense {devices}"] == close(found["dense single"])
     if devices in (2, 8):
         assert found[f"convolutional {devices}"] == close(found["convolutional single"])
 
 
-def test_a_convolutional_step_moves_sums_and_statistics_alone(told: dict[str, Any]) -> None:
+def test_a_convolutional_step_moves_sums_and_statistics_alone(results: dict[str, Any]) -> None:
     kernel, statistics = 3 * 3 * 8 * 16, 2 * 16  # the largest of its arrays; of a layer and a device
-    single, two, eight = told["same_losses"]["moved"]
+    single, two, eight = results["same_losses"]["moved"]
     assert single == {}
     assert two == {"all-reduce": kernel, "all-gather": 2 * statistics}
     assert eight == {"all-reduce": kernel, "all-gather": 8 * statistics}
-    assert told["collectives"]["kept in place"] == {"all-reduce": 3 * 3 * 32 * 8}
-    assert "all-gather" in told["collectives"]["not kept in place"]
+    assert results["collectives"]["kept in place"] == {"all-reduce": 3 * 3 * 32 * 8}
+    assert "all-gather" in results["collectives"]["not kept in place"]
 
 
 @pytest.mark.parametrize("model", ["convolutional", "dense", "attentive"])
 @pytest.mark.parametrize("devices", [2, 4, 8])
-def test_gradients_of_a_step_agree_within_rounding(told: dict[str, Any], model: str, devices: int) -> None:
-    one, many = told["gradients"][f"{model} 1"], told["gradients"][f"{model} {devices}"]
+def test_gradients_of_a_step_agree_within_rounding(results: dict[str, Any], model: str, devices: int) -> None:
+    one, many = results["gradients"][f"{model} 1"], results["gradients"][f"{model} {devices}"]
     largest = max(np.abs(gradient).max() for gradient in one)
     assert largest > 1e-2
     for ours, theirs in zip(many, one, strict=True):
@@ -75,13 +75,13 @@ def test_gradients_of_a_step_agree_within_rounding(told: dict[str, Any], model: 
 
 
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
-def test_mixed_precision_is_that_of_one_device(told: dict[str, Any], precision: str) -> None:
-    found = told["precisions"]
+def test_mixed_precision_is_that_of_one_device(results: dict[str, Any], precision: str) -> None:
+    found = results["precisions"]
     assert found[f"{precision} mesh"] == pytest.approx(found[f"{precision} single"], abs=5e-3)
 
 
-def test_variables_are_cut_as_was_chosen(told: dict[str, Any]) -> None:
-    found = told["layouts"]
+def test_variables_are_cut_as_was_chosen(results: dict[str, Any]) -> None:
+    found = results["layouts"]
     held = {path.rpartition("attention/")[2]: whole // part for path, (part, whole) in found["chosen held"].items()}
     assert held == {
         "embedding/embeddings": 4,
@@ -93,8 +93,8 @@ def test_variables_are_cut_as_was_chosen(told: dict[str, Any]) -> None:
     assert found["chosen"] == close(found["single"])
 
 
-def test_what_was_chosen_is_kept(told: dict[str, Any]) -> None:
-    found = told["layouts"]
+def test_what_was_chosen_is_kept(results: dict[str, Any]) -> None:
+    found = results["layouts"]
     options = found["summary"]["strategy_options"]
     assert found["config"]["strategy"] == found["summary"]["strategy"] == "mesh"
     assert found["config"]["strategy_options"] == options
@@ -105,34 +105,34 @@ def test_what_was_chosen_is_kept(told: dict[str, Any]) -> None:
     assert "data=2,model=4" in found["report"]
 
 
-def test_variables_are_cut_as_was_asked_for(told: dict[str, Any]) -> None:
-    held = told["layouts"]["asked held"]
+def test_variables_are_cut_as_was_asked_for(results: dict[str, Any]) -> None:
+    held = results["layouts"]["asked held"]
     assert held["dense/dense/kernel"] == [2304, 4608]
     assert held["dense/dense/bias"] == [32, 32]
-    assert told["layouts"]["asked"] == close(without_validation(told["same_losses"]["dense single"]))
+    assert results["layouts"]["asked"] == close(without_validation(results["same_losses"]["dense single"]))
 
 
-def test_slots_are_cut_where_batches_alone_are(told: dict[str, Any]) -> None:
-    held = told["layouts"]["zero held"]
+def test_slots_are_cut_where_batches_alone_are(results: dict[str, Any]) -> None:
+    held = results["layouts"]["zero held"]
     part, whole = held["slots"]
     assert part < whole / 7
     assert held["dense/dense/kernel"] == [4608, 4608]
-    assert told["layouts"]["zero"] == close(without_validation(told["same_losses"]["dense single"]))
+    assert results["layouts"]["zero"] == close(without_validation(results["same_losses"]["dense single"]))
 
 
 def without_validation(history: dict[str, list[float]]) -> dict[str, list[float]]:
     return {name: values for name, values in history.items() if not name.startswith("val_")}
 
 
-def test_a_run_goes_on_with_other_devices(told: dict[str, Any]) -> None:
-    found = told["resumed"]
+def test_a_run_goes_on_with_other_devices(results: dict[str, Any]) -> None:
+    found = results["resumed"]
     assert found["history"] == close(found["expected"], 1e-3)
     assert found["seen"] == found["last"]
     assert found["best"] > 0
 
 
-def test_streamed_and_in_memory_are_the_same_bits(told: dict[str, Any]) -> None:
-    assert told["streams"]["streamed"] == told["streams"]["in memory"] == close(told["streams"]["single"])
+def test_streamed_and_in_memory_are_the_same_bits(results: dict[str, Any]) -> None:
+    assert results["streams"]["streamed"] == results["streams"]["in memory"] == close(results["streams"]["single"])
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_streamed_and_in_memory_are_the_same_bits(told: dict[str, Any]) -> None:
         ("batch", "A batch of 30 cannot be divided into 8 equal shards, for the mesh data=8: give a batch_size"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_in_a_sentence(told: dict[str, Any], case: str, sentence: str) -> None:
-    assert sentence in told["errors"][case]
-    assert told["errors"][case].startswith("OptionError: ")
+def test_mistakes_are_told_in_a_sentence(results: dict[str, Any], case: str, sentence: str) -> None:
+    assert sentence in results["errors"][case]
+    assert results["errors"][case].startswith("OptionError: ")
 
 
 def test_more_devices_than_jax_started_with(classifier: Callable[..., Any], blobs: Any) -> None:

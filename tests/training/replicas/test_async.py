@@ -40,9 +40,9 @@ def test_learns_and_says_who_did_what(crew: Any, classifier: Any, many: Any, rea
     assert [record["step"] for record in records] == sorted({record["step"] for record in records})
     seen = dict(model.evaluate(*many, verbose=0, return_dict=True))
     assert rudel.load(tmp_path).evaluate(*many, verbose=0, return_dict=True) == pytest.approx(seen)
-    told = read_rounds(tmp_path / "rounds.jsonl")
-    assert told
-    assert told.arrivals == summary["arrivals"]
+    logged = read_rounds(tmp_path / "rounds.jsonl")
+    assert logged
+    assert logged.arrivals == summary["arrivals"]
     assert "arrivals" in (tmp_path / "report.html").read_text()
 
 

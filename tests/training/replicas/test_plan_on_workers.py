@@ -82,10 +82,10 @@ def test_workers_are_measured_and_auto_takes_what_is_soonest_done(
     last = train_recipe("digits", steps=128, client=client, run=run, strategy="auto", resume=True, verbose=True)
     assert last.summary["hosts"] == ["a", "b"]
     assert last.summary["strategy_options"]["round_steps"] != 7
-    assert "diloco on all hosts, as none of those that were chosen is available (gone)" in told(capsys)
+    assert "diloco on all hosts, as none of those that were chosen is available (gone)" in printed(capsys)
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> str:
+def printed(capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join(capsys.readouterr().err.split())
 
 
@@ -171,7 +171,7 @@ def test_auto_trains_by_diloco_where_measuring_fails(
     assert (trained.summary["strategy"], trained.summary["hosts"]) == ("diloco", ["a", "b"])
     assert trained.summary["strategy_options"]["patience"] == 77.0
     why = "on all hosts, as they could not be measured (b cannot be measured: RESOURCE_EXHAUSTED"
-    assert f"auto: diloco {why}" in told(capsys)
+    assert f"auto: diloco {why}" in printed(capsys)
     assert why in json.loads((run / "plan.json").read_text())["why"]
     assert "Forecast of every strategy" not in (run / "report.html").read_text()
     again = train_recipe("digits", steps=96, client=crew.client, run=run, strategy=asked, resume=True, verbose=False)

@@ -316,10 +316,10 @@ def test_what_goes_wrong_is_published_with_its_round(hosted: Any) -> None:
 
 
 def test_an_exchange_takes_what_talking_takes_from_the_steps() -> None:
-    told = Answer(b"", b"", b"", b"", 100, seconds=1.2, waited=0.2, merged_at=0, bad_step=-1, memory=0, cpu=0.25)
-    assert replace(told, computed=1.0).exchange_seconds == pytest.approx(0.0)
-    assert replace(told, computed=0.7).exchange_seconds == pytest.approx(0.3)
-    throttled = replace(told, computed=1.0, network=0.02)  # 0.25 s of processor time in a second of the clock
+    answer = Answer(b"", b"", b"", b"", 100, seconds=1.2, waited=0.2, merged_at=0, bad_step=-1, memory=0, cpu=0.25)
+    assert replace(answer, computed=1.0).exchange_seconds == pytest.approx(0.0)
+    assert replace(answer, computed=0.7).exchange_seconds == pytest.approx(0.3)
+    throttled = replace(answer, computed=1.0, network=0.02)  # 0.25 s of processor time in a second of the clock
     assert throttled.exchange_seconds == pytest.approx(0.08)
 
 

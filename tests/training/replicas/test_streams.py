@@ -33,9 +33,9 @@ def network() -> Any:
 def describe_little_memory() -> None:
     from rudel.replicas import replica_service as service
 
-    told = service._describe
+    original = service._describe
     little = {"memory": 260e6}  # less than what a worker takes before it has a model
-    service._describe = lambda backend: told(backend) | little
+    service._describe = lambda backend: original(backend) | little
 
 
 def files_without_names() -> int:

@@ -207,12 +207,12 @@ def test_a_callback_sets_the_learning_rate_of_the_replicas_from_the_first_step(c
 def test_early_stopping_ends_the_training_with_the_best_weights(crew: Any, tmp_path: Path) -> None:
     model, x, y = with_schedule()
     stop = keras.callbacks.EarlyStopping("loss", patience=2, min_delta=100, restore_best_weights=True)
-    told = []
-    tell = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: told.append(epoch))
+    seen = []
+    tell = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(epoch))
     settings = {"client": crew.client, "callbacks": [stop, tell], "run": tmp_path, "strategy": SHORT}
     history = rudel.fit(model, x, y, epochs=10_000, batch_size=16, **settings)
     assert len(history.epoch) == 3
-    assert told == history.epoch
+    assert seen == history.epoch
     assert json.loads((tmp_path / "summary.json").read_text())["samples"] < 512 * 20
 
 
@@ -498,10 +498,10 @@ def test_an_interrupted_driver_leaves_a_checkpoint_and_can_go_on(
     with started([*command, "--epochs", "100000"], stderr=subprocess.PIPE) as process:
         wait_for_rounds(process, tmp_path, 10, read_log)
         process.send_signal(signal.SIGINT)
-        told = process.communicate(timeout=LONG)[1]
-    assert process.returncode == 130, told
-    assert "Interrupted after" in told
-    assert "--resume" in told
+        errors = process.communicate(timeout=LONG)[1]
+    assert process.returncode == 130, errors
+    assert "Interrupted after" in errors
+    assert "--resume" in errors
     (*_, kept) = sorted((tmp_path / "checkpoints").glob("*.npz"))
     assert int(kept.stem.removeprefix("step-")) == read_log(tmp_path).rounds[-1]["step"]
     steps = read_log(tmp_path).rounds[-1]["step"] + 100
@@ -524,9 +524,9 @@ def test_a_loss_brings_no_lines_of_dask_to_the_terminal(
         while not (log := (tmp_path / "rounds.jsonl").read_text()).count('"joined"') and process.poll() is None:
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        told = process.communicate(timeout=LONG)[1]
+        errors = process.communicate(timeout=LONG)[1]
     assert '"lost"' in log
-    assert [line for line in told.splitlines() if not line.startswith("Interrupted after")] == []
+    assert [line for line in errors.splitlines() if not line.startswith("Interrupted after")] == []
     assert process.returncode == 128 + signal.SIGTERM
 
 

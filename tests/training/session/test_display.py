@@ -15,7 +15,7 @@ NAMES = ("raspi1", "raspi2", "raspi3", "raspi4")
 NOTHING = np.empty(0, np.float32)
 
 
-def told(name, steps=100, seconds=1.0, waited=0.25):
+def report_of(name, steps=100, seconds=1.0, waited=0.25):
     return HostReport(name, steps, seconds, waited, 3, 349_000_000, cpu=0.4 * seconds, sent=20_000, received=10_000)
 
 
@@ -48,7 +48,7 @@ class Training:
         for number in itertools.islice(self._numbers, count):
             self.now = 1000.0 + number
             moved = 6_000 * number
-            self.lines.round(closed(number, float(number), [told(n, **figures) for n in self.names], moved, moved))
+            self.lines.round(closed(number, float(number), [report_of(n, **figures) for n in self.names], moved, moved))
         return self
 
     def event(self, event, name, seconds, reason=""):
@@ -91,7 +91,7 @@ def test_a_host_that_contributes_next_to_nothing_is_named_once():
     lines, said = HostLines(), []
     for number in range(1, 60):
         steps = {"raspi1": 100, "raspi2": 90, "raspi3": number % 2}
-        said.append(lines.round(closed(number, float(number), [told(n, steps=s) for n, s in steps.items()])))
+        said.append(lines.round(closed(number, float(number), [report_of(n, steps=s) for n, s in steps.items()])))
     (told_of,) = [sentences for sentences in said if sentences]
     assert told_of == [
         "raspi3 contributes next to nothing: it takes 0.3\u202f% of the steps, and without it the training is as fast."
@@ -100,7 +100,7 @@ def test_a_host_that_contributes_next_to_nothing_is_named_once():
     screen = io.StringIO()
     display = RichDisplay(Console(file=screen, width=160))
     for number in range(1, 30):
-        display.round(closed(number, float(number), [told("raspi1"), told("raspi3", steps=1)]))
+        display.round(closed(number, float(number), [report_of("raspi1"), report_of("raspi3", steps=1)]))
     assert screen.getvalue().count("raspi3 contributes next to nothing") == 1
 
 
@@ -111,7 +111,7 @@ def test_a_host_on_standby_is_named_and_has_a_line():
     display.hosts(["raspi1", "raspi2"])
     display.host(HostChanged("raspi2", "standby", 0.0, "it is 50 times slower than the fastest host"))
     for number in range(1, 60):
-        display.round(closed(number, float(number), [told("raspi1")]))
+        display.round(closed(number, float(number), [report_of("raspi1")]))
     display.stop()
     said = "raspi2 is on standby: it is 50 times slower than the fastest host; 1 host trains."
     assert " ".join(screen.getvalue().split()).count(said) == 1
@@ -132,7 +132,7 @@ def test_a_host_that_never_answers_is_named_once_and_has_a_line(rounds):
     display.hosts(["raspi1", "raspi2", "raspi3"])
     display.host(HostChanged("raspi3", "lost", 0.5, "its connection was closed"))
     for number in range(1, rounds):
-        display.round(closed(number, float(number), [told("raspi1")]))
+        display.round(closed(number, float(number), [report_of("raspi1")]))
     display.stop()
     assert screen.getvalue().count(SILENT) == 1
     assert "raspi3 contributes" not in screen.getvalue()
@@ -206,7 +206,7 @@ def test_the_whole_display_on_a_terminal():
     display.start(schedule, 0, 0.0)
     for number in range(1, 5):
         display.advance(30 * number, {"loss": 0.5}, float(number))
-        display.round(closed(number, float(number), [told(name) for name in NAMES]))
+        display.round(closed(number, float(number), [report_of(name) for name in NAMES]))
     display.host(HostChanged("raspi2", "lost", 4.5, "it did not answer in time"))
     display.stop()
     shown = screen.getvalue()

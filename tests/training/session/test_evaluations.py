@@ -36,8 +36,8 @@ def fit(classifier: Any, blobs: Any, run: Path, **settings: Any) -> Any:
 
 
 def test_evaluations_come_every_so_many_steps_and_change_no_weight(classifier: Any, blobs: Any, tmp_path: Path) -> None:
-    told = []
-    tell = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: told.append((epoch, sorted(logs))))
+    calls = []
+    tell = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: calls.append((epoch, sorted(logs))))
     often = fit(classifier, blobs, tmp_path / "often", steps=20, eval_every=4, callbacks=[tell])
     by_epoch = fit(classifier, blobs, tmp_path / "epochs", steps=20)
     for a, b in zip(weights(often), weights(by_epoch), strict=True):
@@ -47,7 +47,7 @@ def test_evaluations_come_every_so_many_steps_and_change_no_weight(classifier: A
     assert [record["epoch"] for record in records] == [pytest.approx(step / 6) for step in (4, 8, 12, 16, 20)]
     assert [record["step"] for record in lines(tmp_path / "epochs")] == [6, 12, 18, 20]
     assert records[-1]["val_loss"] == lines(tmp_path / "epochs")[-1]["val_loss"]
-    assert told == [(number, ["accuracy", "loss", "val_accuracy", "val_loss"]) for number in range(5)]
+    assert calls == [(number, ["accuracy", "loss", "val_accuracy", "val_loss"]) for number in range(5)]
     assert "<svg" in (tmp_path / "often/report.html").read_text()
 
 

@@ -24,8 +24,8 @@ def test_a_run_keeps_why_it_failed(tmp_path: Path) -> None:
     y = x[:, :2]
     with pytest.raises(NonFiniteError) as failure:
         rudel.fit(model(1e30), x, y, epochs=3, batch_size=16, run=tmp_path / "run", verbose=False)
-    told = json.loads((tmp_path / "run" / "failure.json").read_text())
-    assert told == {"error": str(failure.value)}
+    document = json.loads((tmp_path / "run" / "failure.json").read_text())
+    assert document == {"error": str(failure.value)}
 
 
 def test_what_is_refused_before_it_begins_leaves_nothing(tmp_path: Path) -> None:
