@@ -25,8 +25,8 @@ from rudel.cache import cache_folder
 from rudel.data.http_range import Version, retry_after
 from rudel.data.npy import parse_header
 from rudel.data.quickdraw import ATTRIBUTION, CATEGORIES, load
-from rudel.data.ranged_download import RetryPolicy
 from rudel.errors import DataError, DownloadError, OptionError
+from rudel.retry_policy import RetryPolicy
 
 HASTY = RetryPolicy(timeout=5.0, attempts=3, first_delay=0.0, longest_delay=0.0)
 STALLING = RetryPolicy(timeout=0.1, attempts=2, first_delay=0.0)

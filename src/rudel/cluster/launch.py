@@ -19,6 +19,7 @@ from rudel.cluster.certificates import Identity
 from rudel.cluster.hosts import COMPUTER, Host, remote_python
 from rudel.cluster.ssh import connect
 from rudel.errors import ClusterError, HostError, RudelError
+from rudel.retry_policy import RetryPolicy
 
 START_SECONDS = 120.0
 """Time for a worker to start: a Raspberry Pi reads a good hundred megabytes from its card."""
@@ -27,7 +28,7 @@ _SILENCE = (15, 8)
 """Seconds between questions to a host that is silent, and how many of them may stay unanswered: two minutes, so that a
 Wi-Fi that comes back finds its worker at work."""
 
-_PAUSES = (1.0, 2.0, 4.0, 8.0)
+_RETRY = RetryPolicy(first_delay=1.0, longest_delay=8.0)
 """Seconds before another try to start a worker that was lost."""
 
 _log = logging.getLogger("rudel.cluster")
@@ -99,7 +100,7 @@ class Launch:
                 self._connection.abort()
                 if time.monotonic() - began > 60:
                     failures = 0
-            await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
+            await asyncio.sleep(_RETRY.delay(failures + 1))
             failures += 1
             try:
                 await self.started()

@@ -18,8 +18,8 @@ from rudel.cache import cache_folder
 from rudel.data.npy import PIXELS
 from rudel.data.quickdraw_categories import CATEGORIES
 from rudel.data.quickdraw_sources import Folder, Mirror, Progress
-from rudel.data.ranged_download import RetryPolicy
 from rudel.errors import DataError, OptionError
+from rudel.retry_policy import RetryPolicy
 
 PUBLIC_BUCKET = "https://storage.googleapis.com/quickdraw_dataset"
 """The default source of the drawings."""

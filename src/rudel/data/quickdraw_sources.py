@@ -18,8 +18,9 @@ import numpy as np
 from rudel.data.http_range import Version
 from rudel.data.npy import LONGEST_HEADER, PIXELS, Header, header_bytes, parse_header
 from rudel.data.prefix_cache import Prefix, opened_prefix
-from rudel.data.ranged_download import RetryPolicy, fetch
+from rudel.data.ranged_download import fetch
 from rudel.errors import DataError, DownloadError
+from rudel.retry_policy import RetryPolicy
 
 Progress = Callable[[int, int], None]
 """Called with (bytes that are there, bytes in all)."""

@@ -8,7 +8,6 @@ with growing pauses, for as long as bytes keep arriving.
 
 import random
 import threading
-from dataclasses import dataclass
 from typing import Protocol
 
 from rudel.data.http_range import (
@@ -23,29 +22,9 @@ from rudel.data.http_range import (
     translating_errors,
 )
 from rudel.errors import DownloadError
+from rudel.retry_policy import RetryPolicy
 
 _CHUNK = 1 << 16
-
-
-@dataclass(frozen=True)
-class RetryPolicy:
-    """A retry policy: how long to wait for a server, and how often to try.
-
-    Args:
-        timeout: seconds without a byte after which a connection counts as stalled.
-        attempts: connections in a row that bring nothing new, after which a download fails.
-        first_delay: seconds of pause before the second attempt; twice as long before each further one.
-        longest_delay: seconds; no pause is longer, whatever the server asks for.
-    """
-
-    timeout: float = 20.0
-    attempts: int = 6
-    first_delay: float = 0.5
-    longest_delay: float = 60.0
-
-    def delay(self, failures: int, requested: float = 0.0) -> float:
-        """Seconds of pause after this many failures in a row; `requested` by the server is the least."""
-        return min(max(self.first_delay * 2 ** (failures - 1), requested), self.longest_delay)
 
 
 class Sink(Protocol):

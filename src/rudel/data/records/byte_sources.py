@@ -15,11 +15,12 @@ from typing import Any, Protocol, TypeVar
 
 from rudel.data.records.fsspec_packages import filesystem, is_remote
 from rudel.errors import DataError
+from rudel.retry_policy import RetryPolicy
 
 Result = TypeVar("Result")
 
 _AT_ONCE = 1 << 30
-_PAUSES = (0.5, 2.0)
+_RETRY = RetryPolicy(attempts=3, first_delay=0.8)
 
 
 class Source(Protocol):
@@ -134,16 +135,16 @@ class RemoteSource:
 
     def _retrying(self, ask: Callable[[], Result]) -> Result:
         """Calls fsspec, and again after any error, as it passes on the exceptions of whatever package it uses."""
-        for pause in (*_PAUSES, None):
+        for failures in range(1, _RETRY.attempts + 1):
             try:
                 return ask()
             except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
                 raise DataError(f"{self.name} cannot be read ({type(error).__name__}): check the address.") from error
             except Exception as error:
-                if pause is None:
+                if failures == _RETRY.attempts:
                     message = str(error).strip().partition("\n")[0] or type(error).__name__
                     raise DataError(f"{self.name} cannot be read ({message}).") from error
-                time.sleep(pause)
+                time.sleep(_RETRY.delay(failures))
         raise AssertionError
 
 
