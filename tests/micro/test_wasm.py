@@ -1,7 +1,10 @@
 """The WebAssembly module, in Node."""
 
+import functools
 import importlib.util
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +37,24 @@ def in_node(folder: Path, name: str, code: str, given: Any = None) -> Any:
     return json.loads(run(tool("node", "apt-get install nodejs"), "script.mjs", folder=folder))
 
 
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bytes, str], Path]:
+    """Compiles a model under a name, once, and returns the folder."""
+
+    @functools.cache
+    def compiled(model: bytes, name: str) -> Path:
+        folder = tmp_path_factory.mktemp("modules")
+        write_wasm(compile_model(model, name=name), folder)
+        return folder
+
+    return compiled
+
+
 @pytest.fixture
-def sine(shared_data: Path, tmp_path: Path) -> Path:
+def sine(shared_data: Path, tmp_path: Path, modules: Callable[[bytes, str], Path]) -> Path:
     """The folder of a sine that somebody else has trained."""
-    write_wasm(compile_model(shared_data / "tflite/hello_world_int8.tflite", name="sine"), tmp_path)
-    return tmp_path
+    model = (shared_data / "tflite/hello_world_int8.tflite").read_bytes()
+    return shutil.copytree(modules(model, "sine"), tmp_path, dirs_exist_ok=True)
 
 
 def test_the_module_is_small_and_imports_nothing(sine: Path) -> None:
