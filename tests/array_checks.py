@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import beartype
-from jaxtyping import install_import_hook
+import jaxtyping
 
 CHECKED = (
     *("rudel.features.log_mel", "rudel.features.mel_tables", "rudel.features.mfcc", "rudel.features.sensor_columns"),
@@ -17,11 +17,27 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with beartype's checks of the arrays it takes and returns; other types are pyright's to check."""
     if isinstance(function, type):
         return function
-    hints = {name: hint for name, hint in getattr(function, "__annotations__", {}).items() if "jaxtyping" in repr(hint)}
+    hints = _hints(function)
     if not hints:
         return function
     function.__annotations__ = hints
     return beartype.beartype(function)
 
 
-install_import_hook(list(CHECKED), "array_checks.checked")
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    hints = getattr(function, "__annotations__", {})
+    return {name: hint for name, hint in hints.items() if "jaxtyping" in repr(hint)}
+
+
+_jaxtyped = jaxtyping.jaxtyped
+
+
+def _jaxtyped_where_there_are_arrays(**how: Any) -> Callable[..., Any]:
+    """What the import hook decorates with: it binds the arguments of every call, which functions without arrays need
+    not pay for."""
+    decorate = _jaxtyped(**how)
+    return lambda function: decorate(function) if isinstance(function, type) or _hints(function) else function
+
+
+jaxtyping.jaxtyped = _jaxtyped_where_there_are_arrays  # type: ignore[assignment]
+jaxtyping.install_import_hook(list(CHECKED), "array_checks.checked")
