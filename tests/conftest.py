@@ -1,4 +1,5 @@
 import contextlib
+import fcntl
 import gc
 import os
 import signal
@@ -127,6 +128,36 @@ def shared_data(lacking: Callable[[str], NoReturn]) -> Path:
     if not folder.is_dir():
         lacking(f"There is no real data in `{folder}`: set RUDEL_SHARED to the folder that holds `data`.")
     return folder
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Callable[..., Path]:
+    """Makes a folder by `make(folder)`, once for all processes that test; tests must leave it as it is."""
+    folder = tmp_path_factory.getbasetemp()
+    if parallel.is_one_of_several(pytestconfig):
+        folder = folder.parent
+
+    def path(name: str, make: Callable[[Path], object]) -> Path:
+        with (folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / f"{name}.made").exists():
+                make(folder / name)
+                (folder / f"{name}.made").touch()
+        return folder / name
+
+    return path
+
+
+@pytest.fixture(scope="session")
+def gestures(made_once: Callable[..., Path], shared_data: Path) -> Path:
+    """A run of the recipe `motion` on the gestures of an Arduino."""
+
+    def train(run: Path) -> None:
+        import rudel
+
+        rudel.train_recipe("motion", data=str(shared_data / "gestures"), run=run)
+
+    return made_once("gestures", train)
 
 
 @pytest.fixture(scope="session")

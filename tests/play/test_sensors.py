@@ -55,14 +55,7 @@ def words(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def keywords(words: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "ears"
     options = {"net": "tiny", "words": ",".join(WORDS)}
-    rudel.train_recipe("keywords", data=str(words / "learn"), options=options, epochs=40, batch_size=16, run=run)
-    return run
-
-
-@pytest.fixture(scope="module")
-def motion(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("runs") / "hand"
-    rudel.train_recipe("motion", data=str(shared_data / "gestures"), epochs=20, run=run)
+    rudel.train_recipe("keywords", data=str(words / "learn"), options=options, epochs=16, batch_size=16, run=run)
     return run
 
 
@@ -72,8 +65,8 @@ def ears(keywords: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def hand(motion: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return rudel.export(motion, "page", tmp_path_factory.mktemp("pages") / "hand").path
+def hand(gestures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return rudel.export(gestures, "page", tmp_path_factory.mktemp("pages") / "hand").path
 
 
 @pytest.fixture(scope="module")
@@ -177,8 +170,8 @@ def test_without_a_network_it_knows_movements(hand: Path, shared_data: Path, bro
         assert page.problems == []
 
 
-def test_rows_become_the_integers_of_numpy(hand: Path, motion: Path, shared_data: Path, browser: Browser) -> None:
-    player = open_run(motion)
+def test_rows_become_the_integers_of_numpy(hand: Path, gestures: Path, shared_data: Path, browser: Browser) -> None:
+    player = open_run(gestures)
     assert isinstance(player, Listener)
     rows = motions_of(str(shared_data / "gestures"), 119).x.reshape(-1, 6)[::7]
     script = f"""{LISTENER}

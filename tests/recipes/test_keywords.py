@@ -33,6 +33,8 @@ from rudel.runs.evaluate_run import evaluate_run
 keras = keras_on_jax()
 jax = pytest.importorskip("jax")
 KEY = jax.random.key(3)
+SHORT = {"net": "tiny", "seconds": 0.5}
+"""For recordings of half a second. Below, all batches of a training are whole: other sizes are programs to compile."""
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +56,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "keywords"
-    options = {"net": "tiny", "validation": 0.2}
-    rudel.train_recipe("keywords", data=str(folder), options=options, epochs=30, batch_size=16, run=run)
+    options = SHORT | {"validation": 0.2}
+    rudel.train_recipe("keywords", data=str(folder), options=options, epochs=25, batch_size=18, run=run)
     return run
 
 
@@ -91,10 +93,10 @@ def test_speakers_are_held_out_and_others_are_unknown(folder: Path) -> None:
 def test_a_few_recordings_are_enough(folder: Path, tmp_path: Path) -> None:
     for word in ("falling", "rising", "steady"):
         (tmp_path / "few" / word).mkdir(parents=True)
-        for path in sorted((folder / word).iterdir())[:14]:
+        for path in sorted((folder / word).iterdir())[:13]:
             shutil.copy(path, tmp_path / "few" / word)
     run = tmp_path / "run"
-    rudel.train_recipe("keywords", data=str(tmp_path / "few"), options={"net": "tiny"}, run=run)
+    rudel.train_recipe("keywords", data=str(tmp_path / "few"), options=SHORT, batch_size=18, run=run)
     assert json.loads((run / "summary.json").read_text())["steps"] == 400
     assert evaluate_run(run, folder).metrics["accuracy"] > 0.8
 
@@ -236,9 +238,8 @@ def test_parts_of_a_spectrogram_are_hidden_in_training_alone() -> None:
 # -- motion -----------------------------------------------------------------------------------------------------
 
 
-def test_motion_knows_the_gestures_of_an_arduino(shared_data: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    rudel.train_recipe("motion", data=str(shared_data / "gestures"), run=run)
+def test_motion_knows_the_gestures_of_an_arduino(shared_data: Path, gestures: Path, tmp_path: Path) -> None:
+    run = gestures
     summary = json.loads((run / "summary.json").read_text())
     assert summary["metrics"]["val_accuracy"] >= 0.95
     assert evaluate_run(run, shared_data / "gestures").examples == 214
@@ -255,7 +256,8 @@ def test_from_the_command_line(folder: Path, tmp_path: Path, warm_python: str) -
         command = [Path(warm_python).with_name("rudel"), *arguments]
         return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
 
-    output_of("data", "sound", str(folder), "--out", "records", "--validation", "0.3")
-    output_of("train", "keywords", "--data", "records", "--set", "net=tiny", "--epochs", "1", "--run", "run")
+    output_of("data", "sound", str(folder), "--out", "records", "--validation", "0.3", "--seconds", "0.5")
+    options = ("--set", "net=tiny", "--set", "seconds=0.5", "--batch-size", "63", "--epochs", "1")
+    output_of("train", "keywords", "--data", "records", *options, "--run", "run")
     assert "27" in output_of("evaluate", "run", "--data", "records", "--split", "validation")
     assert "falling" in output_of("predict", "run", str(next(folder.glob("falling/*.wav"))))

@@ -37,8 +37,9 @@ PICTURES = random.integers(0, 256, (100, 12, 12)).astype("uint8")
 KINDS = random.integers(0, 4, 100)
 HELD_OUT = rudel.Examples(PICTURES[:51], KINDS[:51])
 ALL = rudel.Dataset(rudel.Examples(PICTURES, KINDS), HELD_OUT)
-WHOLE = rudel.Dataset(rudel.Examples(PICTURES[:96], KINDS[:96]), HELD_OUT)
-"""Batches of 16 alone; of all examples, the last batch is of 4."""
+"""With last batches of 4 and of 11, where others are of 16 and of 20."""
+WHOLE = rudel.Dataset(rudel.Examples(PICTURES[:96], KINDS[:96]), rudel.Examples(PICTURES[:40], KINDS[:40]))
+"""Batches of 16 and of 20 alone: others would be programs to compile."""
 MOVING = rudel.Dataset(WHOLE.train, augment=random_flip)
 WORDS = random.integers(0, 32, (64, 6)).astype("int32")
 

@@ -1,7 +1,6 @@
 """Models with classes of the user's: what cannot be opened again is said before the first step."""
 
 import importlib
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +14,6 @@ from rudel.backend import keras_on_jax
 from rudel.errors import ModelError, RunError
 
 keras = keras_on_jax()
-COMPILED = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_")
-"""Variables that `import rudel` sets: compiled programs are those of all tests."""
 X, Y = np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
 
 MODULE = """
@@ -68,26 +65,25 @@ def test_a_class_that_cannot_be_imported_is_said_and_can_be_given(tmp_path: Path
     np.testing.assert_array_equal(rudel.predict(rudel.load(run, custom_objects={"Local": Local}), X), expected)
 
 
-def test_classes_and_functions_that_can_be_imported_are_found_by_commands(tmp_path: Path) -> None:
+def test_classes_and_functions_that_can_be_imported_are_found_by_commands(tmp_path: Path, warm_python: str) -> None:
     """In a process that knows nothing of the folder in which they lie."""
     folder, run = tmp_path / "code", tmp_path / "run"
     folder.mkdir()
     (folder / "mine_for_a_test.py").write_text(MODULE)
     np.savez(tmp_path / "data.npz", x=X, y=Y)
     train = (
+        "import warnings; warnings.simplefilter('error', UserWarning)\n"
         "import rudel, keras, numpy as np, mine_for_a_test as mine\n"
         "layers = [mine.Twice(), keras.layers.Lambda(mine.thrice), keras.layers.Dense(1)]\n"
         "model = keras.Sequential([keras.Input((3,)), *layers])\n"
         "model.compile('sgd', mine.own_loss)\n"
         "rudel.fit(model, np.ones((64, 3), 'float32'), np.ones((64, 1), 'float32'), run='../run', verbose=False)\n"
     )
-    environment = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    environment |= {name: value for name, value in os.environ.items() if name.startswith(COMPILED)}
-    subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", train], cwd=folder, env=environment, check=True)
-    script = "from rudel.cli.main import run; run()"
+    subprocess.run([warm_python, "-c", train], cwd=folder, check=True)
+    rudel_here = Path(warm_python).with_name("rudel")
     for arguments in (["evaluate"], ["export", "--to", "litert"]):
-        command = [sys.executable, "-c", script, *arguments, str(run), "--data", "data.npz"]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        command = [rudel_here, *arguments, str(run), "--data", "data.npz"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
 
 
@@ -126,7 +122,7 @@ def test_a_module_that_cannot_be_imported_any_more_is_named(
     assert "`Twice` of the module `mine_broken` cannot be imported: ValueError: no such card" in caplog.text
 
 
-def test_a_class_in_a_script_is_said(tmp_path: Path) -> None:
+def test_a_class_in_a_script_is_said(tmp_path: Path, warm_python: str) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         MODULE + "import rudel, numpy as np\n"
@@ -135,10 +131,7 @@ def test_a_class_in_a_script_is_said(tmp_path: Path) -> None:
         "rudel.fit(model, np.ones((64, 3), 'float32'), np.ones((64, 1), 'float32'), run='run', verbose=False)\n"
         "rudel.load('run', custom_objects={'Twice': Twice})\n"
     )
-    environment = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([warm_python, script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "`Twice` (defined in a script or notebook) cannot be imported" in done.stderr
 
