@@ -23,7 +23,7 @@ from rudel.data.stream import Stream
 from rudel.errors import DataError, OptionError
 
 _INFINITE = -1  # of tf.data's cardinality
-_JOINED_BYTES = 1 << 22
+_LEAST_BYTES, _MOST_BYTES = 1 << 22, 1 << 24  # of what is handed over at once
 
 
 def is_source(data: object) -> bool:
@@ -78,8 +78,10 @@ class _Batches:
         self.is_indexed = _is_indexed(source)
         self.can_begin_again = self.is_indexed or iter(source) is not source
         self._under_way: Iterator[Examples] | None = None
+        self.wanted = 0
+        """Examples that are needed next: sources that can hand them over at once do."""
         self._looked_at: list[Examples] = []
-        self._joined = 0
+        self._batch = (0, 0)  # examples and bytes of the first one
 
     @property
     def length(self) -> int | None:
@@ -110,8 +112,7 @@ class _Batches:
         if not self.can_begin_again and batch is not None:
             self._looked_at.append(batch)
         if batch is not None:
-            size = sum(array.nbytes for _, array in batch.named_arrays())
-            self._joined = len(batch) * (_JOINED_BYTES // max(1, size))
+            self._batch = len(batch), sum(array.nbytes for _, array in batch.named_arrays())
         return batch
 
     def _last(self) -> Examples | None:
@@ -130,20 +131,32 @@ class _Batches:
             return self._by_number()
         if self.can_begin_again:
             source: Any = self.source
-            if self._joined > 1 and _is_of_tensors(source):
+            rows = self._rows_at_once
+            if rows and _is_of_tensors(source):
                 return self._of_tensors(source)
-            if self._joined > 1 and hasattr(source, "rebatch"):  # tf.data hands over large batches with less effort
-                source = source.rebatch(self._joined)
+            if rows and hasattr(source, "rebatch"):  # of tf.data
+                source = source.rebatch(rows)
             return map(self._examples, getattr(source, "as_numpy_iterator", source.__iter__)())
         self._under_way = self._under_way or map(self._examples, self.source)
         return self._next_ones(self._under_way)
 
+    @property
+    def _rows_at_once(self) -> int:
+        examples, size = self._batch
+        least, most = (examples * (limit // max(1, size)) for limit in (_LEAST_BYTES, _MOST_BYTES))
+        return min(max(self.wanted, least), most)
+
     def _of_tensors(self, loader: Any) -> Iterator[Examples]:
         """Large batches of a `DataLoader` whose tensors are in memory: indexed at once, not row by row."""
         batches = iter(loader.batch_sampler)
-        count = max(1, self._joined // loader.batch_size)
-        while rows := list(itertools.chain.from_iterable(itertools.islice(batches, count))):
-            yield self._examples([tensor[rows] for tensor in loader.dataset.tensors])
+        while True:
+            count = max(1, -(-self._rows_at_once // loader.batch_size))
+            rows = list(itertools.chain.from_iterable(itertools.islice(batches, count)))
+            if not rows:
+                return
+            in_order = rows == list(range(rows[0], rows[0] + len(rows)))
+            index = slice(rows[0], rows[0] + len(rows)) if in_order else rows  # of a slice, nothing is copied
+            yield self._examples([tensor[index] for tensor in loader.dataset.tensors])
 
     def _by_number(self) -> Iterator[Examples]:
         number = 0
@@ -209,6 +222,7 @@ class BatchStream(Stream):
 
     def _run(self, first: int, last: int) -> Examples:
         """Examples from one index to before another."""
+        self._batches.wanted = last - first
         ended = self._served == self._rows and first < self._served
         if self._pass is None or (self.repeatable and (ended or first < self._first)):
             self._pass, self._held, self._first, self._last = self._batches.passes(), [], 0, 0
@@ -217,6 +231,7 @@ class BatchStream(Stream):
             self._first = first
             self._last = first + sum(map(len, self._held))
         while self._last < last:
+            self._batches.wanted = last - self._last
             self._hold(self._next())
             self._drop(first)
         self._drop(first)
@@ -294,10 +309,9 @@ def _stacked(parts: Sequence[Any]) -> Any:
         return {key: _stacked([part[key] for part in parts]) for key in first}
     if isinstance(first, tuple):
         return tuple(_stacked([part[place] for part in parts]) for place in range(len(first)))
-    try:
-        return np.concatenate(parts)
-    except ValueError:
-        shapes = sorted({part.shape[1:] for part in parts})
+    shapes = sorted({part.shape[1:] for part in parts})
+    if len(shapes) > 1:
         raise DataError(
             f"A source gives examples of the shapes {shapes[0]} and {shapes[1]}: all batches have to be alike."
-        ) from None
+        )
+    return np.concatenate(parts)

@@ -121,6 +121,10 @@ class Streamed:
         self._schedule = schedule
         self._blocks = Blocks(stream, model, "training")
         self._steps = self._blocks.batches(schedule.batch_size, schedule.total_steps)
+        self._ends_with_epochs = schedule.steps_per_epoch > self._steps
+        """Whether no block has steps of two epochs, where there are several blocks in one: of about the same size."""
+        if self._ends_with_epochs:
+            self._steps = -(-schedule.steps_per_epoch // -(-schedule.steps_per_epoch // self._steps))
         self._rows = self._steps * schedule.batch_size
         self.data = self._blocks.form(self._rows)
         self.order: jax.Array = jax.device_put(np.arange(self._rows, dtype=np.int32).reshape(self._steps, -1))
@@ -173,6 +177,8 @@ class Streamed:
         epoch, order = -1, np.empty((0, schedule.batch_size), np.int32)
         while step < schedule.total_steps:
             last = min(step + self._steps, schedule.total_steps)
+            if self._ends_with_epochs:
+                last = min(last, schedule.last_step(step // schedule.steps_per_epoch))
             rows = []
             for number in range(step // schedule.steps_per_epoch, (last - 1) // schedule.steps_per_epoch + 1):
                 if number != epoch:
