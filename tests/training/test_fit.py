@@ -296,9 +296,11 @@ def test_a_metric_of_classes_is_logged_by_class(classifier: Any, blobs: Any, tmp
     for metric in ("f1_score", "val_f1_score"):
         by_class = np.stack([ours[f"{metric}/{number}"] for number in range(3)], 1)
         np.testing.assert_allclose(by_class, np.stack(theirs[metric]), rtol=1e-4)
-    monitor = "val_f1_score/1"
+    monitor = "val_f1_score/dog"
     model = classifier(loss="categorical_crossentropy", metrics=[keras.metrics.F1Score()])
-    rudel.fit(model, x, y, validation=(x, y), monitor=monitor, run=tmp_path / "run")
+    data = rudel.Dataset(rudel.Examples(x, y), rudel.Examples(x, y), class_names=("cat", "dog", "cow"))
+    history = rudel.fit(model, data, monitor=monitor, run=tmp_path / "run").history
+    assert {f"{split}f1_score/{name}" for split in ("", "val_") for name in data.class_names} < set(history)
     assert (tmp_path / "run/best.keras").exists()
     assert (tmp_path / "run/report.html").exists()
 

@@ -6,6 +6,7 @@ training is cut into blocks changes no bit of its result.
 """
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,7 @@ from rudel.loop.model_state import ModelState, why_not_traced
 if TYPE_CHECKING:
     import keras
 
+_FEW_PASSES = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 _BOUNDS = (np.int32(0), np.int32(1))
 
 Batch = tuple[Any, ...]
@@ -56,6 +58,16 @@ class Program:
     compile_seconds: float
 
 
+def unused_key() -> jax.Array:
+    """A random key for a program that does not look at it; none is derived from a seed, which takes a program, too."""
+    data = jax.eval_shape(jax.random.key_data, _key_form())
+    return jax.random.wrap_key_data(np.zeros(data.shape, data.dtype))
+
+
+def _key_form() -> jax.ShapeDtypeStruct:
+    return jax.eval_shape(lambda: jax.random.key(0))
+
+
 def compile_training(
     model: Any,
     state: ModelState,
@@ -65,6 +77,7 @@ def compile_training(
     jit: Callable[..., Any] = jax.jit,
     size: int | None = None,
     ahead: bool = False,
+    rare: bool = False,
 ) -> tuple[Program, Any]:
     """Compiles `run(progress, data, order, key, first, last, offset) -> (progress, bad_step)` for a built model.
 
@@ -78,6 +91,7 @@ def compile_training(
     Of `state`, `data` and `order`, only shapes and dtypes are looked at. `order` can be int32 (steps,), if `data` has
     whole batches along axis 0. `jit` compiles, and may know more of where things are to be. Of every batch, the first
     `size` examples count; None for all of them. With `ahead`, another thread compiles, and the first call waits for it.
+    A program that takes few steps, `rare`, compiles in half the time for CPUs, and takes three times as long for each.
 
     Returns:
         The program, and logs of the right form to start with.
@@ -102,11 +116,11 @@ def compile_training(
 
     def traced() -> tuple[Any, Any]:
         begin = start()
-        arguments = begin, data, order, jax.random.key(0), *_BOUNDS, np.int32(0)
+        arguments = begin, data, order, _key_form(), *_BOUNDS, np.int32(0)
         return jit(block, donate_argnums=0, keep_unused=True).trace(*arguments), begin.logs
 
-    key = ("train_step", form((state, data, order)), augment, size) if jit is jax.jit else None
-    return _compile(model, "train_step", key, traced, ahead)
+    key = ("train_step", form((state, data, order)), augment, size, rare) if jit is jax.jit else None
+    return _compile(model, "train_step", key, traced, ahead, rare)
 
 
 def training_loop(
@@ -155,7 +169,7 @@ def training_loop(
 
     def start() -> Progress:
         indices = jax.ShapeDtypeStruct(order.shape[1:], order.dtype)
-        batch = jax.eval_shape(batch_of, data, indices, jax.random.key(0), 0)
+        batch = jax.eval_shape(batch_of, data, indices, _key_form(), 0)
         shapes, new_state = jax.eval_shape(step, state, batch, None)
         _check_carried(model, state, new_state)
         logs = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
@@ -177,7 +191,11 @@ def _learning_rate(model: "keras.Model", rate: jax.Array | None) -> Iterator[Non
 
 
 def compile_evaluation(
-    model: Any, state: ModelState, data: Batch, batch_size: int | None, jit: Callable[..., Any] = jax.jit
+    model: Any,
+    state: ModelState,
+    data: Batch,
+    batch_size: int | None,
+    jit: Callable[..., Any] = jax.jit,
 ) -> Program:
     """Compiles `run(trainable, non_trainable, metrics, data, first, last) -> metrics` for a built model.
 
@@ -236,21 +254,24 @@ def _compile(
     key: tuple[Any, ...] | None,
     traced: Callable[[], tuple[Any, Any]],
     ahead: bool = False,
+    rare: bool = False,
 ) -> tuple[Program, Any]:
     began = time.perf_counter()
 
     def make() -> tuple[Any, Any]:
         with tracing(model, method), fast_on_cpu():
             trace, extra = traced()
-        return _compiled_ahead(trace.lower()) if ahead else trace.lower().compile(), extra
+        lowered = trace.lower()
+        compiled = functools.partial(lowered.compile, _FEW_PASSES if rare and jax.default_backend() == "cpu" else None)
+        return _called_ahead(compiled) if ahead else compiled(), extra
 
     run, extra = make() if key is None else kept(model, key, make)
     return Program(run, time.perf_counter() - began), extra
 
 
-def _compiled_ahead(lowered: jax.stages.Lowered) -> Callable[..., Any]:
+def _called_ahead(compiled: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
     threads = ThreadPoolExecutor(1, "rudel-compile")
-    program = threads.submit(lowered.compile)
+    program = threads.submit(compiled)
     threads.shutdown(wait=False)
     return lambda *arguments: program.result()(*arguments)
 

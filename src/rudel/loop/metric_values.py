@@ -1,6 +1,7 @@
 """Metrics as Python floats, by Keras' names."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,3 +28,17 @@ def as_floats(logs: "Mapping[str, ArrayLike]") -> dict[str, float]:
         for index, entry in np.ndenumerate(array):
             flat["/".join([name, *map(str, index)])] = float(entry)
     return flat
+
+
+def by_class_name(logs: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+    """Logs in which metrics of each class have the classes' names, where they have as many numbers as there are names.
+
+    >>> by_class_name({"loss": 0.5, "f1/0": 1.0, "f1/1": 0.25}, ["cat", "dog"])
+    {'loss': 0.5, 'f1/cat': 1.0, 'f1/dog': 0.25}
+    """
+    parts = {key: key.rpartition("/") for key in logs}
+    counts = Counter(metric for metric, _, number in parts.values() if number.isdecimal())
+    named = {key: m for key, (m, _, number) in parts.items() if number.isdecimal() and counts[m] == len(names)}
+    return {
+        f"{named[key]}/{names[int(parts[key][2])]}" if named.get(key) else key: value for key, value in logs.items()
+    }

@@ -76,6 +76,13 @@ def check_compiled(model: "keras.Model") -> None:
     check_steps(model)
 
 
+def logs_its_metrics(model: "keras.Model") -> bool:
+    """Whether what `train_step` returns are the metrics after the step, as of Keras' own."""
+    from keras import Model
+
+    return all(getattr(type(model), name) is getattr(Model, name) for name in ("train_step", "compute_metrics"))
+
+
 def check_steps(model: "keras.Model") -> None:
     """Refuses steps of a model's own that are written for another backend than JAX, where Keras runs on that.
 

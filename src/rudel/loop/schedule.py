@@ -42,6 +42,11 @@ class Schedule:
         rest, epoch = self.examples % self.batch_size, min(self.total_steps, self.steps_per_epoch)
         return tuple(sorted({self.size(0), self.size(epoch - 1) if rest else self.batch_size}, reverse=True))
 
+    def steps_of(self, size: int) -> int:
+        """How many steps of the training have batches of this size, one of `sizes`."""
+        last = self.total_steps // self.steps_per_epoch  # steps that end an epoch
+        return last if size == self.sizes[-1] != self.batch_size else self.total_steps - last * (len(self.sizes) - 1)
+
     def size(self, step: int) -> int:
         """The number of examples in the batch of a step (from 0)."""
         return min(self.batch_size, self.examples - step % self.steps_per_epoch * self.batch_size)

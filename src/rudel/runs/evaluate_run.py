@@ -7,6 +7,7 @@ from pathlib import Path
 from rudel.data.dataset import ToEvaluate
 from rudel.errors import DataError, OptionError, RunError, option
 from rudel.loop.evaluation import DEFAULT_BATCH_SIZE, evaluate
+from rudel.loop.metric_values import by_class_name
 from rudel.runs import run_directory
 from rudel.runs.loading import dataset_of, load, to_evaluate
 from rudel.runs.model_arrays import read_examples
@@ -59,8 +60,8 @@ def evaluate_run(
             f"{option('split')} chooses among the records of a folder: name the folder with {option('data')}."
         )
     model = load(run, best)
+    names = directory.read_config().get("class_names") or []
     if is_file:
-        names = directory.read_config().get("class_names", [])
         examples, left_out = read_examples(Path(str(data)), model, names)
         if examples.y is None:
             raise DataError(f"{data} has no array `y`: save it by np.savez(file, x=..., y=..., names=...).")
@@ -78,4 +79,4 @@ def evaluate_run(
         raise RunError(f"The model of the {directory.title} is not compiled, so there is no metric to evaluate.")
     count = len(found.examples)
     metrics = evaluate(model, found.examples, batch_size=min(DEFAULT_BATCH_SIZE, count))
-    return Evaluation(metrics, count, dict(found.left_out), tuple(found.notes))
+    return Evaluation(by_class_name(metrics, names), count, dict(found.left_out), tuple(found.notes))

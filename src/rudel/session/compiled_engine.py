@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from rudel.loop import model_state
-from rudel.loop.compiled_loop import Program, Progress
+from rudel.loop.compiled_loop import Program, Progress, unused_key
 from rudel.loop.evaluation import Evaluator
 from rudel.loop.feed import Feed
 from rudel.loop.metric_values import as_floats
@@ -215,7 +215,7 @@ class CompiledEngine:
             self._state = self._devices.read(model)._replace(metrics=metrics)
         logs = self._train_until(session.spans.last(number))
         self.write()
-        logs = session.logs_of_span(logs)
+        logs = session.logs_of_span(logs, are_results=model_state.logs_its_metrics(model))
         if evaluator := self._evaluator:
             logs |= session.evaluate(lambda: evaluator.run(self._devices.read(model)))
         logs = self._decisions.logs(logs)
@@ -274,8 +274,8 @@ class CompiledEngine:
             a loss that is not finite, or -1.
         """
         if epoch != self._keyed:
-            key = jax.random.key(self._job.schedule.seed)
             augments = self._job.augment is not None  # nothing else asks for random numbers by this key
+            key = jax.random.key(self._job.schedule.seed) if augments else unused_key()
             self._keyed, self._key = epoch, jax.random.fold_in(key, epoch) if augments else key
         done = self._session.position.step
         program = self._programs[self._job.schedule.size(done)]

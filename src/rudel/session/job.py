@@ -31,6 +31,7 @@ class Job:
         settings: the requested ones, by name, for people to read.
         augment: changes the inputs of a training batch at random: `(key, x) -> x`.
         initial_epoch: epochs to leave out, because the model has been trained for so many.
+        class_names: those of the classes, in the order of the model's outputs; () where they are not known.
     """
 
     model: "keras.Model"
@@ -43,6 +44,7 @@ class Job:
     settings: dict[str, Any] = field(default_factory=dict)
     augment: Callable[[Any, Any], Any] | None = None
     initial_epoch: int = 0
+    class_names: Sequence[str] = ()
 
     @property
     def validation_batch_size(self) -> int:

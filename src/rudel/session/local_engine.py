@@ -60,7 +60,9 @@ class OneDevice:
     def compile(self, job: Job, state: ModelState, feed: Feed, size: int) -> tuple[Program, Any]:
         """See `Devices`."""
         ahead = size < job.schedule.sizes[0]
-        return compile_training(job.model, state, feed.data, feed.order, job.augment, size=size, ahead=ahead)
+        steps, total = job.schedule.steps_of(size), job.schedule.total_steps
+        rare = steps <= 2 and steps * 32 <= total  # so that what such steps take longer counts for little
+        return compile_training(job.model, state, feed.data, feed.order, job.augment, size=size, ahead=ahead, rare=rare)
 
     def evaluator(self, job: Job, state: ModelState) -> Evaluator:
         """See `Devices`."""

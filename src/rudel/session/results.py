@@ -18,6 +18,7 @@ from rudel.errors import CheckpointError
 from rudel.loop import model_state
 from rudel.loop.classification import as_probabilities, class_labels
 from rudel.loop.evaluation import DEFAULT_BATCH_SIZE, evaluate, predict, predictions
+from rudel.loop.metric_values import by_class_name
 from rudel.report.predictions import Predictions, join, save, summarise
 from rudel.runs import checkpoint as checkpoints
 from rudel.runs import run_directory
@@ -97,7 +98,8 @@ def _test_metrics(model: "keras.Model", dataset: Dataset) -> dict[str, float]:
     """Metrics of the trained model on the test examples, if there are any."""
     if dataset.test is None:
         return {}
-    return {f"test_{name}": value for name, value in evaluate(model, dataset.test).items()}
+    metrics = by_class_name(evaluate(model, dataset.test), dataset.class_names)
+    return {f"test_{name}": value for name, value in metrics.items()}
 
 
 def _keep_best(run: RunDirectory, model: "keras.Model", step: int) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from rudel.errors import NonFiniteError, RunError, option
 from rudel.loop import model_state
 from rudel.loop.freed_memory import release_freed_memory
-from rudel.loop.metric_values import as_floats
+from rudel.loop.metric_values import as_floats, by_class_name
 from rudel.loop.model_state import ModelState
 from rudel.loop.vocabulary import why_not_finite
 from rudel.runs.checkpoint import Checkpoint
@@ -179,10 +179,15 @@ class Session:
 
     # -- spans ------------------------------------------------------------------------------------------------------
 
-    def logs_of_span(self, logs: dict[str, float]) -> dict[str, float]:
-        """Training metrics of a span by the model's metrics variables; of a model that logs others, those given."""
-        results = as_floats(self.model.get_metrics_result())
-        return results if set(results) == set(logs) else logs
+    def logs_of_span(self, logs: dict[str, float], *, are_results: bool = False) -> dict[str, float]:
+        """Training metrics of a span by the model's metrics variables; of a model that logs others, those given.
+
+        Args:
+            logs: of the last step.
+            are_results: whether they are what the metrics variables say.
+        """
+        results = logs if are_results else as_floats(self.model.get_metrics_result())
+        return by_class_name(results if set(results) == set(logs) else logs, self.job.class_names)
 
     def evaluate(self, run: Callable[[], dict[str, float]]) -> dict[str, float]:
         """Evaluates the model, which has the state to evaluate in its variables.
@@ -198,7 +203,7 @@ class Session:
         """
         with self.position.clock.counting("evaluate"):
             self.callbacks.on_test_begin()
-            validation = run()
+            validation = by_class_name(run(), self.job.class_names)
             self.callbacks.on_test_end(dict(validation))
         if np.isnan(validation.get("loss", 0.0)):
             raise self.not_finite("validation loss", self.position.step)
@@ -354,7 +359,7 @@ class Session:
         """Names of the metrics of an evaluation."""
         if self.job.options.watched is None:
             return []
-        names = list(as_floats(self.model.get_metrics_result()))
+        names = list(by_class_name(as_floats(self.model.get_metrics_result()), self.job.class_names))
         return names + ([f"val_{name}" for name in names] if self.job.validation is not None else [])
 
 

@@ -178,6 +178,7 @@ def job_of(request: Request, identity: dict[str, Any]) -> Job:
         settings=_settings(request),
         augment=dataset.augment,
         initial_epoch=request.initial_epoch,
+        class_names=dataset.class_names,
     )
 
 

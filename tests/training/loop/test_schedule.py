@@ -26,7 +26,10 @@ def test_an_epoch_is_a_permutation_whose_last_batch_is_smaller() -> None:
     ("examples", "total_steps", "sizes"), [(100, 20, (10,)), (103, 5, (10,)), (7, 3, (7,)), (103, 11, (10, 3))]
 )
 def test_sizes_of_batches(examples: int, total_steps: int, sizes: tuple[int, ...]) -> None:
-    assert Schedule(examples, 10, total_steps).sizes == sizes
+    schedule = Schedule(examples, 10, total_steps)
+    assert schedule.sizes == sizes
+    steps = [schedule.size(step) for step in range(total_steps)]
+    assert {size: schedule.steps_of(size) for size in sizes} == {size: steps.count(size) for size in sizes}
 
 
 def test_the_last_epoch_may_be_cut_short() -> None:
