@@ -131,3 +131,12 @@ def option(name: str, value: object = None) -> str:
         shown = f"--{name.replace('_', '-')}"
         return shown if value in (None, True) else f"{shown} {value}"
     return f"`{name}={'' if value is None else value if value is True else repr(str(value))}`"
+
+
+def recipe_option(name: str, value: str) -> str:
+    """An option of a recipe in a message, as the user gives it; see `option`.
+
+    >>> recipe_option("target", "COLUMN")
+    "`options={'target': 'COLUMN'}`"
+    """
+    return f"`--set {name}={value}`" if _on_command_line else f"`options={{{name!r}: {value!r}}}`"

@@ -170,7 +170,7 @@ def test_busy_and_broken_servers_are_asked_again(server, remote, fault):
 
 def test_a_server_that_stays_broken(server, remote, fault):
     server.remotes["cat"] = remote(npy(drawings(20)), faults=[fault(status=503)] * 9)
-    with pytest.raises(DownloadError, match=r"HTTP 503 .* 3 times in a row: .*`--data DIR`\.$"):
+    with pytest.raises(DownloadError, match=r"HTTP 503 .* 3 times in a row: .*`data='DIR'`\.$"):
         load(["cat"], 10, server.url, retry=HASTY)
     assert len(server.log) == 3
 
@@ -210,7 +210,7 @@ def test_a_connection_that_stalls_for_good():
 def test_no_network():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with pytest.raises(DownloadError, match=rf"`127.0.0.1:{port}` could not be reached \(.* refused\).*`--data DIR`"):
+    with pytest.raises(DownloadError, match=rf"`127.0.0.1:{port}` could not be reached \(.* refused\).*`data='DIR'`"):
         load(["cat"], 10, f"http://127.0.0.1:{port}", retry=HASTY)
 
 

@@ -114,5 +114,5 @@ def test_files_that_hold_no_weights_are_refused_in_a_sentence(saved: Path, tmp_p
     (tmp_path / "cut.keras").write_bytes(saved.read_bytes()[:1000])
     with pytest.raises(DataError, match="cannot be read as weights"):
         made(weights=str(tmp_path / "cut.keras"))
-    with pytest.raises(OptionError, match="name one with --set weights"):
+    with pytest.raises(OptionError, match="name one with `options="):
         made(freeze=True)

@@ -148,7 +148,7 @@ def test_a_frame_trains_and_its_run_asks_for_data(tmp_path: Path, regressor: Any
     trained = rudel.train_recipe("table", data=frame, options=options, run=tmp_path / "run", epochs=15)
     assert trained.summary["metrics"] == regressor.summary["metrics"]
     assert json.loads((tmp_path / "run/config.json").read_text())["source"] is None
-    with pytest.raises(DataError, match="give a CSV or Parquet file with --data"):
+    with pytest.raises(DataError, match=r"file with `data=`, and with `options=\{'target': 'COLUMN'\}`"):
         evaluate_run(tmp_path / "run")
 
 

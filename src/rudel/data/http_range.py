@@ -12,12 +12,14 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
-from rudel.errors import DownloadError
-
-ADVICE = "or give a local copy of the drawings with `--data DIR`"
-"""Advice against any failure, to end a sentence with."""
+from rudel.errors import DownloadError, option
 
 _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
+
+
+def advice() -> str:
+    """What helps against any failure, to end a sentence with."""
+    return f"or give a local copy of the drawings with {option('data', 'DIR')}"
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def _refusal(url: str, error: urllib.error.HTTPError) -> Exception:
         pause = retry_after(error.headers.get("Retry-After", ""))
         return TransientError(f"`{host(url)}` could not send `{url}` ({status})", pause)
     return DownloadError(
-        f"`{url}` could not be fetched ({status}): check the address and the name of the class, {ADVICE}."
+        f"`{url}` could not be fetched ({status}): check the address and the name of the class, {advice()}."
     )
 
 
@@ -126,7 +128,7 @@ def _no_connection(url: str, reason: str | BaseException) -> Exception:
     if isinstance(reason, ssl.SSLCertVerificationError):
         return DownloadError(
             f"The certificate of `{host(url)}` was not accepted ({reason.verify_message}): "
-            f"check the clock and the certificates of this computer, {ADVICE}."
+            f"check the clock and the certificates of this computer, {advice()}."
         )
     message = (reason.strerror if isinstance(reason, OSError) else None) or str(reason)
     return TransientError(f"`{host(url)}` could not be reached ({message})")

@@ -11,17 +11,17 @@ import threading
 from typing import Protocol
 
 from rudel.data.http_range import (
-    ADVICE,
     Answer,
     ShorterError,
     TransientError,
     Version,
+    advice,
     host,
     read_answer,
     request_part,
     translating_errors,
 )
-from rudel.errors import DownloadError
+from rudel.errors import DownloadError, option
 from rudel.retry_policy import RetryPolicy
 
 _CHUNK = 1 << 16
@@ -93,7 +93,7 @@ def _give_up_or_pause(failure: TransientError, failures: int, retry: RetryPolicy
     if failures >= retry.attempts:
         raise DownloadError(
             f"{failure}, {failures} times in a row: check the network, try again later (what has arrived is kept), "
-            f"{ADVICE}."
+            f"{advice()}."
         ) from failure
     if cancelled.wait(retry.delay(failures, failure.requested_pause) * random.uniform(1.0, 1.25)):
         raise Cancelled
@@ -119,7 +119,9 @@ def _receive(url: str, sink: Sink, timeout: float, cancelled: threading.Event) -
                 sink.append(chunk)
             position += len(chunk)
     if sink.wanted > sink.length == sink.version.size:
-        raise DownloadError(f"`{url}` is truncated at {sink.length:,} bytes: give another source with `--data`.")
+        raise DownloadError(
+            f"`{url}` is truncated at {sink.length:,} bytes: give another source with {option('data')}."
+        )
     if sink.wanted > sink.length <= before:
         raise TransientError(f"`{host(url)}` sent nothing new of `{url}`")
 

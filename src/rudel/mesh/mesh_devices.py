@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rudel.errors import OptionError
+from rudel.errors import OptionError, option
 
 if TYPE_CHECKING:
     import jax
@@ -51,7 +51,7 @@ def make_mesh(count: int | None, axes: Mapping[str, int] | None) -> "jax.shardin
     if count and count != needed:
         raise OptionError(
             f"The mesh {written_axes(axes)} has {needed} devices, which does not fit the {count} asked for: "
-            f"give sizes whose product is {count}, or `--devices {needed}`."
+            f"give sizes whose product is {count}, or {option('devices', needed)}."
         )
     if needed > len(there):
         raise OptionError(_too_few(needed, there))
@@ -59,7 +59,7 @@ def make_mesh(count: int | None, axes: Mapping[str, int] | None) -> "jax.shardin
         raise OptionError(
             f"The mesh {written_axes(axes)} has {needed} devices, which does not divide the {len(there)} that there "
             f"are: give sizes whose product is {_nearest_divisor(needed, len(there))} or {len(there)}, or "
-            f"`--devices {needed}` to leave the others out."
+            f"{option('devices', needed)} to leave the others out."
         )
     if needed < len(there) and jax.process_count() > 1:
         raise OptionError(

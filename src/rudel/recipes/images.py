@@ -14,15 +14,9 @@ import rudel
 from rudel.data.dataset import ToEvaluate
 from rudel.data.images.image_sets import find_photographs
 from rudel.data.images.images_dataset import Images, fits_memory
-from rudel.errors import DataError, OptionError
+from rudel.errors import DataError, OptionError, option, recipe_option
 
 training = {"epochs": 40, "batch_size": 32}
-
-_WHERE_TO_GET_THEM = (
-    "The recipe `images` learns from photographs: give a folder that has a folder of them for each class with --data, "
-    "or the records that `rudel data images FOLDER --out DIR` makes of it; ten hand signs are at "
-    "https://github.com/ardamavi/Sign-Language-Digits-Dataset."
-)
 
 
 def data(
@@ -46,7 +40,11 @@ def data(
         validation: share to hold out, by the hash of the file name; records are split already.
     """
     if source is None:
-        raise DataError(_WHERE_TO_GET_THEM)
+        raise DataError(
+            "The recipe `images` learns from photographs: give a folder that has a folder of them for each class with "
+            f"{option('data')}, or the records that `rudel data images FOLDER --out DIR` makes of it; ten hand signs "
+            "are at https://github.com/ardamavi/Sign-Language-Digits-Dataset."
+        )
     in_memory = {"auto": None, "true": False, "false": True}[streamed]
     changes = _changes(augmentation)
     return Images(source, side, validation=validation, augment=changes, in_memory=in_memory, progress=progress)
@@ -106,7 +104,9 @@ def model(
     from rudel.recipes.nets.weights import load_weights
 
     if freeze and weights is None:
-        raise OptionError("`freeze` keeps weights of a file as they are: name one with --set weights=FILE.")
+        raise OptionError(
+            f"`freeze` keeps weights of a file as they are: name one with {recipe_option('weights', 'FILE')}."
+        )
     inputs = keras.Input((side, side, 3), dtype="uint8", name="photograph")
     scaled = layers.Rescaling(1 / 127.5, offset=-1, name="from_minus_1_to_1")(inputs)
     features = {"compact": compact, "resnet": resnet, "mobilenet": mobilenet}[net](scaled)

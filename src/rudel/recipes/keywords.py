@@ -15,15 +15,9 @@ from rudel.data.dataset import ToEvaluate
 from rudel.data.sound.keyword_classes import chosen
 from rudel.data.sound.noise import BACKGROUND, read_noise
 from rudel.data.sound.recording_folders import find_recordings
-from rudel.errors import DataError
+from rudel.errors import DataError, option
 
 training = {"epochs": 40, "least_steps": 400, "batch_size": 32}
-
-_WHERE_TO_GET_THEM = (
-    "The recipe `keywords` learns from recordings: give a folder that has a folder of them for each word with --data, "
-    "or the records that `rudel data sound FOLDER --out DIR` makes of it; ten digits are at "
-    "https://github.com/Jakobovski/free-spoken-digit-dataset."
-)
 
 
 def data(
@@ -58,7 +52,11 @@ def data(
         seed: seed of the generated silence.
     """
     if source is None:
-        raise DataError(_WHERE_TO_GET_THEM)
+        raise DataError(
+            "The recipe `keywords` learns from recordings: give a folder that has a folder of them for each word with "
+            f"{option('data')}, or the records that `rudel data sound FOLDER --out DIR` makes of it; ten digits are at "
+            "https://github.com/Jakobovski/free-spoken-digit-dataset."
+        )
     found = find_recordings(source, rate, seconds, progress)
     train, held_out = found.split(found.held_out(validation, split, speakers))
     if words:

@@ -11,14 +11,9 @@ from typing import Any, Literal
 import rudel
 from rudel.data.dataset import ToEvaluate
 from rudel.data.motion import find_motions
-from rudel.errors import DataError
+from rudel.errors import DataError, option
 
 training = {"epochs": 60, "least_steps": 300, "batch_size": 16}
-
-_WHERE_TO_GET_THEM = (
-    "The recipe `motion` learns from recordings of a sensor: give a folder of CSV files, one for each movement, with "
-    "--data, or the records that `rudel data motion FOLDER --out DIR` makes of it."
-)
 
 
 def data(
@@ -37,7 +32,10 @@ def data(
             weaker, turns the sensor, and adds noise; or none.
     """
     if source is None:
-        raise DataError(_WHERE_TO_GET_THEM)
+        raise DataError(
+            "The recipe `motion` learns from recordings of a sensor: give a folder of CSV files, one for each "
+            f"movement, with {option('data')}, or the records that `rudel data motion FOLDER --out DIR` makes of it."
+        )
     found = find_motions(source, samples)
     train, held_out = found.split(found.held_out(validation))
     return rudel.Dataset(

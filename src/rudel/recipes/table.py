@@ -14,16 +14,11 @@ import numpy as np
 import rudel
 from rudel.data.dataset import ToEvaluate
 from rudel.data.table import read_table
-from rudel.errors import DataError, OptionError
+from rudel.errors import DataError, OptionError, option, recipe_option
 from rudel.features.table_columns import Column, encoded
 from rudel.recipes.table_roles import Target, find_columns, find_target
 
 training = {"epochs": 20, "least_steps": 60, "batch_size": 128}
-
-_WHERE_TO_GET_THEM = (
-    "The recipe `table` learns from a table: give a CSV or Parquet file with --data, and with --set target=COLUMN the "
-    "column to predict."
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +55,16 @@ def data(
         seed: seed of the split.
     """
     if source is None:
-        raise DataError(_WHERE_TO_GET_THEM)
+        raise DataError(
+            f"The recipe `table` learns from a table: give a CSV or Parquet file with {option('data')}, and with "
+            f"{recipe_option('target', 'COLUMN')} the column to predict."
+        )
     table = read_table(source)
     if not target:
         names = ", ".join(f"`{name}`" for name in table.columns)
         raise OptionError(
-            f"Which column is to be predicted? Name it by `--set target=COLUMN`: {table.name} has {names}."
+            f"Which column is to be predicted? Name it by {recipe_option('target', 'COLUMN')}: {table.name} has "
+            f"{names}."
         )
     if not 0 < validation < 1:
         raise OptionError(f"`validation` is a share, between 0 and 1, not {validation:g}.")

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from rudel.data.table import Table
-from rudel.errors import DataError, OptionError
+from rudel.errors import DataError, OptionError, recipe_option
 from rudel.features.table_columns import Column, numbers_of, texts_of
 
 _LEAST_OF_CATEGORY = 2
@@ -140,7 +140,7 @@ def _column(name: str, values: np.ndarray, table: str, is_category: bool) -> Col
         if texts < (1 - _MOSTLY) * (texts + read):
             raise DataError(
                 f"The column `{name}` of {table} holds numbers, and {str(values[wrong])!r} beside them: correct it, or "
-                f"say what it is by `--set categories={name}` or `--set ignore={name}`."
+                f"say what it is by {recipe_option('categories', name)} or {recipe_option('ignore', name)}."
             )
     if wrong is not None or is_category:
         return _categories(name, values)

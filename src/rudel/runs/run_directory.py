@@ -318,7 +318,10 @@ def open_finished(path: Path) -> RunDirectory:
     """
     run = open_run(path)
     if not run.model.is_file() or run.read_summary() is None:
-        raise RunError(f"The run at {path} is not finished: continue it by `rudel train ... --run {path} --resume`.")
+        raise RunError(
+            f"The run at {path} is not finished: continue it by `rudel resume {path}`, or by repeating its call with "
+            f"{option('resume', True)}."
+        )
     return run
 
 

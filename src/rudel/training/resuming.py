@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rudel.errors import RunError
+from rudel.errors import RunError, option
 from rudel.runs import run_directory
 from rudel.training.from_recipe import TrainedRun, train_recipe
 from rudel.training.strategies import with_options
@@ -28,8 +28,8 @@ def resume_run(run: str | Path, progress: Callable[[int, int], None] | None = No
     config = directory.read_config()
     if directory.read_summary() is not None:
         raise RunError(
-            f"The run {directory.path} is finished: to train it for longer, repeat its command with more --epochs, "
-            f"--run {directory.path} and --resume."
+            f"The run {directory.path} is finished: to train it for longer, repeat it with more {option('epochs')}, "
+            f"{option('run', directory.path)} and {option('resume', True)}."
         )
     if "asked" not in config:
         raise RunError(
