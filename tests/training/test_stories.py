@@ -3,9 +3,13 @@
 # Keras' annotations want other types than its tutorials give:
 # pyright: reportArgumentType=false, reportAssignmentType=false, reportOptionalMemberAccess=false
 
+import ast
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import keras
 import numpy as np
 import pytest
@@ -101,26 +105,28 @@ def test_checkpoints_of_weights(tmp_path: Path) -> None:
     assert other.evaluate(TABLE, PRICES, verbose=0) == pytest.approx(model.evaluate(TABLE, PRICES, verbose=0))
 
 
+class Crash(keras.callbacks.Callback):
+    """The power fails in the third epoch."""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if epoch == 2:
+            raise RuntimeError("out of power")
+
+
+def trained(*callbacks: Any) -> Any:
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([layers.Input((9,)), layers.Dense(8, "relu"), layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model, rudel.fit(model, TABLE, PRICES, epochs=4, callbacks=list(callbacks), verbose=0)
+
+
 @pytest.mark.parametrize("every", ["epoch", 13])
 def test_a_backup_is_restored_after_a_crash(tmp_path: Path, every: Any) -> None:
-    class Crash(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            if epoch == 2:
-                raise RuntimeError("out of power")
-
-    def trained(*callbacks: Any) -> tuple[Any, Any]:
-        keras.utils.set_random_seed(3)
-        model = keras.Sequential([layers.Input((9,)), layers.Dense(8, "relu"), layers.Dense(1)])
-        model.compile("adam", "mse")
-        return model, lambda: rudel.fit(model, TABLE, PRICES, epochs=4, callbacks=list(callbacks), verbose=0)
-
-    whole, fit = trained()
-    history = fit()
+    whole, history = trained()
     with pytest.raises(RuntimeError, match="out of power"):
-        trained(keras.callbacks.BackupAndRestore(tmp_path / "backup", save_freq=every), Crash())[1]()
+        trained(keras.callbacks.BackupAndRestore(tmp_path / "backup", save_freq=every), Crash())
     assert (tmp_path / "backup").is_dir()
-    restored, fit = trained(keras.callbacks.BackupAndRestore(tmp_path / "backup", save_freq=every))
-    rest = fit()
+    restored, rest = trained(keras.callbacks.BackupAndRestore(tmp_path / "backup", save_freq=every))
     assert not (tmp_path / "backup").exists()
     if every == "epoch":
         assert rest.epoch == [2, 3]
@@ -182,28 +188,29 @@ def test_several_inputs_and_outputs_by_name() -> None:
     assert "priority_loss" in history.history
 
 
+class CustomModel(keras.Model):
+    """Keras' guide to steps of one's own in JAX."""
+
+    def compute_loss_and_updates(self, trainable: Any, others: Any, x: Any, y: Any) -> Any:
+        y_pred, others = self.stateless_call(trainable, others, x, training=True)
+        return self.compute_loss(x, y, y_pred), (y_pred, others)
+
+    def train_step(self, state: Any, data: Any) -> Any:
+        trainable, others, slots, metrics = state
+        gradient = jax.value_and_grad(self.compute_loss_and_updates, has_aux=True)
+        (loss, (y_pred, others)), grads = gradient(trainable, others, *data)
+        trainable, slots = self.optimizer.stateless_apply(slots, grads, trainable)
+        logs, new_metrics = {}, []
+        for metric in self.metrics:
+            values = metrics[len(new_metrics) : len(new_metrics) + len(metric.variables)]
+            seen = (loss,) if metric.name == "loss" else (data[1], y_pred)
+            values = metric.stateless_update_state(values, *seen)
+            logs[metric.name] = metric.stateless_result(values)
+            new_metrics += values
+        return logs, (trainable, others, slots, new_metrics)
+
+
 def test_a_train_step_of_ones_own() -> None:
-    class CustomModel(keras.Model):
-        def compute_loss_and_updates(self, trainable: Any, others: Any, x: Any, y: Any) -> Any:
-            y_pred, others = self.stateless_call(trainable, others, x, training=True)
-            return self.compute_loss(x, y, y_pred), (y_pred, others)
-
-        def train_step(self, state: Any, data: Any) -> Any:
-            import jax
-
-            trainable, others, slots, metrics = state
-            gradient = jax.value_and_grad(self.compute_loss_and_updates, has_aux=True)
-            (loss, (y_pred, others)), grads = gradient(trainable, others, *data)
-            trainable, slots = self.optimizer.stateless_apply(slots, grads, trainable)
-            logs, new_metrics = {}, []
-            for metric in self.metrics:
-                values = metrics[len(new_metrics) : len(new_metrics) + len(metric.variables)]
-                seen = (loss,) if metric.name == "loss" else (data[1], y_pred)
-                values = metric.stateless_update_state(values, *seen)
-                logs[metric.name] = metric.stateless_result(values)
-                new_metrics += values
-            return logs, (trainable, others, slots, new_metrics)
-
     inputs = keras.Input((9,))
     model = CustomModel(inputs, layers.Dense(1)(inputs))
     model.compile(optimizer=keras.optimizers.Adam(0.1), loss="mse")
@@ -246,27 +253,87 @@ class Again:
         return iter([(TABLE[i : i + 30], PRICES[i : i + 30]) for i in range(0, 300, 30)])
 
 
-@pytest.mark.parametrize("hosts", [0, 2])
-@pytest.mark.parametrize("source", [Batches, Again, "generator"])
-def test_sources_of_data_alone_and_on_two_hosts(source: Any, hosts: int) -> None:
-    steps = {}
-    if source == "generator":
-        data, steps = (batch for _ in range(20) for batch in Again()), {"steps_per_epoch": 10}
-    else:
-        data = source()
-    model = keras.Sequential([layers.Input((9,)), layers.Dense(1)])
-    model.compile(keras.optimizers.Adam(0.1), "mse")
-    if not hosts:
-        losses = rudel.fit(model, data, epochs=15, verbose=0, **steps).history["loss"]
-        assert losses[-1] < 0.5 * losses[0]
-        return
+@contextlib.contextmanager
+def two_hosts() -> Iterator[Client]:
+    """A client of two workers in this process."""
     with (
-        LocalCluster(n_workers=hosts, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as made,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as made,
         Client(made) as client,
     ):
-        if steps:
-            with pytest.raises(OptionError, match="one pass of a generator into memory"):
-                rudel.fit(model, data, epochs=15, client=client, verbose=0, **steps)
-            return
-        losses = rudel.fit(model, data, epochs=15, client=client, verbose=0).history["loss"]
-    assert losses[-1] < 0.7 * losses[0]
+        yield client
+
+
+def linear() -> Any:
+    model = keras.Sequential([layers.Input((9,)), layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.1), "mse")
+    return model
+
+
+def generator() -> Any:
+    return (batch for _ in range(20) for batch in Again())
+
+
+@pytest.mark.parametrize("source", [Batches, Again, generator])
+def test_sources_of_data(source: Any) -> None:
+    steps = {"steps_per_epoch": 10} if source is generator else {}
+    losses = rudel.fit(linear(), source(), epochs=15, verbose=0, **steps).history["loss"]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_sources_of_data_on_two_hosts() -> None:
+    with two_hosts() as client:
+        for source in (Batches, Again):
+            losses = rudel.fit(linear(), source(), epochs=15, client=client, verbose=0).history["loss"]
+            assert losses[-1] < 0.7 * losses[0]
+        with pytest.raises(OptionError, match="one pass of a generator into memory"):
+            rudel.fit(linear(), generator(), steps_per_epoch=10, client=client, verbose=0)
+
+
+def test_low_rank_adapters_on_two_hosts() -> None:
+    tokens = keras.Input((20,), dtype="int32")
+    x = layers.Embedding(100, 16)(tokens)
+    x = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, 8)(x, x))
+    model = keras.Model(tokens, layers.Dense(1, "sigmoid")(layers.GlobalAveragePooling1D()(x)))
+    embedding = model.layers[1]
+    embedding.enable_lora(4)
+    model.compile(keras.optimizers.Adam(0.03), "binary_crossentropy")
+    before = np.array(embedding._embeddings)
+    with two_hosts() as client:
+        losses = rudel.fit(model, WORDS, GOOD, epochs=12, client=client, verbose=0).history["loss"]
+    assert losses[-1] < 0.9 * losses[0]
+    np.testing.assert_array_equal(np.array(embedding._embeddings), before)
+    assert not np.array_equal(np.array(embedding.embeddings), before)
+
+
+def test_an_autoencoder_that_removes_noise() -> None:
+    inputs = keras.Input((12, 12, 1))
+    x = layers.Conv2D(8, 3, activation="relu", padding="same")(inputs)
+    x = layers.MaxPooling2D(2, padding="same")(x)
+    x = layers.Conv2DTranspose(8, 3, strides=2, activation="relu", padding="same")(x)
+    autoencoder = keras.Model(inputs, layers.Conv2D(1, 3, activation="sigmoid", padding="same")(x))
+    autoencoder.compile(keras.optimizers.Adam(0.01), loss="binary_crossentropy")
+    clean = np.repeat(LABELS, 144).reshape(-1, 12, 12, 1).astype("float32")
+    noisy = np.clip(clean + 0.4 * RANDOM.normal(size=clean.shape), 0, 1)
+    history = rudel.fit(autoencoder, x=noisy, y=clean, epochs=4, batch_size=64, validation_data=(noisy, clean))
+    assert history.history["val_loss"][-1] < 0.5 * history.history["val_loss"][0]
+
+
+def test_the_best_model_is_saved_and_loaded(tmp_path: Path) -> None:
+    model = keras.Sequential([layers.Input((9,)), layers.Dense(16, "relu"), layers.Dropout(0.1), layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.05), "mse", metrics=["mae"])
+    callbacks = [
+        keras.callbacks.ModelCheckpoint(tmp_path / "best_model.keras", save_best_only=True, monitor="val_loss"),
+        keras.callbacks.ReduceLROnPlateau(monitor="val_loss", factor=0.5, patience=2, min_lr=0.0001),
+        keras.callbacks.EarlyStopping(monitor="val_loss", patience=5, verbose=1),
+    ]
+    noise = RANDOM.normal(size=300)
+    history = rudel.fit(model, TABLE, noise, epochs=60, callbacks=callbacks, validation_split=0.2, verbose=0)
+    assert len(history.epoch) < 60
+    best = keras.models.load_model(tmp_path / "best_model.keras")
+    assert best.evaluate(TABLE[240:], noise[240:], verbose=0)[0] == pytest.approx(min(history.history["val_loss"]))
+
+
+def test_stories_are_under_twenty_lines() -> None:
+    stories = [node for node in ast.parse(Path(__file__).read_text()).body if isinstance(node, ast.FunctionDef)]
+    lengths = {story.name: (story.end_lineno or 0) - story.lineno for story in stories}
+    assert {name: lines for name, lines in lengths.items() if lines >= 20} == {}
