@@ -1,7 +1,7 @@
 """The evaluation: time to accuracy, speed-up and bytes of Rudel's strategies and of others, over hosts, links, models.
 
     sudo python benchmarks/evaluate.py --data FOLDER --python PY --rival-python PY --json docs/evaluation.json
-    python benchmarks/evaluate.py --json docs/evaluation.json --page docs/evaluation.md --plots docs/images
+    python benchmarks/evaluate.py --json docs/evaluation.json --page docs/results.md --plots docs/images
 
 A cell is a strategy or a rival (`single`, `single-ema`, `mesh`, `diloco`, `async`; `mwms`, `parameter-server`, `ddp`,
 `post-local-sgd`, `flower`), a model (`mlp`, `cnn`, `large`), a number of hosts and a link speed, as in
@@ -69,10 +69,10 @@ def main(
     classes: Annotated[str, typer.Option(help="Names of classes, separated by commas.")] = CLASSES,
     prefix: Annotated[str, typer.Option(help="What names of the lab's nodes begin with.")] = "eval",
     subnet: Annotated[str, typer.Option(help="First three numbers of the lab's addresses.")] = "10.98.0",
-    page: Annotated[Path | None, typer.Option(help="Markdown file to write, beside --json.")] = None,
+    page: Annotated[Path | None, typer.Option(help="Markdown file to write it into, between its two marks.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Folder for the pictures of the page.")] = None,
 ) -> None:
-    """Measure cells, and write the page."""
+    """Measure cells, and write them into the page."""
     end_on_sigterm()
     about = {"classes": [name.strip() for name in classes.split(",")], "cpu": cpu, "latency": latency}
     try:
@@ -95,8 +95,12 @@ def main(
         typer.echo(error, err=True)
         raise typer.Exit(1) from error
     if page:
-        page.write_text(written(document), encoding="utf-8")
-        page.with_suffix(".csv").write_text(comma_separated(document), encoding="utf-8")
+        try:
+            text = written(page.read_text(encoding="utf-8"), document)
+        except (OSError, ValueError) as error:
+            raise typer.BadParameter(f"{page}: {error}", param_hint="--page") from error
+        page.write_text(text, encoding="utf-8")
+        json.with_suffix(".csv").write_text(comma_separated(document), encoding="utf-8")
     if plots:
         draw_all(document, plots)
 

@@ -1,4 +1,4 @@
-"""The page of the evaluation, made of its numbers alone: the same numbers give the same page."""
+"""The evaluation's part of the page of results, made of its numbers alone: the same numbers give the same text."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,10 +42,13 @@ In the manner of [AlgoPerf](https://github.com/mlcommons/algorithmic-efficiency)
 - **Evaluations.** On the same validation set after every {evaluations} steps of {batch} examples (the three models
   below), or at the end of a tool's own rounds.
 - **Target.** The first evaluation with a validation accuracy that the median training on one host reaches.
-- **Seeds.** {seeds} of weights, dropout and order: the median, and in brackets the range. A training that misses the
+- **Seeds.** {seeds}, of weights, dropout and order: the median, and in brackets the range. A training that misses the
   target is infinite, and a cell with an infinite median "not reached".
 - **Settings.** Rudel's defaults; for other tools, the [best we found](../benchmarks/README.md).
 """
+
+BEGIN, END = "<!-- the evaluation: begin -->", "<!-- the evaluation: end -->"
+"""Lines between which a page has the evaluation."""
 
 _BUSY = 0.95
 _NOT_MEASURED, _NOT_REACHED = "–", "not reached"
@@ -53,38 +56,50 @@ _RUN_AGAIN = """\
 ```
 sudo "$(command -v python)" benchmarks/evaluate.py --data FOLDER --python PY --rival-python PY \\
     --json docs/evaluation.json
-python benchmarks/evaluate.py --json docs/evaluation.json --page docs/evaluation.md --plots docs/images
+python benchmarks/evaluate.py --json docs/evaluation.json --page docs/results.md --plots docs/images
 ```
 
 The first command measures what is missing; `--only 'diloco/mlp/*/100'` measures some cells. The second writes this
-page. [Environments](../benchmarks/README.md#several-computers).
+part of the page. [Environments](../benchmarks/README.md#several-computers).
 """
 
 
-def written(document: Mapping[str, Any]) -> str:
-    """The page, in Markdown.
+def written(page: str, document: Mapping[str, Any]) -> str:
+    """A page with the evaluation between its two marks, in Markdown.
 
     Args:
+        page: the page as it is.
         document: what `evaluate.py` keeps.
+
+    Raises:
+        ValueError: the page has no marks, or has some more than once.
     """
+    if not page.count(BEGIN) == page.count(END) == 1:
+        raise ValueError(f"The page must have one line `{BEGIN}`, and below it one line `{END}`.")
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{_evaluation(document)}\n\n{END}{after}"
+
+
+def _evaluation(document: Mapping[str, Any]) -> str:
     numbers = Numbers(document)
     parts = [
-        "# Results on several hosts",
-        "`benchmarks/evaluate.py` makes this page from [its numbers](evaluation.json), which are also a "
+        "## Several hosts",
+        "`benchmarks/evaluate.py` makes this part from [its numbers](evaluation.json), which are also a "
         "[table](evaluation.csv).",
-        "## Time to accuracy",
+        "### Time to accuracy",
         _defined(numbers),
         *_setting(document),
-        "## Link speeds",
+        "### Link speeds",
         "![Seconds to the target accuracy over link speed, for each strategy](images/evaluation-links.svg)",
         _table(("", *(f"{rate:,} Mbit/s" for rate in RATES)), _by_rate(numbers)),
         "Seconds to the target on four hosts, with the MLP; in round brackets the speed-up over one host.",
         *_against_ema(numbers),
-        "## Numbers of hosts",
+        "### Numbers of hosts",
         "![Speed-up over the number of hosts, at 100 and at 20 Mbit/s](images/evaluation-hosts.svg)",
         _table(("", "Mbit/s", *(f"{hosts} hosts" for hosts in HOSTS[1:])), _by_hosts(numbers)),
         "Speed-up: time to accuracy of one host over that of several; in brackets the efficiency.",
-        "## Other tools, and other models",
+        "### Other tools, and other models",
         "![Seconds and megabytes to the target accuracy, for each strategy and tool](images/evaluation-tools.svg)",
         "![Speed-up of four hosts for each model, at 100 and at 20 Mbit/s](images/evaluation-models.svg)",
         _table(
@@ -93,12 +108,12 @@ def written(document: Mapping[str, Any]) -> str:
         ),
         "Four hosts; examples/s are multiples of one host's. Final: accuracy after all examples, the seeds' mean.",
         *_missing(numbers),
-        "## How it was measured",
+        "### How it was measured",
         _how(document),
-        "## Run it again",
+        "### Run it again",
         _RUN_AGAIN.rstrip(),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
 
 
 def comma_separated(document: Mapping[str, Any]) -> str:
@@ -130,7 +145,7 @@ def seconds_of(strategy: str, found: Mapping[str, Any] | None) -> str:
 def _defined(numbers: Numbers) -> str:
     looks = ", ".join(f"{net.eval_every}" for net in MODELS.values())
     count = max((found["seeds"] for found in numbers.cells.values()), default=0)
-    seeds = "one seed" if count == 1 else f"{count} seeds"
+    seeds = "One" if count == 1 else str(count)
     return DEFINITION.format(evaluations=looks, batch=BATCH_SIZE, seeds=seeds).rstrip()
 
 

@@ -413,15 +413,20 @@ def test_sound_says_what_does_not_hold(
     assert (said.count("does not hold"), said.count("holds")) == (1, 1)
 
 
-def test_the_evaluation_page_is_what_its_numbers_say(benchmark_module: Any) -> None:
-    page, docs = benchmark_module("evaluate_page"), BENCHMARKS.parent / "docs"
+def test_results_have_what_the_numbers_of_the_evaluation_say(benchmark_module: Any) -> None:
+    module, docs = benchmark_module("evaluate_page"), BENCHMARKS.parent / "docs"
     document = json.loads((docs / "evaluation.json").read_text())
-    assert page.written(document) == (docs / "evaluation.md").read_text(encoding="utf-8")
-    assert page.comma_separated(document) == (docs / "evaluation.csv").read_text(encoding="utf-8")
+    page = (docs / "results.md").read_text(encoding="utf-8")
+    assert module.written(page, document) == page
+    assert module.comma_separated(document) == (docs / "evaluation.csv").read_text(encoding="utf-8")
     some = next(name for name in document["cells"] if not name.startswith("single"))
     document["failures"] = {some: "It took longer than 9 s."}
     del document["cells"][some]
-    assert f"tried, and failed: `{some}`." in page.written(document)
+    without = module.written(page, document)
+    assert f"tried, and failed: `{some}`." in without
+    assert without.partition(module.END)[2] == page.partition(module.END)[2]
+    with pytest.raises(ValueError, match="must have one line"):
+        module.written(page.replace(module.END, ""), document)
 
 
 def test_the_evaluation_compares_with_the_node_alone(benchmark_module: Any, tmp_path: Path) -> None:

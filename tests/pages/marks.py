@@ -187,7 +187,7 @@ ADDED: dict[str, dict[str, str]] = {
         "rudel train digits --strategy mesh": "--steps 4",
     },
     "plan.md": {"rudel train quickdraw": "--steps 512"},
-    "play.md": {"python3 -m http.server": "0"},
+    "play.md": {"rudel play": "--port 0 --no-browser", "python3 -m http.server": "0"},
     "export.md": {"rudel train digits": "--epochs 3"},
     "runs.md": {"rudel train digits --run runs/killed": "--epochs 12"},
     "tune.md": {
@@ -204,7 +204,7 @@ ADDED: dict[str, dict[str, str]] = {
     "word.md": {"rudel train keywords": "--set net=tiny --epochs 10"},
     "movement.md": {"rudel train motion": "--epochs 10"},
     "strategies.md": {"rudel train digits": "--epochs 1"},
-    "watch.md": {"rudel train digits --epochs 3 --set filters=4": "--epochs 1"},
+    "watch.md": {"rudel train digits --epochs 3 --set filters=4": "--epochs 1", "rudel watch": "--port 0 --no-browser"},
     "slurm.md": {"mpirun": "--epochs 1"},
     "recommend.md": {
         "rudel train recommend": "--set users=1000 --set items=1000 --set tastes=4 --set held_out=200 --epochs 1"
@@ -235,5 +235,5 @@ INSTEAD: dict[str, dict[str, str]] = {
 }
 """What is run in the place of other text, by page: commands that a person ends by Ctrl-C, say."""
 
-MADE = {"evaluation.md"}
+MADE = {"results.md"}
 """Pages that a program writes; a test of their own runs their commands."""
