@@ -65,7 +65,7 @@ def test_bad_trials_end_early(tmp_path: Path) -> None:
 
 
 def test_a_recipe_gives_an_ordinary_run(tmp_path: Path) -> None:
-    space = {"lr": "log:1e-4..1e-2", "filters": "4,8"}
+    space = {"lr": "log:1e-4..1e-2", "filters": "4,8", "validation": "0.1987"}  # 1,440 digits, 45 whole batches
     tuned = rudel.tune("digits", space, trials=2, epochs=2, prune=False, run=tmp_path / "sweep")
     assert tuned.monitor == "val_accuracy"
     assert tuned.best
@@ -175,8 +175,8 @@ def test_a_lost_worker_costs_a_trial_its_steps_since_the_checkpoint(client: Clie
 
 
 def test_workers_share_the_trials(client: Client, tmp_path: Path) -> None:
-    space = {"filters": "4,8"}
-    tuned = rudel.tune("digits", space, trials=2, epochs=1, client=client, prune=False, run=tmp_path / "sweep")
+    space = {"net": "small,full"}
+    tuned = rudel.tune("sine", space, trials=2, epochs=1, client=client, prune=False, run=tmp_path / "sweep")
     assert {trial.state for trial in tuned.trials} == {"finished"}
     assert len({trial.host for trial in tuned.trials}) == 2
 
