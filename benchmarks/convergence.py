@@ -28,7 +28,8 @@ their defaults:
     steer=0             1 lets workers take some steps more or fewer, so that all come at about the same time
     least=0             steps of a visit of slow workers, which otherwise have as many as they take in the same time
 
-For one worker that trains as `rudel train` does: workers=1,round=8192,up=float32,down=float32,outer=average,factor=1.
+For one worker that trains as `rudel train` does:
+workers=1,round=8192,up=float32,down=float32,outer=nesterov:1:0,factor=1.
 """
 
 import argparse
@@ -63,7 +64,7 @@ from rudel.replicas.codec.weight_vector import Layout  # noqa: E402
 from rudel.replicas.outer_optimizer import make_outer  # noqa: E402
 
 CLASSES = "airplane,alarm clock,apple,banana,bicycle,bird,book,cat,dog,fish,flower,house,rainbow"
-ONE_WORKER = "workers=1,round=8192,up=float32,down=float32,outer=average,factor=1"
+ONE_WORKER = "workers=1,round=8192,up=float32,down=float32,outer=nesterov:1:0,factor=1"
 BATCH_SIZE, LOOKS = 32, 64
 LARGE = Path(__file__).with_name("evaluate_recipe.py")
 

@@ -1,10 +1,8 @@
-"""Outer optimizers: from the mean pseudo-gradient of all replicas to a step of the global weights.
+"""The outer optimizer: from the mean pseudo-gradient of all replicas to a step of the global weights.
 
 A delta is what local steps have added to the weights since the round began: the negative of DiLoCo's pseudo-gradient.
-
-    average              local SGD, federated averaging: the weights move by the mean delta
-    nesterov:LR:MU       m becomes MU * m + delta, and the weights move by LR * (delta + MU * m); DiLoCo (A. Douillard
-                         and others, 2311.08105) has 0.7 and 0.9
+With `nesterov:LR:MU`, m becomes MU * m + delta, and the weights move by LR * (delta + MU * m). DiLoCo (A. Douillard and
+others, 2311.08105) has 0.7 and 0.9; 1 and 0 make local SGD, or federated averaging: the weights move by the mean delta.
 """
 
 from collections.abc import Callable
@@ -22,9 +20,8 @@ class Outer:
 
     Args:
         name: what `make_outer` makes it from.
-        state_size: elements of the state, for each element of the weights.
-        step: (mean delta, state) -> movement of the weights, a new float32 (N,). The state, float32 (state_size * N,),
-            is changed in place.
+        step: (mean delta, state) -> movement of the weights, a new float32 (N,). The state, float32 (N,), is changed in
+            place.
 
     >>> outer = make_outer("nesterov:1:0.5")
     >>> state, delta = np.zeros(1, np.float32), np.ones(1, np.float32)
@@ -33,19 +30,18 @@ class Outer:
     """
 
     name: str
-    state_size: int
     step: Callable[[np.ndarray, np.ndarray], np.ndarray]
 
     def init(self, size: int) -> Float32[np.ndarray, "memory"]:
         """The state before the first step, for so many weights: float32 zeros."""
-        return np.zeros(self.state_size * size, np.float32)
+        return np.zeros(size, np.float32)
 
 
 def make_outer(name: str) -> Outer:
     """The outer optimizer of this name.
 
     Args:
-        name: average or `nesterov:LR:MU` with 0 < LR <= 2 and 0 <= MU < 1.
+        name: `nesterov:LR:MU` with 0 < LR <= 2 and 0 <= MU < 1.
 
     Raises:
         OptionError: there is none of this name, or not with these numbers.
@@ -53,15 +49,10 @@ def make_outer(name: str) -> Outer:
     >>> make_outer("nesterov:0.7:0.6").name
     'nesterov:0.7:0.6'
     """
-    kind, *numbers = name.split(":")
-    if kind == "average" and not numbers:
-        return Outer("average", 0, lambda delta, state: delta.copy())
-    if kind != "nesterov":
-        raise OptionError(
-            f"There is no outer optimizer {name!r}: it can be average or nesterov:LR:MU, as nesterov:1:0.5."
-        )
+    if name.partition(":")[0] != "nesterov":
+        raise OptionError(f"There is no outer optimizer {name!r}: it can be nesterov:LR:MU, as nesterov:1:0.5.")
     lr, mu = rate_and_momentum(name)
-    return Outer(f"nesterov:{lr:g}:{mu:g}", 1, _nesterov(lr, mu))
+    return Outer(f"nesterov:{lr:g}:{mu:g}", _nesterov(lr, mu))
 
 
 def rate_and_momentum(name: str) -> tuple[float, float]:

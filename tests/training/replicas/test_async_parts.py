@@ -54,13 +54,11 @@ def test_a_cycle_of_like_deltas_is_a_round_of_their_mean() -> None:
     np.testing.assert_allclose(here, there, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("name", "share"), [("sum", 0.5), ("average", 0.125)])
+@pytest.mark.parametrize(("name", "share"), [("sum", 0.5), ("nesterov:1:0", 0.125)])
 def test_without_momentum_a_delta_counts_for_its_age_and_its_weight(name: str, share: float) -> None:
     outer, weights, delta = make_delayed(name), some(0), some(1)
     assert outer.name == name
-    state = outer.init(SIZE)
-    assert not state.size
-    outer.step(delta, 0.25, 0.5, state, weights)
+    outer.step(delta, 0.25, 0.5, outer.init(SIZE), weights)
     np.testing.assert_allclose(weights, some(0) + share * delta, rtol=1e-6)
 
 
@@ -70,7 +68,9 @@ def test_what_is_older_counts_less() -> None:
     assert 1 > ages[3] > ages[4] > 0
 
 
-@pytest.mark.parametrize("name", ["adam", "", "sum:1", "momentum:1:0.5", "nesterov", "nesterov:0:0.5", "nesterov:1:1"])
+@pytest.mark.parametrize(
+    "name", ["adam", "", "average", "sum:1", "momentum:1:0.5", "nesterov", "nesterov:0:0.5", "nesterov:1:1"]
+)
 def test_a_wrong_outer_optimizer_is_refused(name: str) -> None:
     with pytest.raises(OptionError, match="nesterov:LR:MU"):
         make_delayed(name)

@@ -98,7 +98,7 @@ def test_mesh_on_hosts_of_which_one_is_lost(train: Callable[..., Any], crew: Any
 
 def test_rounds_of_one_host(train: Callable[..., Any], crew: Any, golden: Golden) -> None:
     crew.only("a")
-    exact = {"delta_codec": "float32", "merge_codec": "float32", "outer": "average", "rate_factor": 1.0}
+    exact = {"delta_codec": "float32", "merge_codec": "float32", "outer": "nesterov:1:0", "rate_factor": 1.0}
     options = rudel.Diloco(round_steps=6, **exact)
     found = train(strategy=options, client=crew.client, steps=50, eval_every=12)
     golden.check(FILE, rounding=ROUNDING, diloco={k: v for k, v in found.items() if k != "checkpoints"})

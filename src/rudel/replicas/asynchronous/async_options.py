@@ -32,7 +32,7 @@ class Async(MergingOptions):
             lets the hosts learn most in a second.
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
             root of the number of replicas, at least 1 and at most 3, and for 1 with single steps.
-        outer: what becomes of a delta: `sum`, `average` or `nesterov:LR:MU`; None for `nesterov:1:MU` with a momentum
+        outer: what becomes of a delta: `sum` or `nesterov:LR:MU`; None for `nesterov:1:MU` with a momentum
             of half of 1 - 1 / square root of the number of replicas, and for `sum` with single steps.
         delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `int8`, `top8`, `top16` or
             `top32`; None for `top8` (with fewer elements on slow links), and for `float16` with single steps.

@@ -4,9 +4,9 @@ A delta has a weight: the share that its steps have in a cycle, in which every r
 So the arrivals of a cycle together move the weights as the mean delta of a round does.
 
     sum              every delta as a whole: the parameter server of old, where a replica's step is a step
-    average          every delta by its weight
-    nesterov:LR:MU   delayed Nesterov: the same, times LR, and every time that a whole cycle's weight has come, all that
-                     came since the last time is added to the momentum, and the weights move by LR * MU * momentum
+    nesterov:LR:MU   delayed Nesterov: every delta by its weight, times LR, and every time that a whole cycle's weight
+                     has come, all that came since the last time is added to the momentum, and the weights move by
+                     LR * MU * momentum
 
 The last is from B. Liu and others, *Asynchronous Local-SGD Training for Language Modeling*, 2401.09135: momentum that
 is added with every arrival instead pushes the weights N times as often with N replicas, in directions that are stale,
@@ -71,7 +71,7 @@ def make_delayed(name: str) -> Delayed:
     """The outer optimizer of this name.
 
     Args:
-        name: sum, average, or `nesterov:LR:MU` with 0 < LR <= 2 and 0 <= MU < 1.
+        name: sum, or `nesterov:LR:MU` with 0 < LR <= 2 and 0 <= MU < 1.
 
     Raises:
         OptionError: there is none of this name, or not with these numbers.
@@ -79,27 +79,23 @@ def make_delayed(name: str) -> Delayed:
     >>> make_delayed("nesterov:0.7:0.6").name
     'nesterov:0.7:0.6'
     """
-    if name in ("sum", "average"):
-        return _without_memory(name)
+    if name == "sum":
+        return Delayed("sum", lambda size: 0, _sum)
     if name.partition(":")[0] != "nesterov":
         raise OptionError(
-            f"There is no outer optimizer {name!r} of arrivals: it can be sum, average or nesterov:LR:MU, as "
-            "nesterov:1:0.5."
+            f"There is no outer optimizer {name!r} of arrivals: it can be sum or nesterov:LR:MU, as nesterov:1:0.5."
         )
     return _delayed_nesterov(*rate_and_momentum(name))
 
 
-def _without_memory(name: str) -> Delayed:
-    def step(
-        delta: Float32[np.ndarray, "weights"],
-        weight: float,
-        fresh: float,
-        state: Float32[np.ndarray, "memory"],
-        weights: Float32[np.ndarray, "weights"],
-    ) -> None:
-        weights += np.float32(fresh if name == "sum" else weight * fresh) * delta
-
-    return Delayed(name, lambda size: 0, step)
+def _sum(
+    delta: Float32[np.ndarray, "weights"],
+    weight: float,
+    fresh: float,
+    state: Float32[np.ndarray, "memory"],
+    weights: Float32[np.ndarray, "weights"],
+) -> None:
+    weights += np.float32(fresh) * delta
 
 
 def _delayed_nesterov(lr: float, mu: float) -> Delayed:
