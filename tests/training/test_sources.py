@@ -116,6 +116,18 @@ def test_a_generator_continues_over_epochs() -> None:
     assert same(mine, theirs)
 
 
+def test_a_generator_may_write_its_next_batch_into_the_same_arrays() -> None:
+    def batches(x: np.ndarray, y: np.ndarray) -> Iterator[Any]:
+        for first in range(0, 96, SIZE):
+            x[:], y[:] = X[first : first + SIZE], Y[first : first + SIZE]
+            yield x, y
+
+    stream = stream_of(batches(X[:SIZE].copy(), Y[:SIZE].copy()), 6, "training")
+    taken = stream.take(np.arange(96))
+    np.testing.assert_array_equal(taken.x, X[:96])
+    np.testing.assert_array_equal(taken.y, Y[:96])
+
+
 def test_a_tensorflow_pipeline_trains_as_in_keras(tmp_path: Path) -> None:
     script = """
 import rudel, keras, numpy as np, tensorflow as tf

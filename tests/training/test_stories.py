@@ -329,7 +329,7 @@ def test_the_best_model_is_saved_and_loaded(tmp_path: Path) -> None:
     noise = RANDOM.normal(size=300)
     history = rudel.fit(model, TABLE, noise, epochs=60, callbacks=callbacks, validation_split=0.2, verbose=0)
     assert len(history.epoch) < 60
-    best = keras.models.load_model(tmp_path / "best_model.keras")
+    best: Any = keras.models.load_model(tmp_path / "best_model.keras")
     assert best.evaluate(TABLE[240:], noise[240:], verbose=0)[0] == pytest.approx(min(history.history["val_loss"]))
 
 

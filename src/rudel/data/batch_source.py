@@ -292,6 +292,8 @@ def _arrays(part: Tree) -> Arrays:
     if not array.ndim:
         raise DataError("A source gives single examples, and a training takes batches: batch them first.")
     narrower = {"float64": np.float32, "int64": np.int32}.get(array.dtype.name)
+    if narrower is None and array is part and array.flags.writeable:
+        return array.copy()  # the source may write its next batch there
     return array if narrower is None else array.astype(narrower)
 
 

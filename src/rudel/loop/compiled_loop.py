@@ -61,7 +61,7 @@ class Program:
 def unused_key() -> jax.Array:
     """A random key for a program that does not look at it; none is derived from a seed, which takes a program, too."""
     data = jax.eval_shape(jax.random.key_data, _key_form())
-    return jax.random.wrap_key_data(np.zeros(data.shape, data.dtype))
+    return jax.random.wrap_key_data(jax.device_put(np.zeros(data.shape, data.dtype)))
 
 
 def _key_form() -> jax.ShapeDtypeStruct:

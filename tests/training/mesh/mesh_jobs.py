@@ -268,15 +268,15 @@ def errors() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    document = {
-        "same_losses": same_losses(),
-        "precisions": precisions(),
-        "layouts": layouts(folder / "layouts"),
-        "resumed": resumed(folder / "resumed"),
-        "streams": streams(),
-        "gradients": gradients(),
-        "collectives": collectives(),
-        "errors": errors(),
+    folder, names = Path(sys.argv[1]), sys.argv[2:]
+    jobs = {
+        "same_losses": same_losses,
+        "precisions": precisions,
+        "layouts": lambda: layouts(folder / "layouts"),
+        "resumed": lambda: resumed(folder / "resumed"),
+        "streams": streams,
+        "gradients": gradients,
+        "collectives": collectives,
+        "errors": errors,
     }
-    (folder / "results.json").write_text(json.dumps(document))
+    (folder / "results.json").write_text(json.dumps({name: jobs[name]() for name in names}))
