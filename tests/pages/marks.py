@@ -170,7 +170,7 @@ ADDED: dict[str, dict[str, str]] = {
     "concepts.md": {"rudel train digits": "--epochs 1"},
     "first-steps.md": {
         "rudel train$": "--epochs 3",
-        "rudel train --run runs/stopped": "--epochs 30",
+        "rudel train --run runs/stopped": "--epochs 10",
         "rudel train digits --set filters=8 --set": "--epochs 1",
         "rudel train quickdraw$": "--steps 1024",
         "rudel train quickdraw --set net=cnn": "--steps 5 --set drawings=100",

@@ -186,6 +186,8 @@ class Session:
             logs: of the last step.
             are_results: whether they are what the metrics variables say.
         """
+        if are_results and "loss" in logs:
+            logs = {"loss": logs["loss"]} | logs  # first, as in Keras; a compiled program sorts names
         results = logs if are_results else as_floats(self.model.get_metrics_result())
         return by_class_name(results if set(results) == set(logs) else logs, self.job.class_names)
 
