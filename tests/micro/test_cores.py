@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
-from micro_board import assert_same_bits, needs_board, on_board, on_host
+from micro_board import needs_board
 from micro_layers import LAYERS, C, D, F, Layer, drawn_models, model
 from micro_support.models import Op, T
 from micro_support.models import build as build_model
 from micro_support.oracles import runner
+from micro_together import assert_same_bits, on_board, on_host
 
 from rudel.micro import compile_model
 from rudel.micro.arithmetic import ROUNDINGS, Rounding

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from micro_board import assert_same_bits, needs_board, on_board, on_host
+from micro_board import needs_board
 from micro_layers import LAYERS, drawn_models, model
 from micro_support import host
 from micro_support.models import Op, T, build
+from micro_together import assert_same_bits, on_board, on_host
 
 from rudel.micro import compile_model
 from rudel.micro.arithmetic import Rounding, scaling_once, scaling_to_even, scaling_twice
