@@ -131,6 +131,12 @@ def shared_data(lacking: Callable[[str], NoReturn]) -> Path:
 
 
 @pytest.fixture(scope="session")
+def optimized() -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """What the marker does, for a part of a test: trainings that compute longer than they compile."""
+    return lambda: _optimized(True)
+
+
+@pytest.fixture(scope="session")
 def made_once(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Callable[..., Path]:
     """Makes a folder by `make(folder)`, once for all processes that test; tests must leave it as it is."""
     folder = tmp_path_factory.getbasetemp()
@@ -149,13 +155,14 @@ def made_once(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Con
 
 
 @pytest.fixture(scope="session")
-def gestures(made_once: Callable[..., Path], shared_data: Path) -> Path:
+def gestures(made_once: Callable[..., Path], optimized: Callable[..., Any], shared_data: Path) -> Path:
     """A run of the recipe `motion` on the gestures of an Arduino."""
 
     def train(run: Path) -> None:
         import rudel
 
-        rudel.train_recipe("motion", data=str(shared_data / "gestures"), run=run)
+        with optimized():
+            rudel.train_recipe("motion", data=str(shared_data / "gestures"), epochs=25, run=run)
 
     return made_once("gestures", train)
 

@@ -73,7 +73,7 @@ def keywords(features: LogMel, recordings: Path, tmp_path_factory: pytest.TempPa
         "words": "falling,rising",
         "features": "mfcc" if isinstance(features, MFCC) else "log_mel",
     }
-    rudel.train_recipe("keywords", data=str(recordings), options=options, epochs=14, batch_size=11, run=run)
+    rudel.train_recipe("keywords", data=str(recordings), options=options, epochs=20, batch_size=16, run=run)
     return run
 
 
