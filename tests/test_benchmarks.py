@@ -340,10 +340,10 @@ def test_a_tied_program_ends_with_its_connection(tmp_path: Path) -> None:
         program.stdin.flush()
         assert program.stdout.readline() == "go\n"
         program.stdin.close()
-        said = json.loads(program.stdout.read())
+        ended = json.loads(program.stdout.read())
         assert program.wait(LONG) == 0
-    assert (said["event"], said["code"]) == ("exited", -signal.SIGKILL)
-    assert said["peak_bytes"] > 1e6
+    assert (ended["event"], ended["code"]) == ("exited", -signal.SIGKILL)
+    assert ended["peak_bytes"] > 1e6
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
 
@@ -409,8 +409,8 @@ def test_sound_says_what_does_not_hold(
     (tmp_path / "words/summary.json").write_text(json.dumps(summary))
     with pytest.raises(typer.Exit):
         benchmark_module("sound").words(data=tmp_path, runs=tmp_path)
-    said = capsys.readouterr().out
-    assert (said.count("does not hold"), said.count("holds")) == (1, 1)
+    output = capsys.readouterr().out
+    assert (output.count("does not hold"), output.count("holds")) == (1, 1)
 
 
 def test_results_have_what_the_numbers_of_the_evaluation_say(benchmark_module: Any) -> None:

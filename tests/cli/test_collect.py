@@ -142,10 +142,10 @@ def test_words_are_cut_where_they_are_spoken(
         done = rudel("data", "collect", "--port", board.port, "--class", "yes", "--out", "words", "--recordings", 3)
     assert (done.code, done.err) == (0, "")
     assert done.out == "3 recordings of yes, the last in words/yes/yes_0003.wav\n"
-    for path, said in zip(sorted(Path("words/yes").iterdir()), spoken, strict=True):
+    for path, word in zip(sorted(Path("words/yes").iterdir()), spoken, strict=True):
         recording = samples_of(path)
-        (start,) = (i for i in range(16_000 - len(said)) if (recording[i : i + 8] == said[:8]).all())
-        assert recording[start : start + len(said)].tobytes() == said.tobytes()
+        (start,) = (i for i in range(16_000 - len(word)) if (recording[i : i + 8] == word[:8]).all())
+        assert recording[start : start + len(word)].tobytes() == word.tobytes()
         assert 0.2 <= start / 16_000 <= 0.2 + 256 / 16_000
     with plugged_in(boards["sound"], sound, tmp_path) as board:
         options = ("--continuous", "--recordings", 1, "--speaker", "ada")
@@ -173,8 +173,8 @@ def test_movements_are_added_to_what_is_there(
     np.testing.assert_allclose(found.x, wanted, atol=5.1e-4)
     Path("moves/flex.csv").write_text("x,y,z\n1,2,3\n")
     with plugged_in(boards["motion"], more, tmp_path) as board:
-        said = rudel("data", "collect", "--port", board.port, "--class", "flex", "--out", "moves").error
-    assert "moves/flex.csv has the columns x,y,z, and the board sends aX,aY,aZ,gX,gY,gZ" in said
+        error = rudel("data", "collect", "--port", board.port, "--class", "flex", "--out", "moves").error
+    assert "moves/flex.csv has the columns x,y,z, and the board sends aX,aY,aZ,gX,gY,gZ" in error
     assert Path("moves/flex.csv").read_text() == "x,y,z\n1,2,3\n"
 
 
@@ -196,13 +196,13 @@ def test_a_net_learns_from_what_was_recorded(
 ) -> None:
     random = np.random.default_rng(4)
 
-    def said(kind: str) -> np.ndarray:
+    def word(kind: str) -> np.ndarray:
         loud, n = random.uniform(2000, 8000), np.arange(8000) / 16_000
         wave = np.sin(2 * np.pi * random.uniform(280, 320) * n) if kind == "hum" else random.normal(0, 0.5, 8000)
         return (loud * wave).astype(np.int16)
 
     for kind in ("hum", "hiss"):
-        spoken = [part for _ in range(8) for part in (said(kind), quiet(random, 1.3))]
+        spoken = [part for _ in range(8) for part in (word(kind), quiet(random, 1.3))]
         with plugged_in(boards["sound"], packets(quiet(random, 6.5), *spoken), tmp_path) as board:
             where = ("--port", board.port, "--class", kind, "--out", "words")
             assert rudel("data", "collect", *where, "--recordings", 8).code == 0
@@ -235,11 +235,11 @@ def test_mistakes_are_named(
     chatter.write_text("#!/bin/sh\nwhile :; do echo 1.5 2.5 3.5; done\n")
     chatter.chmod(0o755)
     with plugged_in(chatter, np.zeros(6, np.float32), tmp_path) as board:
-        said = rudel("data", "collect", "--port", board.port, *where).error
-    assert said.startswith(f"Error: What the board at {board.port} sends is not from Rudel's sketch: ")
+        error = rudel("data", "collect", "--port", board.port, *where).error
+    assert error.startswith(f"Error: What the board at {board.port} sends is not from Rudel's sketch: ")
     with plugged_in(boards["motion"], movements(np.random.default_rng(3), 1), tmp_path) as board:
-        said = rudel("data", "collect", "--port", board.port, *where, "--speaker", "ada").error
-    assert said == "Error: --speaker is for sound, and the board sends movements: leave it out."
+        error = rudel("data", "collect", "--port", board.port, *where, "--speaker", "ada").error
+    assert error == "Error: --speaker is for sound, and the board sends movements: leave it out."
     assert not Path("words").exists()
 
 

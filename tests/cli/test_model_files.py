@@ -99,8 +99,8 @@ def test_several_inputs_are_arrays_by_name(rudel: Callable[..., Any], tmp_path: 
     np.savez(tmp_path / "two.npz", **x, y=y)  # type: ignore[arg-type]
     result = rudel("evaluate", tmp_path / "two.keras", "--data", tmp_path / "two.npz", "--json")
     assert json.loads(result.out)["metrics"]["accuracy"] == 1.0
-    said = rudel("predict", tmp_path / "two.keras", tmp_path / "two.npz", "--top", 1).out.splitlines()
-    assert [int(line.split()[1]) for line in said] == y.tolist()
+    lines = rudel("predict", tmp_path / "two.keras", tmp_path / "two.npz", "--top", 1).out.splitlines()
+    assert [int(line.split()[1]) for line in lines] == y.tolist()
     np.save(tmp_path / "one.npy", x["left"])
     assert (
         "takes left, right: give an .npz file" in rudel("predict", tmp_path / "two.keras", tmp_path / "one.npy").error

@@ -187,8 +187,8 @@ def test_tokens_are_expanded_as_by_openssh(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("HOME", pwd.getpwuid(os.getuid()).pw_dir)  # OpenSSH asks the system, whatever HOME says
     config = tmp_path / "config"
     config.write_text(f"Host plain\n  Port 2222\n  User pi\n{TOKENS}")
-    said = subprocess.run(["ssh", "-G", "-F", config, host], check=True, capture_output=True, text=True).stdout
-    openssh = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    output = subprocess.run(["ssh", "-G", "-F", config, host], check=True, capture_output=True, text=True).stdout
+    openssh = dict(line.split(" ", 1) for line in output.splitlines() if " " in line)
     settings = read_settings(Host(host), config)
     assert (settings.address, settings.user, str(settings.port)) == tuple(
         openssh[k] for k in ("hostname", "user", "port")
@@ -246,9 +246,9 @@ def test_a_key_that_is_not_there_is_passed_over(lab: Lab, configured: Configured
 
 @pytest.fixture
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    said = subprocess.run(["ssh-agent", "-a", tmp_path / "agent"], check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(["ssh-agent", "-a", tmp_path / "agent"], check=True, capture_output=True, text=True).stdout
     monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
-    (process,) = re.findall(r"SSH_AGENT_PID=(\d+)", said)
+    (process,) = re.findall(r"SSH_AGENT_PID=(\d+)", output)
     monkeypatch.setenv("SSH_AGENT_PID", process)
     yield
     subprocess.run(["ssh-agent", "-k"], check=True, capture_output=True)

@@ -59,7 +59,7 @@ class Attacked:
         """Whether something was unpickled."""
         return self.folder.exists()
 
-    async def said(self, port: int, *messages: Any, by: Identity | None = None, at: str = "127.0.0.1") -> Any:
+    async def answer_to(self, port: int, *messages: Any, by: Identity | None = None, at: str = "127.0.0.1") -> Any:
         """Sends messages by plain Dask; returns the last answer, or None where the connection was closed."""
         arguments = (by or self.host).security().get_connection_args("worker")
         comm = await connect(f"tls://{at}:{port}", timeout=LONG, **arguments)
@@ -112,13 +112,13 @@ def pickles(folder: Path) -> list[Any]:
 
 @pytest.mark.parametrize("which", range(5))
 def test_what_a_host_sends_to_the_scheduler_is_not_run(attacked: Attacked, which: int) -> None:
-    attacked.run(attacked.said(attacked.scheduler.port, pickles(attacked.folder)[which]))
+    attacked.run(attacked.answer_to(attacked.scheduler.port, pickles(attacked.folder)[which]))
     assert not attacked.has_fallen
 
 
 def test_the_same_is_run_where_the_driver_sends_it(attacked: Attacked) -> None:
     """So that the tests beside this one can fail."""
-    attacked.run(attacked.said(attacked.scheduler.port, pickles(attacked.folder)[0], by=attacked.driver))
+    attacked.run(attacked.answer_to(attacked.scheduler.port, pickles(attacked.folder)[0], by=attacked.driver))
     assert attacked.has_fallen
 
 
@@ -168,9 +168,9 @@ def requests(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("which", range(9))
 def test_a_host_is_no_client(attacked: Attacked, which: int) -> None:
-    assert attacked.run(attacked.said(attacked.scheduler.port, requests(attacked.folder)[which])) is None
+    assert attacked.run(attacked.answer_to(attacked.scheduler.port, requests(attacked.folder)[which])) is None
     assert not attacked.has_fallen
-    assert attacked.run(attacked.said(attacked.scheduler.port, {"op": "identity"}, by=attacked.driver))["workers"]
+    assert attacked.run(attacked.answer_to(attacked.scheduler.port, {"op": "identity"}, by=attacked.driver))["workers"]
 
 
 def test_a_worker_tells_and_does_not_ask(attacked: Attacked) -> None:
@@ -193,8 +193,8 @@ def test_a_worker_tells_and_does_not_ask(attacked: Attacked) -> None:
 @pytest.mark.parametrize("op", ["run", "plugin-add", "terminate", "upload_file"])
 def test_a_host_does_not_command_another(attacked: Attacked, op: str) -> None:
     port, evil = attacked.worker.port, pickle.dumps(Evil(attacked.folder))
-    assert attacked.run(attacked.said(port, {"op": op, "function": evil, "plugin": evil}, at="[::1]")) is None
-    assert attacked.run(attacked.said(port, {"op": "ping"}, at="[::1]", by=attacked.driver)) == b"pong"
+    assert attacked.run(attacked.answer_to(port, {"op": op, "function": evil, "plugin": evil}, at="[::1]")) is None
+    assert attacked.run(attacked.answer_to(port, {"op": "ping"}, at="[::1]", by=attacked.driver)) == b"pong"
     assert not attacked.has_fallen
 
 

@@ -79,17 +79,17 @@ def test_a_plugin_that_stops_jax_is_named(tmp_path: Path) -> None:
     metadata = tmp_path / "jax_cuda13_plugin-0.10.2.dist-info" / "METADATA"
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.1\nName: jax-cuda13-plugin\nVersion: 0.10.2\n")
-    said = "Unable to initialize backend 'cuda': the driver is too old"
-    answers = asked_with(tmp_path, jax=f'def local_devices(): raise RuntimeError("{said}")')
+    error = "Unable to initialize backend 'cuda': the driver is too old"
+    answers = asked_with(tmp_path, jax=f'def local_devices(): raise RuntimeError("{error}")')
     assert answers.plugins == ("jax-cuda13-plugin",)
-    assert answers.failure == f"JAX has jax-cuda13-plugin, and cannot use it: {said}"
+    assert answers.failure == f"JAX has jax-cuda13-plugin, and cannot use it: {error}"
     jax = "import sys\ndef local_devices():\n    print('cuDNN not found', file=sys.stderr)\n"
     answers = asked_with(tmp_path, jax=f"{jax}    raise RuntimeError('cuda is not in the list of known backends')")
     assert answers.failure == "JAX has jax-cuda13-plugin, and cannot use it: cuDNN not found"
 
 
 @pytest.mark.parametrize(
-    "said",
+    "printed",
     [
         "WARNING:2026-11-22 14:00:00,123:jax._src.xla_bridge:889: no kernel image",
         "E1122 14:00:00.123456   12345 cuda_executor.cc:1228] no kernel image",
@@ -98,9 +98,9 @@ def test_a_plugin_that_stops_jax_is_named(tmp_path: Path) -> None:
     ],
     ids=["Python", "C++", "a traceback", "plain"],
 )
-def test_the_last_complaint_of_jax_is_kept(tmp_path: Path, said: str) -> None:
+def test_the_last_complaint_of_jax_is_kept(tmp_path: Path, printed: str) -> None:
     guess = "An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed."
-    jax = f"import sys\nprint({said!r}, {guess!r}, '', sep='\\n', file=sys.stderr)\n{DEVICES}"
+    jax = f"import sys\nprint({printed!r}, {guess!r}, '', sep='\\n', file=sys.stderr)\n{DEVICES}"
     assert asked_with(tmp_path, jax=jax).complaint == "no kernel image"
 
 

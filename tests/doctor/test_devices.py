@@ -11,12 +11,12 @@ CPU = (("cpu", "cpu", None),)
 
 
 def judged(
-    root: Path, shown: tuple[str, ...] = (), environment: dict[str, str] | None = None, **said: object
+    root: Path, shown: tuple[str, ...] = (), environment: dict[str, str] | None = None, **answers: object
 ) -> devices.Devices:
     for name in shown:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("0x1ae0\n")
-    return devices.describe(Answers(**{"devices": CPU, **said}), environment or {}, root)  # type: ignore[arg-type]
+    return devices.describe(Answers(**{"devices": CPU, **answers}), environment or {}, root)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_the_first_check_that_fails_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "reason"),
     [
         ("raise RuntimeError('\\n\\nbuilt for another processor\\nand much more')", "built for another processor"),
         ("raise ImportError('libx.so: cannot open', name='broken_parts.inner')", "libx.so: cannot open"),
@@ -38,12 +38,12 @@ def test_the_first_check_that_fails_is_told() -> None:
     ],
     ids=["an error", "a library", "no name", "syntax", "no words", "an error of Python's own", "after another"],
 )
-def test_a_broken_package_is_told_by_its_name(folder: Path, code: str, said: str) -> None:
+def test_a_broken_package_is_told_by_its_name(folder: Path, code: str, reason: str) -> None:
     (folder / "broken_parts").mkdir()
     (folder / "broken_parts" / "__init__.py").write_text("import broken_parts.inner")
     (folder / "broken_parts" / "inner.py").write_text(code)
     message = problem(lambda: importlib.import_module("broken_parts")) or ""
-    assert message.startswith(f"broken_parts cannot be imported ({said}")
+    assert message.startswith(f"broken_parts cannot be imported ({reason}")
     assert message.endswith("install it again by `pip install --force-reinstall broken_parts`.")
     assert "\n" not in message
     sys.modules.pop("broken_parts", None)

@@ -274,9 +274,9 @@ def test_the_board_recognises_movements_as_the_host_does(motion: tuple[Path, Pat
     scores = np.zeros(len(rows), int)
     while at < len(rows):
         if np.abs(rows[at, :3]).sum() >= 2.5 and at + 119 <= len(rows):
-            said = answer(given[at : at + 119])
+            answered = answer(given[at : at + 119])
             at += 118
-            found[at], scores[at] = said.argmax(), said.max()
+            found[at], scores[at] = answered.argmax(), answered.max()
         at += 1
     on_board = measure_recogniser("hand", texts_of(library), rows[None])
     assert np.array_equal(on_board.found[0], found)

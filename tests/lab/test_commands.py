@@ -79,8 +79,8 @@ def test_a_lab_in_the_foreground(
         assert lines[3].split(None, 1)[1] == f"ssh -F {arguments['state']}/ssh_config {arguments['prefix']}1\n"
         assert traces() != before
         up.send_signal(number)
-        _, said = up.communicate()
-    assert (up.returncode, said) == (0, "Stopping ...\n")
+        _, error = up.communicate()
+    assert (up.returncode, error) == (0, "Stopping ...\n")
     assert traces() == before
 
 

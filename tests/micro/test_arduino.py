@@ -244,9 +244,9 @@ def test_it_runs_on_a_real_core_of_arduino(hello_world: Compiled, tmp_path: Path
         assert simulated.stderr
         limit = threading.Timer(LONG, simulated.kill)
         limit.start()
-        said = list(itertools.islice(simulated.stderr, 260))
+        lines = list(itertools.islice(simulated.stderr, 260))
         limit.cancel()
-    curve = [float(number) for number in re.findall(r"(-?\d\.\d{4})\.\.", "".join(said))]
+    curve = [float(number) for number in re.findall(r"(-?\d\.\d{4})\.\.", "".join(lines))]
     here = on_this_computer(library, "sine", tmp_path, len(curve))
     assert len(curve) >= 250
     assert curve == [float(line[1]) for line in here if line[0] == "print"]

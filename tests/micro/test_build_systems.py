@@ -153,8 +153,8 @@ def test_the_zephyr_module_is_a_library_where_it_is_chosen(layer: Compiled, tmp_
     (tmp_path / "CMakeLists.txt").write_text(ZEPHYR)
     cmake = tool("cmake", CMAKE)
     option = ["-DCONFIG_MODEL_LAYER=y"] if chosen else []
-    said = run(cmake, "-S", tmp_path, "-B", tmp_path / "build", f"-DMODULE={tmp_path / 'layer'}", *option)
-    assert f"libraries: {'layer' if chosen else ''}\n" in said
+    output = run(cmake, "-S", tmp_path, "-B", tmp_path / "build", f"-DMODULE={tmp_path / 'layer'}", *option)
+    assert f"libraries: {'layer' if chosen else ''}\n" in output
     if chosen:
         run(cmake, "--build", tmp_path / "build")
         assert_right(tmp_path / "build/program")

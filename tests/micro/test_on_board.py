@@ -58,9 +58,9 @@ class Emulated:
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(str(self.monitor))
             for command in (b"system_reset\n", b"info status\n", b""):
-                said = b""
-                while not said.endswith(b"(qemu) "):
-                    said += line.recv(1000)
+                answer = b""
+                while not answer.endswith(b"(qemu) "):
+                    answer += line.recv(1000)
                 line.sendall(command)
 
 

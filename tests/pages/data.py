@@ -54,8 +54,8 @@ def _file_of_drawings(name: str, count: int = 4000) -> bytes:
     thing = random.integers(0, 2, 784, np.uint8) * 255
     smudges = random.integers(0, 4, (count, 784), np.uint8) == 0
     header = b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little")
-    said = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({count}, 784), }}"
-    return header + said.ljust(117).encode() + b"\n" + np.where(smudges, 255 - thing, thing).tobytes()
+    fields = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({count}, 784), }}"
+    return header + fields.ljust(117).encode() + b"\n" + np.where(smudges, 255 - thing, thing).tobytes()
 
 
 def make_words(folder: Path, count: int = 12) -> None:

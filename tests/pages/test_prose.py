@@ -79,9 +79,9 @@ def test_help_uses_the_fields_terms() -> None:
 
 
 def test_errors_use_the_fields_terms() -> None:
-    said = {name: _found(text) for name, text in _errors()}
-    assert len(said) > 500
-    assert {name: phrases for name, phrases in said.items() if phrases} == {}
+    found = {name: _found(text) for name, text in _errors()}
+    assert len(found) > 500
+    assert {name: phrases for name, phrases in found.items() if phrases} == {}
 
 
 def _errors() -> Iterator[tuple[str, str]]:

@@ -135,13 +135,13 @@ def test_pages_that_train_the_same_net_say_the_same_of_it() -> None:
 
 
 def test_troubleshooting_quotes_what_is_really_said() -> None:
-    said = " ".join(_sentences(path) for path in (ROOT / "src/rudel").rglob("*.py"))
+    messages = " ".join(_sentences(path) for path in (ROOT / "src/rudel").rglob("*.py"))
     page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
     quoted = [
         quote for row in re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE) for quote in re.findall(r"`([^`]+)`", row)
     ]
     assert len(quoted) > 15
-    assert [quote for quote in quoted if quote not in said] == []
+    assert [quote for quote in quoted if quote not in messages] == []
 
 
 def _sentences(path: Path) -> str:

@@ -160,8 +160,8 @@ def test_the_command_serves_until_ctrl_c(run: Path, tmp_path: Path) -> None:
 def test_without_a_run_it_trains_digits_first(tmp_path: Path) -> None:
     with started(COMMAND, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
-        said = process.stderr.readline()
-        assert said == "There is no run in ./runs to play with: training `digits` first.\n"
+        message = process.stderr.readline()
+        assert message == "There is no run in ./runs to play with: training `digits` first.\n"
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=LONG)
     assert process.returncode == 130

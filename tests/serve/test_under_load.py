@@ -47,9 +47,9 @@ def test_an_answer_without_numbers_needs_a_reason(script: Any) -> None:
         answer = SimpleNamespace(status_code=422, json=lambda: {"error": error})
         fuzz.overflowed(None, answer, SimpleNamespace(body={"instances": [[1.0, [*numbers]]]}))
 
-    said = "The model answers example 0 with NaN or infinity in its output `output_0`."
-    check(said, -3e38)
+    reason = "The model answers example 0 with NaN or infinity in its output `output_0`."
+    check(reason, -3e38)
     with pytest.raises(AssertionError, match="for numbers up to 5"):
-        check(said, 5.0)
+        check(reason, 5.0)
     with pytest.raises(AssertionError, match="because: The request"):
         check("The request makes no sense.", 3e38)

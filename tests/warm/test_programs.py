@@ -55,7 +55,7 @@ def test_it_has_its_own_arguments_folder_files_and_environment(shell: Callable[.
 
 
 @pytest.mark.parametrize(
-    ("code", "status", "said"),
+    ("code", "status", "error"),
     [
         ("import sys; sys.exit(3)", 3, ""),
         ("import sys; sys.exit('no')", 1, "no\n"),
@@ -65,11 +65,11 @@ def test_it_has_its_own_arguments_folder_files_and_environment(shell: Callable[.
         ("raise KeyboardInterrupt", 130, "KeyboardInterrupt\n"),
     ],
 )
-def test_it_ends_as_the_interpreter_does(shell: Callable[..., Any], code: str, status: int, said: str) -> None:
+def test_it_ends_as_the_interpreter_does(shell: Callable[..., Any], code: str, status: int, error: str) -> None:
     done, cold = (shell(f'{program} -c "{code}"; exit $?') for program in ("python", sys.executable))
     assert done.returncode == cold.returncode == status
     assert done.stdout == cold.stdout
-    assert done.stderr.endswith(said)
+    assert done.stderr.endswith(error)
 
 
 def test_signals_reach_it(shell: Callable[..., Any], tmp_path: Path) -> None:

@@ -141,8 +141,8 @@ def test_curves_numbers_and_hosts(tmp_path: Path, browser: Browser, training: Be
         page.until("document.querySelectorAll('.plots .chart .line').length === 7")
         headings = page.value("[...document.querySelectorAll('h3')].map(h => h.firstChild.textContent.trim())")
         assert headings == ["Loss", "Accuracy", "Steps a second", "Timeline", "Over the network"]
-        said = "document.querySelectorAll('figcaption')[1].textContent"
-        assert page.value(said).replace("\u202f", " ") == (
+        caption = "document.querySelectorAll('figcaption')[1].textContent"
+        assert page.value(caption).replace("\u202f", " ") == (
             "Latest: training 86.7 %, validation 83.3 %. Best in validation: 83.3 %, epoch 3."
         )
         rows = page.value(
@@ -168,18 +168,18 @@ def test_by_keyboard_and_for_those_who_do_not_see_it(
         assert page.value("document.activeElement.getAttribute('aria-label')").startswith(
             "Line plot of the loss. Latest: "
         )
-        said = "document.querySelector('figcaption').textContent"
+        caption = "document.querySelector('figcaption').textContent"
         page.press("ArrowRight")
-        assert page.value(said) == "Epoch 1: training 1, validation 1.1."
+        assert page.value(caption) == "Epoch 1: training 1, validation 1.1."
         page.press("ArrowRight")
-        assert page.value(said) == "Epoch 2: training 0.5, validation 0.55."
+        assert page.value(caption) == "Epoch 2: training 0.5, validation 0.55."
         page.press("End")
-        assert page.value(said).startswith("Epoch 3: ")
+        assert page.value(caption).startswith("Epoch 3: ")
         run.epochs(4)
         page.until(f"{POINTS}[0] === 4")
-        assert page.value(said).startswith("Epoch 3: ")  # what is new takes nobody's place away
+        assert page.value(caption).startswith("Epoch 3: ")  # what is new takes nobody's place away
         page.press("Tab")
-        assert page.value(said).startswith("Latest: ")
+        assert page.value(caption).startswith("Latest: ")
         assert page.value("document.querySelector('[role=status]').textContent") == "The training is running."
         unnamed = (
             "[...document.querySelectorAll('svg[role=img], progress, [role=region]')]"

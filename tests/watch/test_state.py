@@ -11,7 +11,7 @@ RUNNING = Signs(
 
 
 @pytest.mark.parametrize(
-    ("changes", "state", "said"),
+    ("changes", "state", "words"),
     [
         ({}, "running", "is running"),
         ({"exists": False, "existed": False}, "waiting", "to start"),
@@ -32,7 +32,7 @@ RUNNING = Signs(
         ({"failure": "The loss became NaN."}, "running", ""),
     ],
 )
-def test_states(changes: dict[str, Any], state: str, said: str) -> None:
+def test_states(changes: dict[str, Any], state: str, words: str) -> None:
     found, message = judge(dataclasses.replace(RUNNING, **changes))
     assert found == state
-    assert said in message
+    assert words in message

@@ -180,16 +180,16 @@ def test_a_training_without_any_metric(tmp_path: Path, training: Begin) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "error"),
     [
         (lambda path: path.write_text("no run"), "is not a run directory"),
         (lambda path: (path / "notes").mkdir(parents=True), "has no config.json"),
         (lambda path: write_json(_made(path / "digits") / "config.json", {}), "run/digits"),
     ],
 )
-def test_what_cannot_be_a_run_is_refused(tmp_path: Path, make: Callable[[Path], Any], said: str) -> None:
+def test_what_cannot_be_a_run_is_refused(tmp_path: Path, make: Callable[[Path], Any], error: str) -> None:
     make(tmp_path / "run")
-    with pytest.raises(RunError, match=said):
+    with pytest.raises(RunError, match=error):
         Watched(tmp_path / "run")
 
 

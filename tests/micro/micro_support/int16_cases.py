@@ -28,8 +28,8 @@ def _numbers(draw: Draw, kind: str, rounding: str) -> tuple[str | None, dict[str
     if rounding == "tflm":
         more = {"CONV_2D": ["int32"], "FULLY_CONNECTED": ["int32"], "TRANSPOSE_CONV": ["int16"]}.get(kind, [])
         dtype = draw(st.sampled_from(["int64", "int64", None, *more]))
-        said = draw(st.booleans()) and not depthwise
-        return dtype, {"bias_type": _TYPES[dtype or "int64"]} if said and dtype != "int16" else {}
+        named = draw(st.booleans()) and not depthwise
+        return dtype, {"bias_type": _TYPES[dtype or "int64"]} if named and dtype != "int16" else {}
     if draw(st.booleans()) and not depthwise:
         dtype = draw(st.sampled_from(["int32", "int64"]))
         absent = kind != "CONV_2D" and draw(st.integers(0, 3)) == 0
@@ -73,7 +73,7 @@ def convolution(draw: Draw, kind: str, rounding: str) -> bytes:
         padding = "SAME"
     channels, depth = draw(st.integers(1, 9)), draw(st.integers(1, 9))
     batch = draw(st.integers(1, 3))
-    bias, said = _numbers(draw, kind, rounding)
+    bias, bias_option = _numbers(draw, kind, rounding)
     options: dict[str, Any] = {
         "padding": padding,
         "stride_h": down,
@@ -89,7 +89,7 @@ def convolution(draw: Draw, kind: str, rounding: str) -> bytes:
         shape = (1, high, wide, depth)
         options["depth_multiplier"] = multiplier
     else:
-        options |= said
+        options |= bias_option
         groups = draw(st.sampled_from([1, 1, 1, 2]))
         shape = (depth * groups, high, wide, channels)
         channels, depth = channels * groups, depth * groups
@@ -113,14 +113,14 @@ def dense(draw: Draw, kind: str, rounding: str) -> bytes:
     batch, depth = draw(st.integers(1, 3)), draw(st.integers(1, 20))
     length = draw(st.integers(1, 70) | st.sampled_from([300, 1500]))
     source = drawn_scale(draw, _FINEST, 0.01)
-    bias, said = _numbers(draw, kind, rounding)
+    bias, bias_option = _numbers(draw, kind, rounding)
     parameters, output = _weights(draw, (depth, length), depth, source, 0, bias)
     tensors = [
         T((batch, length), "int16", scale=source),
         T((batch, depth), "int16", scale=output),
         *parameters,
     ]
-    options = {"activation": draw(ACTIVATIONS), **said}
+    options = {"activation": draw(ACTIVATIONS), **bias_option}
     inputs = (0, 2, 3) if bias is not None else (0, 2, -1)
     return build(tensors, [Op(kind, inputs, (1,), options, version=11)], [0], [1])
 
@@ -138,7 +138,7 @@ def transposed(draw: Draw, kind: str, rounding: str) -> bytes:
         rows, columns = (height - 1) * down + high, (width - 1) * across + wide
     channels, depth, batch = draw(st.integers(1, 6)), draw(st.integers(1, 6)), draw(st.integers(1, 2))
     source = drawn_scale(draw, _FINEST, 0.01)
-    bias, said = _numbers(draw, kind, rounding)
+    bias, bias_option = _numbers(draw, kind, rounding)
     parameters, output = _weights(draw, (depth, high, wide, channels), depth, source, 0, bias)
     tensors = [
         T((4,), "int32", data=np.array([batch, rows, columns, depth], np.int32)),
@@ -146,7 +146,7 @@ def transposed(draw: Draw, kind: str, rounding: str) -> bytes:
         T((batch, rows, columns, depth), "int16", scale=output),
         *parameters,
     ]
-    options = {"padding": padding, "stride_h": down, "stride_w": across, "activation": draw(ACTIVATIONS), **said}
+    options = {"padding": padding, "stride_h": down, "stride_w": across, "activation": draw(ACTIVATIONS), **bias_option}
     inputs = (0, 3, 1, 4) if bias is not None else (0, 3, 1)
     return build(tensors, [Op(kind, inputs, (2,), options, version=5)], [1], [2])
 

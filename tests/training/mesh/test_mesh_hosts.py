@@ -108,7 +108,7 @@ def test_processes_that_tf_config_names_train_as_one_does_until_one_is_lost(
     errors = [error.decode() for _, error in ended]
     assert [process.returncode for process in processes] == [1, -9], errors
     assert errors[0].rstrip().endswith("to continue from the newest checkpoint."), "JAX has aborted it, or it hung"
-    documents = [json.loads(said) for said, _ in ended]
+    documents = [json.loads(output) for output, _ in ended]
     alone = rudel.fit(classifier(), *blobs, **SETTINGS).history
     for index, process in enumerate(documents):
         assert process["number"] == index

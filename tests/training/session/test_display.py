@@ -88,15 +88,15 @@ def test_speeds_are_those_of_the_last_seconds():
 
 
 def test_a_host_that_contributes_next_to_nothing_is_named_once():
-    lines, said = HostLines(), []
+    lines, notes = HostLines(), []
     for number in range(1, 60):
         steps = {"raspi1": 100, "raspi2": 90, "raspi3": number % 2}
-        said.append(lines.round(closed(number, float(number), [report_of(n, steps=s) for n, s in steps.items()])))
-    (told_of,) = [sentences for sentences in said if sentences]
+        notes.append(lines.round(closed(number, float(number), [report_of(n, steps=s) for n, s in steps.items()])))
+    (told_of,) = [sentences for sentences in notes if sentences]
     assert told_of == [
         "raspi3 contributes next to nothing: it takes 0.3\u202f% of the steps, and without it the training is as fast."
     ]
-    assert not any(said[:19]), "not before that is known"
+    assert not any(notes[:19]), "not before that is known"
     screen = io.StringIO()
     display = RichDisplay(Console(file=screen, width=160))
     for number in range(1, 30):
@@ -113,8 +113,8 @@ def test_a_host_on_standby_is_named_and_has_a_line():
     for number in range(1, 60):
         display.round(closed(number, float(number), [report_of("raspi1")]))
     display.stop()
-    said = "raspi2 is on standby: it is 50 times slower than the fastest host; 1 host trains."
-    assert " ".join(screen.getvalue().split()).count(said) == 1
+    message = "raspi2 is on standby: it is 50 times slower than the fastest host; 1 host trains."
+    assert " ".join(screen.getvalue().split()).count(message) == 1
     assert "raspi2 contributes" not in screen.getvalue()
     training = Training(["raspi1"])
     training.event("standby", "raspi2", 0.0)
