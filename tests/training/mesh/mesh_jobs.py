@@ -1,6 +1,7 @@
 """What the tests of `mesh` look at, done in one process with eight virtual devices.
 
-`python mesh_jobs.py FOLDER` writes FOLDER/results.json; Keras has to be on JAX.
+`python mesh_jobs.py FOLDER NAME...` does the jobs of these names and writes FOLDER/results.json; Keras has to be on
+JAX.
 """
 
 import contextlib

@@ -140,9 +140,7 @@ def test_a_run_goes_on_with_other_devices(results: dict[str, Any]) -> None:
 
 
 def test_streamed_and_in_memory_are_the_same_bits(tmp_path: Path) -> None:
-    found = done_by_jobs(tmp_path, ["streams"], leave_out="XLA_FLAGS")[
-        "streams"
-    ]  # which make other bits of one program
+    found = done_by_jobs(tmp_path, ["streams"], leave_out="XLA_FLAGS")["streams"]  # with them, bits differ
     assert found["streamed"] == found["in memory"] == close(found["single"])
 
 
