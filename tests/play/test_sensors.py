@@ -5,7 +5,7 @@ import contextlib
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -52,10 +52,11 @@ def words(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def keywords(words: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def keywords(words: Path, optimized: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "ears"
     options = {"net": "tiny", "words": ",".join(WORDS)}
-    rudel.train_recipe("keywords", data=str(words / "learn"), options=options, epochs=16, batch_size=16, run=run)
+    with optimized():
+        rudel.train_recipe("keywords", data=str(words / "learn"), options=options, epochs=16, batch_size=16, run=run)
     return run
 
 
