@@ -142,10 +142,10 @@ def test_words_are_cut_where_they_are_spoken(
         done = rudel("data", "collect", "--port", board.port, "--class", "yes", "--out", "words", "--recordings", 3)
     assert (done.code, done.err) == (0, "")
     assert done.out == "3 recordings of yes, the last in words/yes/yes_0003.wav\n"
-    for path, word in zip(sorted(Path("words/yes").iterdir()), spoken, strict=True):
+    for path, utterance in zip(sorted(Path("words/yes").iterdir()), spoken, strict=True):
         recording = samples_of(path)
-        (start,) = (i for i in range(16_000 - len(word)) if (recording[i : i + 8] == word[:8]).all())
-        assert recording[start : start + len(word)].tobytes() == word.tobytes()
+        (start,) = (i for i in range(16_000 - len(utterance)) if (recording[i : i + 8] == utterance[:8]).all())
+        assert recording[start : start + len(utterance)].tobytes() == utterance.tobytes()
         assert 0.2 <= start / 16_000 <= 0.2 + 256 / 16_000
     with plugged_in(boards["sound"], sound, tmp_path) as board:
         options = ("--continuous", "--recordings", 1, "--speaker", "ada")
@@ -196,13 +196,13 @@ def test_a_net_learns_from_what_was_recorded(
 ) -> None:
     random = np.random.default_rng(4)
 
-    def word(kind: str) -> np.ndarray:
+    def utterance(kind: str) -> np.ndarray:
         loud, n = random.uniform(2000, 8000), np.arange(8000) / 16_000
         wave = np.sin(2 * np.pi * random.uniform(280, 320) * n) if kind == "hum" else random.normal(0, 0.5, 8000)
         return (loud * wave).astype(np.int16)
 
     for kind in ("hum", "hiss"):
-        spoken = [part for _ in range(8) for part in (word(kind), quiet(random, 1.3))]
+        spoken = [part for _ in range(8) for part in (utterance(kind), quiet(random, 1.3))]
         with plugged_in(boards["sound"], packets(quiet(random, 6.5), *spoken), tmp_path) as board:
             where = ("--port", board.port, "--class", kind, "--out", "words")
             assert rudel("data", "collect", *where, "--recordings", 8).code == 0
