@@ -181,8 +181,8 @@ def test_a_forecast_has_the_rounds_that_the_training_will_have() -> None:
     assert forecast.sent == pytest.approx(28 * 4 * 60e3)
     slow = Links(2.3e6, 2.3e6, 2e-3, trials=((1, 0.04), (4, 0.14)))  # 20 Mbit/s, and a slow start
     sparser = in_rounds(WORK, hosts(*[1.5e-3] * 4, message=69e3), slow)
-    assert sparser.rounds == 45  # of 46 steps each, with a quarter of the elements; with all of them, 12
-    assert sparser.sent == pytest.approx(45 * 4 * 69e3 / 4)
+    assert sparser.rounds == 62  # of 33 steps each, with a quarter of the elements
+    assert sparser.sent == pytest.approx(62 * 4 * 69e3 / 4)
 
 
 def test_a_host_that_looks_faster_than_it_is_has_the_rounds_by_how_it_looks() -> None:
