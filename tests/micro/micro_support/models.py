@@ -38,12 +38,12 @@ _UNION = {
     "UNIDIRECTIONAL_SEQUENCE_LSTM": 71,
     "RESIZE_NEAREST_NEIGHBOR": 74,
     "LEAKY_RELU": 75,
-    "QUANTIZE": 83,
-    "HARD_SWISH": 87,
+    "QUANTIZE": 89,
+    "HARD_SWISH": 91,
     "SPLIT": 35,
     "SPLIT_V": 79,
     "UNPACK": 64,
-    "GELU": 122,
+    "GELU": 116,
 }
 
 _VERSIONS = {
