@@ -1,4 +1,4 @@
-"""How large an arena TensorFlow Lite Micro needs for a model.
+"""Size of the arena that TensorFlow Lite Micro needs for a model.
 
 It is measured where the package `tflite-micro` is installed: the smallest arena in which the model can be set up on
 this computer, whose pointers are twice as long as a microcontroller's. Else it is estimated, from above:
@@ -51,7 +51,7 @@ class Arena:
 
 
 def arena_for(model: bytes, path: Path, folder: Path) -> Arena:
-    """How large the arena should be.
+    """Size that the arena should have.
 
     Args:
         model: the bytes of a .tflite file.

@@ -1,4 +1,4 @@
-"""How an exported model does, beside the model that it was made from."""
+"""Comparison of an exported model with the model that it was made from."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

@@ -41,7 +41,7 @@ class Inputs:
 
     @property
     def structure(self) -> Tree:
-        """How the model takes them, with the number of an input in its place: 0, [0, 1] or {"left": 0, "right": 1}."""
+        """Layout of the inputs, with the number of an input in its place: 0, [0, 1] or {"left": 0, "right": 1}."""
         keys = [leaf.key for leaf in self.leaves]
         if keys == [None]:
             return 0

@@ -46,7 +46,7 @@ class Serving:
 
 @dataclass(frozen=True)
 class FromFiles:
-    """How near the exported model's answers to files are to those of Rudel.
+    """Agreement of the exported model's answers to files with those of Rudel.
 
     Attributes:
         files: how many JPEG and PNG files were made of examples, and given to both.
@@ -60,7 +60,7 @@ class FromFiles:
 
 
 def serving_of(materials: Materials, inputs: Inputs, outputs: Arrays) -> Serving | str:
-    """How the model of a run takes photographs, or a sentence that says why it does not.
+    """The form in which the model of a run takes photographs, or a sentence that says why it does not.
 
     Args:
         materials: the run.

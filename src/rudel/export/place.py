@@ -1,4 +1,4 @@
-"""Where an export goes: beside its final place first, and there by a rename, wholly or not at all."""
+"""The place of an export: beside its final place first, and there by a rename, wholly or not at all."""
 
 import contextlib
 import os

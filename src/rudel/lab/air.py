@@ -56,7 +56,7 @@ class Physics:
 
 
 def segments_per_burst(rate: float) -> int:
-    """How many full frames fit into a burst.
+    """Number of full frames that fit into a burst.
 
     >>> [segments_per_burst(megabits * 1e6) for megabits in (5, 20, 100, 1000)]
     [1, 1, 4, 41]

@@ -17,7 +17,7 @@ from rudel.lab.folder_lock import locked
 from rudel.lab.node import PATH
 
 ROOT = Path("/var/cache/rudel-lab/bookworm-arm64")
-"""Where the root file system is kept."""
+"""Folder of the root file system."""
 
 _MIRROR = "http://deb.debian.org/debian"
 _PACKAGES = "ca-certificates,iproute2,openssh-server,procps,python3,python3-venv,sudo"

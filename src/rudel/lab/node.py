@@ -45,7 +45,7 @@ Subsystem sftp internal-sftp
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node runs.
+    """The place where a node runs.
 
     Args:
         network: descriptor of its network namespace.

@@ -27,7 +27,7 @@ WEIGHT = {1: {"cpu.shares": "64"}, 2: {"cpu.weight": "6"}}
 
 @dataclass(frozen=True)
 class Groups:
-    """Where control groups of the CPU are made.
+    """The hierarchy of control groups of the CPU.
 
     Args:
         root: folder of the hierarchy.

@@ -1,4 +1,4 @@
-"""Which labs are up: /run/rudel-lab has a folder for each.
+"""The labs that are up: /run/rudel-lab has a folder for each.
 
     keeper     a socket of the keeper; it can be connected to as long as that lives, however it ends
     control    a socket of the air, for requests to it

@@ -12,7 +12,7 @@ from typing import Any
 from rudel.errors import LabError
 
 STATES = Path("/var/lib/rudel-lab")
-"""Where labs keep their keys and the homes of their nodes by default."""
+"""Default folder for labs' keys and the homes of their nodes."""
 
 NATIVE, ARM64 = "native", "arm64"
 DESKTOP = "desktop"
@@ -99,7 +99,7 @@ class Settings:
         return self.state / "known_hosts"
 
     def folder(self, node: Node) -> Path:
-        """Where what belongs to a node is kept."""
+        """Folder of what belongs to a node."""
         return self.state / node.name
 
     def mac(self, place: int) -> str:

@@ -97,7 +97,7 @@ def multiply(x: np.ndarray, multiplier: np.ndarray | int, exponent: np.ndarray |
 
 @dataclass(frozen=True)
 class Scaling:
-    """How accumulators become outputs before the zero point is added; one entry per channel.
+    """Scaling of accumulators to outputs, before the zero point is added; one entry per channel.
 
     Attributes:
         factor: float64, the real factors, to guess with.

@@ -49,12 +49,12 @@ class Check:
 _TOLERANCE = 1e-4
 
 MOST = 1000
-"""How many random inputs are tried where no number is given, if they take no longer than `SECONDS`."""
+"""Random inputs that are tried where no number is given, if they take no longer than `SECONDS`."""
 
 SECONDS = 30.0
 
 _LEAST = 8
-"""How many are tried in any case: two of each kind."""
+"""Random inputs that are tried in any case: two of each kind."""
 
 
 def check(
@@ -115,7 +115,7 @@ def _batch(tried: int, seconds: float) -> int:
 
 
 class _Tally:
-    """How many outputs differ so far; the attributes are those of `Check`."""
+    """Counts of outputs that differ so far; the attributes are those of `Check`."""
 
     def __init__(self) -> None:
         self.different = self.wrong = self.elements = 0

@@ -63,7 +63,7 @@ class Compiled:
 
     @property
     def macs(self) -> int:
-        """How many multiplications and additions an inference takes."""
+        """Multiplications and additions of an inference."""
         return sum(step.macs for step in self.steps)
 
     def write(self, folder: Path) -> list[Path]:

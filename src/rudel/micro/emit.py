@@ -70,7 +70,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How far an input and an output of a step may share memory.
+    """The memory that an input and an output of a step may share.
 
     Attributes:
         lead: they may when the input starts at least so many bytes after the output starts (it may be negative: then
@@ -88,7 +88,7 @@ FORWARD = Overlap(lead=0)
 
 @dataclass(frozen=True)
 class Bands:
-    """How the call of a step computes some rows of its output alone: by other values in its structure `layer`.
+    """A call of a step for some rows of its output alone: by other values in its structure `layer`.
 
     Attributes:
         structure: its type in C, with `height`, `top` and the number of rows of the output; or with `pixels` in their

@@ -18,7 +18,7 @@ from rudel.errors import CompileError
 
 @dataclass
 class _Allowance:
-    """How many more elements may be read out of a file."""
+    """Elements that may still be read out of a file."""
 
     left: int
 

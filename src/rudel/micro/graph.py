@@ -15,7 +15,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Quantisation:
-    """How numbers stand for reals: real = scale * (number - zero point).
+    """The reals that numbers stand for: real = scale * (number - zero point).
 
     Attributes:
         scale: float32, one for the tensor or one per channel.
@@ -42,12 +42,12 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """How many elements there are."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
-        """How many bytes the elements take."""
+        """Bytes of the elements."""
         return self.size * np.dtype(self.dtype).itemsize
 
     @property

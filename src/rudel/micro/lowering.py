@@ -38,7 +38,7 @@ _ALTERNATIVES = {
 
 
 def _layer(operator: Operator, graph: Graph) -> str:
-    """Where the operator comes from, by the path that converters write into the names of tensors."""
+    """The operator's origin, by the path that converters write into the names of tensors."""
     names = (graph[index].name.partition(";")[0].rpartition("/")[0] for index in operator.outputs)
     return next((f" of the layer `{name}`" for name in names if name), "")
 

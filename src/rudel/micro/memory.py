@@ -1,4 +1,4 @@
-"""Which buffers a sequence of steps needs, and from when to when."""
+"""Buffers that a sequence of steps needs, and their lifetimes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from rudel.micro.planner import Buffer, Plan, plan_memory
 
 @dataclass(frozen=True)
 class Memory:
-    """Where everything lies in the arena.
+    """Places of all buffers in the arena.
 
     Attributes:
         offsets: of the tensors that have memory, by index; tensors that are each other's aliases have one offset.

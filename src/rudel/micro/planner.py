@@ -1,4 +1,4 @@
-"""Where tensors lie in the arena.
+"""Places of tensors in the arena.
 
 Buffers that are needed at the same time lie apart, with one exception: where a step says that its kernel reads ahead of
 what it writes (`rudel.micro.emit.Overlap`), its input, if nothing needs it afterwards, and its output may share
@@ -36,7 +36,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where each buffer starts, and how long the arena is, in bytes."""
+    """Start of each buffer, and the length of the arena, in bytes."""
 
     offsets: tuple[int, ...]
     size: int

@@ -17,7 +17,7 @@ from rudel.micro.targets import target_named
 
 @dataclass(frozen=True)
 class Totals:
-    """How large a graph is.
+    """Size of a graph.
 
     Attributes:
         operators: how many.

@@ -22,7 +22,7 @@ Form = Literal["line", "twice", "even", "table", "reduced", "twice_int16", "upwa
 
 @dataclass(frozen=True)
 class Requantisation:
-    """How outputs are made of accumulators; one row per channel.
+    """Requantisation of accumulators to outputs; one row per channel.
 
     Attributes:
         form: `line`: int32 (channels, 3) of multiplier, offset's lower and upper word; the upper word of the 64-bit

@@ -1,4 +1,4 @@
-"""How well each class is recognised."""
+"""Precision and recall of each class."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Which classes the model takes for which."""
+"""Confusion matrix: the classes that the model takes for others."""
 
 import math
 from typing import TYPE_CHECKING
@@ -54,7 +54,7 @@ def confusion(run: Run) -> Html | None:
 
 
 def class_count(run: Run) -> int:
-    """How many classes the run has: those with names, or as many as its answers need."""
+    """Number of classes of the run: those with names, or as many as its answers need."""
     named = len(run.config.get("class_names") or [])
     seen = run.predictions
     if seen is None or not len(seen.truth):
@@ -63,7 +63,7 @@ def class_count(run: Run) -> int:
 
 
 def confusion_matrix(predictions: Predictions, classes: int) -> np.ndarray:
-    """How many examples of each class were taken for each class.
+    """Numbers of examples of each class that were taken for each class.
 
     Returns:
         int64 (classes, classes); rows are the right classes, columns the answers.

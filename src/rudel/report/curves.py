@@ -1,4 +1,4 @@
-"""How the loss and each metric went from epoch to epoch, in training and in validation."""
+"""Curves of the loss and of each metric over the epochs, in training and in validation."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -66,7 +66,7 @@ def epoch_number(epoch: float) -> str:
 
 
 def rate(per_second: object) -> str:
-    """How many a second, rounded to three digits; "–" for none.
+    """Number a second, rounded to three digits; "–" for none.
 
     >>> rate(25612.4), rate(12.345)
     ('25,600', '12.3')

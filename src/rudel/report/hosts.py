@@ -1,4 +1,4 @@
-"""How the work was shared by several hosts: what each did when, how fast, at what cost, and what happened to them."""
+"""Work of several hosts: what each did when, how fast, at what cost, and what happened to them."""
 
 from rudel.report.formatting import count, duration, is_number, percent, plural, rate, size
 from rudel.report.hosts_plots import plots

@@ -1,4 +1,4 @@
-"""How many steps the hosts took a second, each and together, and how many bytes went over the network."""
+"""Steps a second of the hosts, each and together, and bytes over the network."""
 
 from typing import TYPE_CHECKING
 

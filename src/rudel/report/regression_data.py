@@ -20,7 +20,7 @@ PARTS = ("train", "validation", "test")
 """Parts of the data, in the order in which they are shown."""
 
 NEIGHBOURS = 8
-"""How many neighbours of an example are kept."""
+"""Neighbours of an example that are kept."""
 
 _MOST_EXAMPLES, _MOST_VALUES = 2_000, 200_000
 _MOST_FEATURES = 4_096
@@ -80,7 +80,7 @@ Regression = Mapping[str, Answers]
 
 
 def choose(examples: int, outputs: int) -> np.ndarray:
-    """Which examples to ask about: all, or as many of them, evenly chosen at random, as are enough to judge a model.
+    """The examples to ask about: all, or as many of them, evenly chosen at random, as are enough to judge a model.
 
     Args:
         examples: how many there are.

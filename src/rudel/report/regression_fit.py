@@ -48,7 +48,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Fit:
-    """How a model fits its data; all in squares of the targets' unit.
+    """Fit of a model to its data; all in squares of the targets' unit.
 
     Args:
         error: mean squared error in training.

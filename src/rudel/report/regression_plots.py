@@ -143,7 +143,7 @@ def _draw_against(axes: "Axes", answers: Answers, colour: str) -> None:
 
 
 def _dots(examples: int) -> np.ndarray:
-    """Which examples get a dot: so few that a page stays small."""
+    """The examples that get a dot: so few that a page stays small."""
     if examples <= _MOST_DOTS:
         return np.arange(examples)
     return np.random.default_rng(0).choice(examples, _MOST_DOTS, replace=False)

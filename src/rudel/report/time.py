@@ -1,4 +1,4 @@
-"""How the time of the run was spent."""
+"""Time of the run, by what it was spent on."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -67,7 +67,7 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """How many jobs wait."""
+        """Number of jobs that wait."""
         return len(self._jobs)
 
     async def submit(self, columns: Columns, began: float) -> Columns:

@@ -13,7 +13,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 _DRAINED = 4
-"""How many times the largest body is read and thrown away, so that the client gets to read why it is refused."""
+"""Multiple of the largest body that is read and thrown away, so that the client gets to read why it is refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which requests the server answers: those that address it by a name of its own and carry the token."""
+"""The requests that the server answers: those that address it by a name of its own and carry the token."""
 
 import hmac
 from dataclasses import dataclass

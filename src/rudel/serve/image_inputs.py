@@ -50,7 +50,7 @@ _NAME = "The picture"
 
 
 def reader(signature: Signature, read_image: Callable[[Any], Any] | None) -> Decode | None:
-    """How encoded images become inputs; None for a model that takes no image.
+    """Conversion of encoded images to inputs; None for a model that takes no image.
 
     Args:
         signature: of the model.

@@ -1,4 +1,4 @@
-"""Which models and versions are served: looked up by every request, and changed only between two of them."""
+"""The models and versions that are served: looked up by every request, and changed only between two of them."""
 
 import asyncio
 import time
@@ -135,7 +135,7 @@ class Models:
 
 
 def seconds_of(loaded: Loaded, rows: int) -> float:
-    """How long a batch takes, once the model is warm; infinity where that depends on the request."""
+    """Duration of a batch in seconds, once the model is warm; infinity where that depends on the request."""
     inputs = loaded.signature.inputs
     if loaded.signature.is_open or any(tensor.dtype == "bytes" for tensor in inputs):
         return float("inf")

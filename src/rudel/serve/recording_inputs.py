@@ -18,7 +18,7 @@ RECORDINGS = Files(
 
 
 def reader(signature: Signature, rate: int) -> Decode | None:
-    """How encoded recordings become inputs; None for a model that takes more than sound.
+    """Conversion of encoded recordings to inputs; None for a model that takes more than sound.
 
     Args:
         signature: of the model.

@@ -32,7 +32,7 @@ _TICK = 0.25
 
 @dataclass(frozen=True)
 class Settings:
-    """How a server is to be.
+    """Configuration of a server.
 
     Args:
         host: address to listen on.
@@ -78,7 +78,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address_of(listening: socket.socket) -> str:
-    """Where a socket listens, as people type it into a browser."""
+    """Address of a socket that listens, as people type it into a browser."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

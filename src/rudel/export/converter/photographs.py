@@ -111,7 +111,7 @@ def _scaled(pixels: tf.Tensor, across: tf.Tensor, down: tf.Tensor) -> tf.Tensor:
 
 
 def _coefficients(size: tf.Tensor, start: tf.Tensor, end: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """How much of each of `size` pixels is in each of `count` between `start` and `end`: (count, size), in 2^-22.
+    """Shares of each of `size` pixels in each of `count` between `start` and `end`: (count, size), in 2^-22.
 
     Source: Pillow, `precompute_coeffs` and `normalize_coeffs_8bpc` in libImaging/Resample.c.
     """

@@ -1,4 +1,4 @@
-"""How many cycles the instructions of a Cortex-M4 take by Arm's published timings.
+"""Cycles of a Cortex-M4's instructions by Arm's published timings.
 
 Source: Cortex-M4 Technical Reference Manual, Arm DDI 0439D, sections 3.3.1 (instructions), 3.3.2 (loads and stores) and
 7.2.3 (floating point), for memory without wait states. Where the manual gives a range, or says that something can be:
@@ -164,7 +164,7 @@ def _float_wait(now: Instruction, before: Instruction | None) -> int:
 
 
 def _registers(text: str) -> int:
-    """How many words a list of registers has, such as `{r4, r5, pc}` or `{d8-d15}`."""
+    """Number of words in a list of registers, such as `{r4, r5, pc}` or `{d8-d15}`."""
     count = 0
     for part in text.strip("{}").split(","):
         first, _, last = part.strip().partition("-")

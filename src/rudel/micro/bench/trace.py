@@ -24,7 +24,7 @@ _CALL, _CALL_CYCLES = 2, 3
 
 @dataclass(frozen=True)
 class Block:
-    """How often a block of code ran.
+    """Count of the runs of a block of code.
 
     Args:
         start: its address.
@@ -57,7 +57,7 @@ class Section:
 
     @property
     def instructions(self) -> int:
-        """How many ran, without those of calling the mark."""
+        """Number that ran, without those of calling the mark."""
         return sum(block.instructions * block.runs for block in self.blocks) - _CALL * self.marked
 
 

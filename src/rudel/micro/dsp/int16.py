@@ -22,7 +22,7 @@ from rudel.micro.operators.outputs import FORMS, row_length
 _CHANNELS = 4
 _INPUTS = 4
 _SPREAD = [0, 2, 1, 3]
-"""Which of four weights is in each byte of a word: bytes 0 and 2 are spread out together, and so are bytes 1 and 3."""
+"""Index of the weight in each byte of a word: bytes 0 and 2 are spread out together, and so are bytes 1 and 3."""
 
 
 def _sums(variables: str) -> str:

@@ -25,7 +25,7 @@ FRACTION_BITS = 8
 """Accumulators are sums shifted left by so much."""
 
 _NEAR = 64
-"""How far around the best multiplier is looked for one with a bias that is a whole number."""
+"""Distance from the best multiplier within which one is looked for with a bias that is a whole number."""
 
 _REACH_BITS = 13
 """Multipliers are looked for within one part in 2 to this power of the real factor."""
@@ -164,7 +164,7 @@ def find_scaling(requantisation: Requantisation, reach: tuple[np.ndarray, np.nda
 
 @dataclass(frozen=True)
 class _Steps:
-    """Where outputs begin: int64 (channels, outputs) thresholds, goals (outputs), and which bounds there are."""
+    """Beginnings of outputs: int64 (channels, outputs) thresholds, goals (outputs), and which bounds there are."""
 
     thresholds: np.ndarray
     goals: np.ndarray

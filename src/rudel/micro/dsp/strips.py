@@ -317,7 +317,7 @@ _NUMBERS = naked(f"""
 """)
 
 _ORDERED = {"quads": "(i & ~3) + 2 * (i & 1) + ((i >> 1) & 1)", "numbers": "i"}
-"""Which number of a row comes i-th."""
+"""Index in a row of the number that comes i-th."""
 
 
 _TYPE = Kernel(

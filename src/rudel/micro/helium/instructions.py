@@ -1,4 +1,4 @@
-"""Where code may use Helium, and bytes that are moved by vectors.
+"""The condition for code with Helium, and bytes that are moved by vectors.
 
 Loops are those of `WLSTP` and `LETP`, which leave the last, partial vector to the core: nothing beyond an array is read
 or written, and no array has to be padded. They are in assembly, because compilers do not make them of intrinsics.

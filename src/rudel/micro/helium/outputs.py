@@ -24,7 +24,7 @@ LANES = 4
 
 @dataclass(frozen=True)
 class VectorScaling:
-    """How sums of products become outputs.
+    """Conversion of sums of products to outputs.
 
     Attributes:
         form: which of the two.
@@ -134,7 +134,7 @@ SCALED = {
 """Assembly by form: four sums become outputs in `free`, which are still to be clamped; `unit` is 256."""
 
 NUMBERS = {"line": 2, "twice": 3}
-"""How many rows of parameters a form has."""
+"""Rows of parameters of each form."""
 
 
 def scaled_kernel(form: str) -> Kernel:

@@ -29,12 +29,12 @@ from rudel.micro.requantisation import evaluate, plan
 _VALUES = np.arange(-128, 128, dtype=np.int64)
 
 _AROUND = sorted(((p, q) for p in range(-2, 3) for q in range(-2, 3)), key=lambda pair: abs(pair[0]) + abs(pair[1]))
-"""How far from the nearest whole numbers multipliers are looked for, in this order."""
+"""Distances from the nearest whole numbers at which multipliers are looked for, in this order."""
 
 
 @dataclass(frozen=True)
 class Sum:
-    """How an interpreter adds two numbers: multipliers and exponents of both inputs and of the sum, rounded twice."""
+    """An interpreter's sum of two numbers: multipliers and exponents of both inputs and of the sum, rounded twice."""
 
     first: tuple[int, int]
     second: tuple[int, int]

@@ -24,7 +24,7 @@ from rudel.micro.requantisation import Requantisation, plan
 
 @dataclass(frozen=True)
 class Window:
-    """How windows lie on an input: sizes, steps, and how much is added before the first row and column."""
+    """Windows on an input: sizes, strides, and the padding before the first row and column."""
 
     height: int
     width: int
@@ -68,7 +68,7 @@ class WindowSums:
 
     @property
     def item(self) -> int:
-        """How many bytes an element of input and output has."""
+        """Bytes of an element of input and output."""
         return 2 if element(self.requantisation.form) == "int16_t" else 1
 
     @property

@@ -465,7 +465,7 @@ _QUANTISE_EVEN = _quantise("quantise_even", _EVEN)
 _QUANTISE_INT16_EVEN = _quantise("quantise_int16_even", _EVEN, "int16")
 _QUANTISE_INT16_DOUBLE = _quantise("quantise_int16_double", _AWAY, "int16", "double")
 _AT_ONCE = 8
-"""How many int16 LiteRT's kernel for speed makes at once, by XNNPACK's rounding; the rest in double precision."""
+"""int16 numbers that LiteRT's kernel for speed makes at once, by XNNPACK's rounding; the rest in double precision."""
 
 
 def _dequantise(name: str, kind: str) -> Kernel:

@@ -27,10 +27,10 @@ from rudel.micro.operators.outputs import CLAMP_INT16, TWICE
 from rudel.micro.operators.scalings import output_limits
 
 _BITS = 15
-"""How far inputs of ADD and SUB are shifted to the left before they are scaled."""
+"""Bits by which inputs of ADD and SUB are shifted to the left before they are scaled."""
 
 _AT_ONCE = 16
-"""How many elements LiteRT's kernel for speed adds at once, scaling inputs with one rounding; the rest with two."""
+"""Elements that LiteRT's kernel for speed adds at once, scaling inputs with one rounding; the rest with two."""
 
 
 def _sum(name: str, sign: str) -> Kernel:

@@ -1,4 +1,4 @@
-"""Which arithmetic each interpreter uses for which operator."""
+"""The arithmetic that each interpreter uses for each operator."""
 
 import numpy as np
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rudel.micro.compiler import Compiled
 
 Example = Literal["timing", "sine"]
-"""Which sketch: one that times the model and prints its outputs, or one whose LED follows a sine."""
+"""The kind of sketch: one that times the model and prints its outputs, or one whose LED follows a sine."""
 
 
 def write_arduino(

@@ -55,7 +55,7 @@ PASSED_OVER = ("unknown", "silence")
 
 @dataclass(frozen=True)
 class Listening:
-    """How often a network runs over sound, and how its scores are smoothed.
+    """The rate at which a network runs over sound, and the smoothing of its scores.
 
     Attributes:
         every: hops from one run to the next.
@@ -69,7 +69,7 @@ class Listening:
 
 
 def listening(compiled: "Compiled", features: LogMel) -> Listening:
-    """How a network is run on a core at 64 MHz so that it idles for 70 % of the time.
+    """Timing of a network on a core at 64 MHz that idles for 70 % of the time.
 
     Raises:
         CompileError: features alone take too long.

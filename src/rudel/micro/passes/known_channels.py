@@ -39,7 +39,7 @@ class Known:
 
     @property
     def constant(self) -> np.ndarray:
-        """Which channels have one value everywhere: bool (channels)."""
+        """Mask of the channels with one value everywhere: bool (channels)."""
         return self.certain & (self.values == self.values[:, :1, :1]).all(axis=(1, 2))
 
 

@@ -85,7 +85,7 @@ def load_run(path: Path, most: int) -> Loaded:
 
 
 def _files(signature: Signature, recipe: Any, rate: int | None) -> tuple[Decode | None, Files]:
-    """How files become inputs, and what these are."""
+    """Conversion of files to inputs, and what these are."""
     if rate is not None:
         return recording_inputs.reader(signature, rate), RECORDINGS
     return reader(signature, recipe.read_image if recipe else None), IMAGES
