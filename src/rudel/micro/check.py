@@ -153,9 +153,17 @@ def endless_inputs(ports: Sequence[Port], seed: int) -> Iterator[Run]:
         number += 1
 
 
-def _random_array(generator: np.random.Generator, port: Port, kind: int) -> np.ndarray:
+def uniform_array(generator: np.random.Generator, port: Port) -> np.ndarray:
+    """An input whose elements are uniform over its type, or standard normal where it is a float32."""
     if port.dtype == "float32":
-        return generator.normal(size=port.shape).astype(np.float32)
+        return generator.standard_normal(port.shape, np.float32)
+    dtype = np.dtype(port.dtype)
+    return generator.integers(0, 256, port.size * dtype.itemsize, np.uint8).view(dtype).reshape(port.shape)
+
+
+def _random_array(generator: np.random.Generator, port: Port, kind: int) -> np.ndarray:
+    if kind == 0 or port.dtype == "float32":
+        return uniform_array(generator, port)
     info = np.iinfo(np.dtype(port.dtype))
     middle = generator.integers(info.min, info.max + 1)
     if kind == 1:
@@ -163,10 +171,8 @@ def _random_array(generator: np.random.Generator, port: Port, kind: int) -> np.n
         values = np.clip(np.rint(generator.normal(middle, spread, port.shape)), info.min, info.max)
     elif kind == 2:
         values = generator.choice([info.min, info.max], port.shape)
-    elif kind == 3:
-        values = np.full(port.shape, middle)
     else:
-        values = generator.integers(info.min, info.max + 1, port.shape)
+        values = np.full(port.shape, middle)
     return values.astype(port.dtype)
 
 

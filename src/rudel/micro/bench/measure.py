@@ -19,6 +19,7 @@ from rudel.micro.bench.emulator import run
 from rudel.micro.bench.host import host_outputs
 from rudel.micro.bench.tools import BenchError
 from rudel.micro.bench.trace import can_trace, estimates, plugin
+from rudel.micro.check import uniform_array
 from rudel.micro.compiler import Compiled, compile_model
 
 
@@ -170,17 +171,9 @@ def bench(
 
 
 def uniform_inputs(compiled: Compiled, count: int) -> list[bytes]:
-    """Makes inputs: every element uniform over its type, or standard normal where it is a float32."""
+    """The bytes of inputs by `uniform_array`, always the same."""
     random = np.random.default_rng(0)
-    graph = compiled.graph
-
-    def made(index: int) -> bytes:
-        tensor = graph[index]
-        if tensor.dtype == "float32":
-            return random.standard_normal(tensor.size, np.float32).tobytes()
-        return random.integers(0, 256, tensor.bytes, np.uint8).tobytes()
-
-    return [b"".join(made(index) for index in graph.inputs) for _ in range(count)]
+    return [b"".join(uniform_array(random, port).tobytes() for port in compiled.inputs) for _ in range(count)]
 
 
 def glue(compiled: Compiled, *, empty: bool = False) -> str:
