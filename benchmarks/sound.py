@@ -156,9 +156,10 @@ def board(
     count: Annotated[int, typer.Option(min=1, help="How many words the board hears.")] = 12,
 ) -> None:
     """Count what features and recogniser take of an emulated Cortex-M4."""
+    from board_features import measure_features
+    from board_recogniser import measure_recogniser
+
     from rudel.features import MFCC
-    from rudel.micro.bench.features import measure_features
-    from rudel.micro.bench.recogniser import measure_recogniser
 
     kind = MFCC(8000, bands=20)  # as the recipe has them
     recordings = held_out("words", data).x

@@ -16,10 +16,10 @@ from micro.micro_board import needs_board
 from missing import skip_or_fail
 
 import rudel
+from benchmarks.board_recogniser import Recognition, measure_recogniser
 from rudel.errors import CompileError
 from rudel.features import MFCC, LogMel
 from rudel.features.sensor_columns import Columns
-from rudel.micro.bench.recogniser import Recognition, measure_recogniser
 from rudel.micro.packages.recogniser import THRESHOLD, c_string, half_band
 
 CORE = Path(__file__).parents[1] / "micro/arduino"

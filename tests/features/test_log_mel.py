@@ -12,12 +12,12 @@ import pytest
 import soundfile
 from missing import skip_or_fail
 
+from benchmarks.board_features import measure_features
 from rudel.backend import keras_on_jax
 from rudel.errors import DataError, ModelError, OptionError
 from rudel.features import MFCC, Features, LogMel
 from rudel.features.c import sources
 from rudel.features.mel_tables import weights
-from rudel.micro.bench.features import measure_features
 from rudel.micro.host import OPTIONS, c_compiler
 from rudel.micro.packages.wasm import features_to_wasm
 
