@@ -56,7 +56,7 @@ from rudel.lab.lab import stop
 _FETCHING = re.compile(r"\brudel (?:(?:train|plan) quickdraw|data quickdraw)\b(?![^\n]*--data)")
 _OF_DIGITS = re.compile(r"\brudel (?:train|tune) digits\b(?![^\n]*--on)|\brudel train(?= --|$)", re.MULTILINE)
 _NUMBER = re.compile(
-    r"(?:\d+[ \u202f](?:min|h) (?=\d))?[-+]?\d[\d,.]*(?:e[-+]?\d+)?(?:[ \u202f](?:[kMGT]?B|bytes|ms|s|min|h)\b)?"
+    r"(?:\d+[ \u202f](?:min|h) (?=\d))?[-+]?\d[\d,.]*(?:e[-+−]?\d+)?(?:[ \u202f](?:[kMGT]?B|bytes|ms|s|min|h)\b)?"
 )
 
 _RUN_PAGE = """
