@@ -144,7 +144,9 @@ class TLSListener(tcp.TLSListener):
         try:
             await stream.wait_for_handshake()
         except OSError:
-            self.refuse(address)
+            # Who gives up in the middle, as Dask does to try again when a computer is busy, is no stranger.
+            if isinstance(stream.error, ssl.SSLError) and not isinstance(stream.error, ssl.SSLEOFError):
+                self.refuse(address)
             return None
         return stream
 
