@@ -448,7 +448,7 @@ def test_the_evaluation_compares_with_the_node_alone(benchmark_module: Any, tmp_
     assert numbers.speed_up("diloco", "mlp", 4, 100) == pytest.approx(4 / 1.5)
     assert numbers.speed_up("diloco", "mlp", 4, 100, "single-ema") == pytest.approx(3 / 1.5)
     assert numbers.speed_up("diloco", "mlp", 4, 20) is None
-    written = page.written(document)
+    written = page.written(f"{page.BEGIN}\n{page.END}\n", document)
     assert "3.6-4.8" in written
     assert "| MLP | `diloco` | 100 | 4.0† | 1.5 [1-missed] | 2.7 | 2.4 | 0.812 |" in written
     assert "without an average is 2.0 at 100 Mbit/s." in written
@@ -458,7 +458,7 @@ def test_the_evaluation_compares_with_the_node_alone(benchmark_module: Any, tmp_
     assert table[1].startswith("single/mlp/1/100,0.002,64,2000,4,")
     assert "tried, and failed: `mesh/mlp/4/5`." in written
     document["cells"]["diloco/mlp/4/100"] = cells["diloco/mlp/4/100"][2:]
-    assert "| MLP | `diloco` | 100 | 4.0† | not reached | | | 0.775 |" in page.written(document)
+    assert "| MLP | `diloco` | 100 | 4.0† | not reached | | | 0.775 |" in page.written(written, document)
     plots.draw_all(document, tmp_path)
     assert len(list(tmp_path.glob("evaluation-*.svg"))) == 4
     for path in tmp_path.glob("*.svg"):
