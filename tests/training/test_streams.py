@@ -59,6 +59,7 @@ def lines(run: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in line.items() if name != "seconds"} for line in read]
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("augment", [None, random_zoom_and_shift], ids=["plain", "augmented"])
 def test_streamed_resumed_and_in_memory_are_the_same_bits(listed: Any, tmp_path: Path, augment: Any) -> None:
     def train(streamed: bool, name: str, **settings: Any) -> Any:
