@@ -191,11 +191,7 @@ def _learning_rate(model: "keras.Model", rate: jax.Array | None) -> Iterator[Non
 
 
 def compile_evaluation(
-    model: Any,
-    state: ModelState,
-    data: Batch,
-    batch_size: int | None,
-    jit: Callable[..., Any] = jax.jit,
+    model: Any, state: ModelState, data: Batch, batch_size: int | None, jit: Callable[..., Any] = jax.jit
 ) -> Program:
     """Compiles `run(trainable, non_trainable, metrics, data, first, last) -> metrics` for a built model.
 

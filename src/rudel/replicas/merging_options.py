@@ -1,6 +1,7 @@
 """Options that the strategies which merge replicas, `diloco` and `async`, have in common."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ IN_FULL = "int8"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergingOptions:
+class MergingOptions(ABC):
     """Options that `diloco` and `async` share; their classes say what each of them means there.
 
     Attributes:
@@ -34,6 +35,7 @@ class MergingOptions:
     merge_codec: str | None = None
     patience: float = field(default=120.0, metadata={"option": "host_timeout"})
 
+    @abstractmethod
     def chosen_for(self, replicas: int, total_steps: int, worth: int | None = None) -> Agreed:
         """Returns the options with everything chosen, before anything is measured.
 
@@ -43,7 +45,6 @@ class MergingOptions:
             total_steps: of all of them together.
             worth: see `Speeds`; None for as many as there are replicas.
         """
-        raise NotImplementedError
 
     def check(self, make_outer: Callable[[str], Any]) -> None:
         """Checks all values.
