@@ -75,7 +75,7 @@ def test_a_lab_in_the_foreground(
     with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as up:
         assert up.stdout is not None
         lines = [up.stdout.readline() for _ in range(5)]
-        assert lines[0] == f"nodes  {arguments['prefix']}1\n"
+        assert lines[0] == f"nodes  {arguments['prefix']}1\n", up.communicate()
         assert lines[3].split(None, 1)[1] == f"ssh -F {arguments['state']}/ssh_config {arguments['prefix']}1\n"
         assert traces() != before
         up.send_signal(number)
