@@ -10,7 +10,7 @@ import pytest
 
 from rudel.lab import Lab
 
-_numbers = itertools.count(os.getpid())
+_numbers = itertools.count(100 * os.getpid())  # those of processes with neighbouring numbers stay apart
 
 
 @pytest.fixture(scope="session")
