@@ -38,6 +38,7 @@ def main(path: str, modules: list[str]) -> None:
     listening.listen(64)
     print("ready", flush=True)
     if listening in select.select([listening, sys.stdin], [], [])[0]:
+        gc.disable()
         for name in modules:
             module, _, function = name.partition(":")
             imported = importlib.import_module(module)
@@ -45,6 +46,7 @@ def main(path: str, modules: list[str]) -> None:
                 getattr(imported, function)()
         gc.collect()
         gc.freeze()
+        gc.enable()
         _end(lambda: _become(**_serve(listening)))
 
 

@@ -29,6 +29,7 @@ from rudel.cli import (
 from rudel.cli.interrupts import TERMINATED, end_on_sigterm, insist_on_interrupts, terminated
 from rudel.cli.log import log_to_terminal
 from rudel.errors import RudelError, speaking_options
+from rudel.garbage_collection import collect_seldom
 
 _PANELS = _TRAIN, _INSPECT, _DEPLOY, _COMPUTERS, _DATA, _TOOLS = (
     "Train", "Inspect", "Deploy", "Computers", "Data", "Tools",
@@ -99,6 +100,7 @@ def rudel(
 
 def run() -> None:
     """Entry point: what the user can solve is `Error:` and one sentence on standard error, and exit code 2."""
+    collect_seldom()
     insist_on_interrupts()
     end_on_sigterm()
     os.environ.pop("MPLBACKEND", None)  # a notebook's, which need not be installed where its commands are

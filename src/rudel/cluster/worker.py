@@ -20,10 +20,12 @@ from typing import Any
 
 from rudel.cluster.certificates import Identity
 from rudel.cores import fit_threads_to_quota, usable_cores
+from rudel.garbage_collection import collect_seldom
 
 
 def main() -> None:
     """Reads its order, works, ends."""
+    collect_seldom()
     order = json.loads(sys.stdin.buffer.readline())
     begin, end = order["valid"]
     if not begin <= time.time() <= end:

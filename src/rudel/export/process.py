@@ -15,6 +15,7 @@ from typing import Any
 
 from rudel.backend import hidden
 from rudel.errors import ExportError
+from rudel.garbage_collection import collect_seldom
 
 ENVIRONMENT = {
     "KERAS_BACKEND": "tensorflow",
@@ -75,6 +76,7 @@ def import_tensorflow() -> Any:
 
 def serve(work: Callable[[dict[str, Any]], Any]) -> None:
     """The other side of `run`: reads the job, does the work, and leaves its result or its problem."""
+    collect_seldom()
     job = json.load(sys.stdin)
     try:
         answer = {"result": work(job)}

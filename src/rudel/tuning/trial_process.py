@@ -22,6 +22,8 @@ from typing import Any, BinaryIO
 
 import msgpack
 
+from rudel.garbage_collection import collect_seldom
+
 _LENGTH = struct.Struct("<Q")
 
 _SHARE = 20
@@ -88,6 +90,7 @@ class Checkpoints:
 
 def main() -> None:
     """Reads the objective, then works on trials until nobody is there."""
+    collect_seldom()
     channel = Channel(sys.stdin.buffer, os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
     content = channel.receive()["objective"]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rudel.errors import ClusterError, RudelError
+from rudel.garbage_collection import collect_seldom
 from rudel.mesh.hosts.channel import Channel
 from rudel.mesh.hosts.member_messages import Acted, Begun, Done, Failed, Interrupted, Joined, Order, Refused
 
@@ -27,6 +28,7 @@ _LONGEST = 300
 
 def main() -> None:
     """Reads its order, trains, ends."""
+    collect_seldom()
     channel, folder = Channel.of_standard_streams(), Path(sys.argv[1])
     order: Order = channel.receive()
     answers: queue.SimpleQueue[Acted] = queue.SimpleQueue()
