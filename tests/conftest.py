@@ -3,6 +3,7 @@ import fcntl
 import gc
 import os
 import signal
+import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,6 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(parallel.weigh_as_a_lab())
     for name, value in QUICKLY.items():
         os.environ.setdefault(name, value)
+    sys.dont_write_bytecode = False  # hundreds of processes import what need be compiled only once
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
