@@ -403,7 +403,7 @@ class Coordinator(ABC):
                 if member.standby and (address != member.address or not self._anybody_trains()):
                     member.standby, member.prepared, member.lost = False, False, True
                 if member.standby and time.monotonic() - member.tried_at > _TRY_AGAIN_SECONDS:
-                    member.tried_at = time.monotonic()
+                    member.tried_at = math.inf  # one try at a time, however long it takes
                     self._spawn(self._try_again(member))
                 if member.lost and not member.joining and not member.refused:
                     member.joining = True
@@ -443,6 +443,7 @@ class Coordinator(ABC):
             others = [other for other in self._members.values() if other.active]
             if member.standby and not self._holds_up(member, [*others, member]):
                 member.standby, member.prepared, member.lost = False, False, True
+        member.tried_at = time.monotonic()
 
     async def _join(self, member: Member, address: str) -> None:
         """Brings a worker to where the others are, and lets it take part."""
