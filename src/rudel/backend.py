@@ -16,7 +16,7 @@ from rudel.errors import ModelError
 BACKENDS = ("jax", "tensorflow", "torch")
 """Backends of Keras on which Rudel can train; each has the name of its package."""
 
-_OPTIONAL_IN_KERAS = ("sklearn", "matplotlib", "matplotlib.pyplot")
+_OPTIONAL_IN_KERAS = ("sklearn", "matplotlib", "matplotlib.pyplot", "pandas")
 
 
 def backend_name() -> str:
@@ -30,9 +30,9 @@ def keras_here(*, light: bool = False) -> ModuleType:
     """Returns the module `keras`, on the backend that it has in this process.
 
     Args:
-        light: keep Keras from importing scikit-learn and matplotlib, which it does for its scikit-learn wrappers and
-            its plots. That saves a second and 75 MB; those two features are then missing in this process, so only the
-            command line asks for it.
+        light: keep Keras from importing scikit-learn, matplotlib and pandas, which it does for its scikit-learn
+            wrappers, its plots, and tables as data of its own `fit`. That saves more than a second and 100 MB; these
+            features are then missing in this process, so only the command line and hosts ask for it.
 
     Raises:
         ModelError: it is a backend on which Rudel cannot train, or is not installed.

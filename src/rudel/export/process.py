@@ -67,9 +67,9 @@ def run(module: str, job: dict[str, Any], folder: Path, doing: str) -> Any:
 def import_tensorflow() -> Any:
     """Returns the module `tensorflow`, imported without what it and Keras import if it is there and no export needs.
 
-    That is JAX, for a converter of its programs, and scikit-learn and Matplotlib: almost half the time.
+    That is JAX, for a converter of its programs, scikit-learn, Matplotlib and pandas: almost half the time.
     """
-    with hidden(("jax", "sklearn", "matplotlib", "matplotlib.pyplot")):
+    with hidden(("jax", "sklearn", "matplotlib", "matplotlib.pyplot", "pandas")):
         import tensorflow
     return tensorflow
 

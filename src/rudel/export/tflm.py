@@ -16,6 +16,8 @@ def smallest_arena(job: dict[str, Any]) -> int:
     Raises:
         ExportError: it cannot, however large the arena.
     """
+    import tflite_micro.python.tflite_micro.runtime  # noqa: F401  # once, and not in every process below
+
     content = Path(job["path"]).read_bytes()
     enough = 1024
     while not _fits(content, enough):
