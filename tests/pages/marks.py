@@ -1,5 +1,7 @@
 """What the tests of the documentation know of single pages: what they find, what is added, what is not run."""
 
+from rudel.export.process import ENVIRONMENT
+
 NOT_RUN = {
     ("install.md", "python3 -m venv .venv\n. .venv/bin/activate\npip install ."),
     (
@@ -167,12 +169,12 @@ SIGNS = "Sign-Language-Digits-Dataset"
 """A data set of photographs, and the folder that a clone of it is."""
 
 ADDED: dict[str, dict[str, str]] = {
-    "concepts.md": {"rudel train digits": "--epochs 1"},
+    "concepts.md": {"rudel train digits": "--set filters=4 --epochs 3"},
     "first-steps.md": {
         "rudel train$": "--epochs 3",
-        "rudel train --run runs/stopped": "--epochs 10",
+        "rudel train --run runs/stopped": "--epochs 12",
         "rudel train digits --set filters=8 --set": "--epochs 1",
-        "rudel train quickdraw$": "--steps 1024",
+        "rudel train quickdraw$": "--steps 256",
         "rudel train quickdraw --set net=cnn": "--steps 5 --set drawings=100",
         'rudel train quickdraw --set "classes': "--steps 100 --set drawings=1000",
     },
@@ -182,12 +184,17 @@ ADDED: dict[str, dict[str, str]] = {
         "rudel hosts run gpubox -- .rudel/env/bin/rudel train": "--epochs 1",
     },
     "mesh.md": {
-        "rudel train digits --devices 4": "--epochs 1",
-        "rudel train digits --devices 2": "--epochs 2",
+        "rudel train digits --devices 4": "--batch-size 240 --epochs 1",
+        "rudel train digits --devices 2": "--batch-size 240 --epochs 2",
+        "rudel train digits --mesh": "--batch-size 240",
         "rudel train digits --strategy mesh": "--steps 4",
     },
     "plan.md": {"rudel train quickdraw": "--steps 512"},
-    "play.md": {"rudel play": "--port 0 --no-browser", "python3 -m http.server": "0"},
+    "play.md": {
+        "rudel train digits": "--epochs 3",
+        "rudel play": "--port 0 --no-browser",
+        "python3 -m http.server": "0",
+    },
     "export.md": {"rudel train digits": "--epochs 3"},
     "runs.md": {"rudel train digits --run runs/killed": "--epochs 12"},
     "tune.md": {
@@ -201,10 +208,10 @@ ADDED: dict[str, dict[str, str]] = {
         "rudel train images --data sign-records$": "--epochs 2 --set side=32 --batch-size 28",
         "rudel train images --data few": "--epochs 1 --set side=32 --batch-size 11",
     },
-    "word.md": {"rudel train keywords": "--set net=tiny --epochs 10"},
-    "movement.md": {"rudel train motion": "--epochs 10"},
+    "word.md": {"rudel train keywords": "--set net=tiny --epochs 2"},
+    "movement.md": {"rudel train motion": "--epochs 3"},
     "strategies.md": {"rudel train digits": "--epochs 1"},
-    "watch.md": {"rudel train digits --epochs 3 --set filters=4": "--epochs 1", "rudel watch": "--port 0 --no-browser"},
+    "watch.md": {"rudel watch": "--port 0 --no-browser"},
     "slurm.md": {"mpirun": "--epochs 1"},
     "recommend.md": {
         "rudel train recommend": "--set users=1000 --set items=1000 --set tastes=4 --set held_out=200 --epochs 1"
@@ -218,7 +225,26 @@ Batch sizes divide the number of training examples: a smaller last batch would b
 WHOLE_BATCHES = "--set validation=0.1987"
 """What is added to trainings of `digits` on one computer, for the same reason: it leaves 1,440 of the 1,797 digits."""
 
+SMALL = "--set filters=4"
+"""What is added to those that are not tuned: their steps take a quarter of the time."""
+
+_WITHOUT_TENSORFLOW = {
+    "keras.utils.set_random_seed(0)": "import keras.src.utils.module_utils as others; others.tensorflow._available = "
+    "False; keras.utils.set_random_seed(0)"
+}
+"""What lets Keras not find TensorFlow: it would import it to set its seed, too."""
+
 INSTEAD: dict[str, dict[str, str]] = {
+    "export.md": {
+        "python ask.py": f"{' '.join(f'{name}={value}' for name, value in ENVIRONMENT.items())} python ask.py"
+    },
+    "numpy.md": _WITHOUT_TENSORFLOW,
+    "runs.md": {
+        "timeout --signal=KILL 6 rudel train digits --run runs/killed --checkpoint-every 500 || true\n": "set -m\n"
+        "rudel train digits --run runs/killed --checkpoint-every 100 &\n"
+        "until ls runs/killed/checkpoints/*; do sleep 0.05; done 2> log\nkill -KILL $!\nwait $! || true\n",
+    },
+    "your-own-model.md": _WITHOUT_TENSORFLOW,
     "first-steps.md": {
         "rudel train --run runs/stopped\n": "set -m\nrudel train --run runs/stopped &\n"
         "until [ -s runs/stopped/metrics.jsonl ]; do sleep 0.05; done\nkill -INT $! || true\nwait $! || true\n",

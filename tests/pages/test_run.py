@@ -46,7 +46,7 @@ import yaml
 from missing import skip_or_fail
 from pages.blocks import PAGES, ROOT, blocks_of, cells_of
 from pages.data import make_movements, make_signs, make_words
-from pages.marks import ADDED, INSTEAD, ON_HOSTS, ON_SLURM, OWN_LAB, SIGNS, WHOLE_BATCHES
+from pages.marks import ADDED, INSTEAD, ON_HOSTS, ON_SLURM, OWN_LAB, SIGNS, SMALL, WHOLE_BATCHES
 from processes import started
 from slurm import slurm
 
@@ -54,7 +54,7 @@ from rudel.lab import Lab
 from rudel.lab.lab import stop
 
 _FETCHING = re.compile(r"\brudel (?:(?:train|plan) quickdraw|data quickdraw)\b(?![^\n]*--data)")
-_OF_DIGITS = re.compile(r"\brudel (?:train|tune) digits\b(?![^\n]*--on)|\brudel train(?= --|$)", re.MULTILINE)
+_OF_DIGITS = re.compile(r"\brudel (?:(?P<tune>tune)|train) digits\b(?![^\n]*--on)|\brudel train(?= --|$)", re.MULTILINE)
 _NUMBER = re.compile(
     r"(?:\d+[ \u202f](?:min|h) (?=\d))?[-+]?\d[\d,.]*(?:e[-+−]?\d+)?(?:[ \u202f](?:[kMGT]?B|bytes|ms|s|min|h)\b)?"
 )
@@ -148,7 +148,7 @@ def _as_run(code: str, page: str, drawings: str, homes: str) -> str:
         options = options.format(homes=homes)
         whole = re.escape(begin.removesuffix("$")) + ("$" if begin.endswith("$") else r"(?![\w-])[^\n#&|>]*(?<! )")
         code = re.sub(whole, lambda found, o=options: f"{found[0]} {o}", code, flags=re.MULTILINE)
-    code = _OF_DIGITS.sub(lambda command: f"{command[0]} {WHOLE_BATCHES}", code)
+    code = _OF_DIGITS.sub(lambda command: f"{command[0]} {WHOLE_BATCHES}{'' if command['tune'] else ' ' + SMALL}", code)
     return _FETCHING.sub(lambda command: f"{command[0]} --data {drawings}", code)
 
 
@@ -192,8 +192,10 @@ def test_what_is_added_to_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     code += "rudel play > x || true\nrudel b\nrudel b c\n"
     added = "rudel train a --epochs 3 --steps 1  # said\nrudel train a-b\nrudel train a --steps 1 &\n"
     assert _as_run(code, "x.md", "", "") == added + "rudel play --port 0 > x || true\nrudel b -v\nrudel b c\n"
-    code = "rudel train digits --run r\nrudel train\nrudel train digits --on a,b\n"
-    added = f"rudel train digits {WHOLE_BATCHES} --run r\nrudel train {WHOLE_BATCHES}\nrudel train digits --on a,b\n"
+    code = "rudel tune digits --run r\nrudel train\nrudel train digits --on a,b\n"
+    added = (
+        f"rudel tune digits {WHOLE_BATCHES} --run r\nrudel train {WHOLE_BATCHES} {SMALL}\nrudel train digits --on a,b\n"
+    )
     assert _as_run(code, "x.md", "", "") == added
 
 

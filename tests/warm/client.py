@@ -1,4 +1,4 @@
-"""`rudel` or `python`, by a process that has imported everything already, where one with this environment is there.
+"""`rudel`, `dask` or `python`, by a process with everything imported, where one with this environment is there.
 
 It is started without site packages (`python -I -S`), as `client.py PROGRAM ARGUMENT...`, in a folder that a
 `places.json` describes. What no zygote can do as well, the real program does.
@@ -14,9 +14,10 @@ import sys
 FREE = {
     *("PWD", "OLDPWD", "SHLVL", "_", "COLUMNS", "LINES", "RUDEL_SSH_CONFIG", "PYTEST_CURRENT_TEST", "TF_CONFIG"),
     *("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "HDF5_PLUGIN_PATH", "ENABLE_RUNTIME_UPTIME_TELEMETRY"),
+    *("ENVIRONMENT", "HOSTNAME", "TMPDIR", "HFI_NO_BACKTRACE", "IPATH_NO_BACKTRACE"),
     *("TF2_BEHAVIOR", "TF_FORCE_GPU_ALLOW_GROWTH", "TPU_SKIP_MDS_QUERY", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION"),
 }
-"""Variables that nothing reads when it is imported, and those that packages set themselves when they are imported."""
+"""Variables that nothing reads when it is imported; those of jobs; those that packages set when they are imported."""
 
 FREE_BEGINNINGS = ("SLURM", "SRUN_", "OMPI_", "PMIX_", "PMI_", "PRTE_")
 """How the variables begin that tell the programs of a job, or of `mpirun`, who they are; nor are they read so early."""
@@ -24,7 +25,10 @@ FREE_BEGINNINGS = ("SLURM", "SRUN_", "OMPI_", "PMIX_", "PMI_", "PRTE_")
 DEFAULTS = {"KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "1"}
 """Variables that are the same without being set."""
 
-MODULES = ("rudel.export.", "rudel.doctor.answering", "rudel.micro.interpreters")
+MODULES = (
+    *("rudel.export.", "rudel.doctor.answering", "rudel.micro.interpreters", "rudel.tuning.trial_process"),
+    "distributed.cli.dask_worker",
+)
 """Modules that may be run by `-m`, as their names begin; others are services that go on without their parents."""
 
 RELAYED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)

@@ -1,4 +1,4 @@
-"""`rudel` and `python` as programs that begin with everything imported."""
+"""`rudel`, `dask` and `python` as programs that begin with everything imported."""
 
 import contextlib
 import json
@@ -17,17 +17,21 @@ from warm.client import counted
 HERE = Path(__file__).parent
 
 JAX = (
-    "rudel.backend:keras_on_jax", "rudel.cli.main", "rudel.export", "rudel.report", "rudel.training.fit",
-    "rudel.training.from_recipe", "rudel.runs.loading", "rudel.replicas.diloco.round_coordinator",
-    "multiprocessing.spawn",
-    "matplotlib.figure", "matplotlib.backends.backend_svg", "PIL.Image", "rich.progress", "typer._coercion",
+    "rudel.backend:keras_on_jax", "rudel.cli.main", "rudel.export.exporting", "rudel.report.report_page",
+    "rudel.recipes.digits", "rudel.training.fit", "rudel.training.from_recipe", "rudel.training.plan_recipe",
+    "rudel.runs.loading", "rudel.runs.evaluate_run", "rudel.tuning.tune", "rudel.tuning.sweep", "rudel.play.player",
+    "rudel.replicas.diloco.round_coordinator", "rudel.replicas.replica",
+    "distributed.cli.dask_worker", "multiprocessing.spawn",
+    "jax.experimental.multihost_utils", "jaxlib.mlir.dialects.builtin", "sklearn.datasets", "optuna",
+    "matplotlib.figure", "matplotlib.backends.backend_svg", "PIL.ImageFont", "PIL.ImageOps", "PIL.JpegImagePlugin",
+    "rich.progress", "typer._adapters", "typer._coercion",
 )  # fmt: skip
-TENSORFLOW = ("rudel.export.process:import_tensorflow", "rudel.backend:keras_here")
+TENSORFLOW = ("rudel.export.process:import_tensorflow", "rudel.backend:keras_here", "rudel.export.converter.litert")
 
 
 @contextlib.contextmanager
 def warm_programs(folder: Path, zygotes: Mapping[tuple[str, ...], Mapping[str, str]]) -> Iterator[None]:
-    """Makes `rudel` and `python` in a folder that begin with modules imported.
+    """Makes `rudel`, `dask` and `python` in a folder that begin with modules imported.
 
     Args:
         folder: where to.
@@ -41,7 +45,8 @@ def warm_programs(folder: Path, zygotes: Mapping[tuple[str, ...], Mapping[str, s
             path = f"{sockets}/{number}"
             places.append({"socket": path, "environment": counted(dict(environment))})
             stack.enter_context(_zygote(path, modules, environment))
-        programs = {"python": sys.executable, "rudel": str(Path(sys.executable).with_name("rudel"))}
+        scripts = {name: str(Path(sys.executable).with_name(name)) for name in ("rudel", "dask")}
+        programs = {"python": sys.executable, **scripts}
         (folder / "places.json").write_text(json.dumps({"programs": programs, "zygotes": places}))
         shutil.copy(HERE / "client.py", folder)
         for name in programs:

@@ -23,6 +23,7 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import types
 import warnings
@@ -137,6 +138,7 @@ def _become(arguments: list[str], folder: str, environment: dict[str, str], igno
         default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         signal.signal(number, signal.SIG_IGN if number in ignored else default)
     sys.executable = own
+    tempfile.tempdir = None  # TMPDIR may be another
     page = types.ModuleType("__main__")
     page.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = page
