@@ -162,7 +162,7 @@ def test_a_training_of_minutes_is_told_in_minutes(rudel: Callable[..., Any], cap
     assert "20 steps in 4 min 10 s" in capfd.readouterr().out.replace("\u202f", " ")
 
 
-def test_training_evaluating_and_predicting_leave_tensorflow_and_dask_alone(tmp_path: Path) -> None:
+def test_training_evaluating_and_predicting_leave_tensorflow_dask_and_pandas_alone(tmp_path: Path) -> None:
     script = (
         "import sys\nfrom rudel.cli import main\nimport numpy as np\nnp.save('x.npy', np.zeros((8, 8), 'uint8'))\n"
         "train = 'train digits --epochs 1 --set validation=0.1987'\n"
@@ -170,7 +170,7 @@ def test_training_evaluating_and_predicting_leave_tensorflow_and_dask_alone(tmp_
         "    sys.argv = ['rudel', *line.split()]\n"
         "    try: main.run()\n"
         "    except SystemExit as stop: assert not stop.code, stop.code\n"
-        "    assert not {'tensorflow', 'distributed'} & sys.modules.keys(), line\n"
+        "    assert not {'tensorflow', 'distributed', 'pandas'} & sys.modules.keys(), line\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
 

@@ -180,8 +180,9 @@ ADDED: dict[str, dict[str, str]] = {
     },
     "lab.md": {"lab stats": "--prefix raspi", "lab down": "--prefix raspi"},
     "laptop-and-gpu-box.md": {
-        "rudel train digits --on laptop,gpubox": "--epochs 2",
-        "rudel hosts run gpubox -- .rudel/env/bin/rudel train": "--epochs 1",
+        "rudel plan digits": "--set filters=4",
+        "rudel train digits --on laptop,gpubox": "--set filters=4 --epochs 2",
+        "rudel hosts run gpubox -- .rudel/env/bin/rudel train": "--set filters=4 --epochs 1",
     },
     "mesh.md": {
         "rudel train digits --devices 4": "--batch-size 240 --epochs 1",
@@ -189,7 +190,10 @@ ADDED: dict[str, dict[str, str]] = {
         "rudel train digits --mesh": "--batch-size 240",
         "rudel train digits --strategy mesh": "--steps 4",
     },
-    "plan.md": {"rudel train quickdraw": "--steps 512"},
+    "plan.md": {
+        "rudel plan quickdraw": "--set drawings=500",
+        "rudel train quickdraw": "--steps 512 --set drawings=500",
+    },
     "play.md": {
         "rudel train digits": "--epochs 3",
         "rudel play": "--port 0 --no-browser",
@@ -202,19 +206,27 @@ ADDED: dict[str, dict[str, str]] = {
         "rudel tune digits --set lr=log:1e-4..1e-2 --set filters=4,8,16 --trials 8": "--trials 3 --epochs 1",
     },
     "cluster.md": {
-        "rudel train quickdraw": "--steps 256",
+        "rudel plan quickdraw": "--set drawings=500",
+        "rudel train quickdraw": "--steps 256 --set drawings=500",
     },
     "signs.md": {
         "rudel train images --data sign-records$": "--epochs 2 --set side=32 --batch-size 28",
         "rudel train images --data few": "--epochs 1 --set side=32 --batch-size 11",
     },
-    "word.md": {"rudel train keywords": "--set net=tiny --epochs 2"},
-    "movement.md": {"rudel train motion": "--epochs 3"},
-    "strategies.md": {"rudel train digits": "--epochs 1"},
+    "word.md": {"rudel train keywords": "--set net=tiny --epochs 2 --batch-size 22"},
+    "movement.md": {"rudel train motion": "--epochs 3 --batch-size 12"},
+    "table.md": {"rudel train table": "--batch-size 71"},
+    "sine.md": {
+        "rudel train sine --set net=small": "--batch-size 20 --epochs 300",
+        "rudel train sine$": "--batch-size 20",
+    },
+    "micro.md": {"rudel train sine": "--batch-size 20"},
+    "strategies.md": {"rudel train digits": "--set filters=4 --epochs 1"},
     "watch.md": {"rudel watch": "--port 0 --no-browser"},
     "slurm.md": {"mpirun": "--epochs 1"},
     "recommend.md": {
-        "rudel train recommend": "--set users=1000 --set items=1000 --set tastes=4 --set held_out=200 --epochs 1"
+        "rudel train recommend": "--set users=1000 --set items=1000 --set tastes=4 --set held_out=200 --epochs 1 "
+        "--batch-size 500"
     },
 }
 """Options that are added to commands, by page; commands are known by how they begin, or, with a `$`, by all of it.
@@ -244,7 +256,12 @@ INSTEAD: dict[str, dict[str, str]] = {
         "rudel train digits --run runs/killed --checkpoint-every 100 &\n"
         "until ls runs/killed/checkpoints/*; do sleep 0.05; done 2> log\nkill -KILL $!\nwait $! || true\n",
     },
-    "your-own-model.md": _WITHOUT_TENSORFLOW,
+    "your-own-model.md": _WITHOUT_TENSORFLOW
+    | {
+        "validation=0.2": "validation=0.1987",
+        "rudel.Examples(x, y), 0.2,": "rudel.Examples(x, y), 0.1987,",
+        "rudel.fit(model, x, y, callbacks": "rudel.fit(model, x[:1792], y[:1792], callbacks",
+    },
     "first-steps.md": {
         "rudel train --run runs/stopped\n": "set -m\nrudel train --run runs/stopped &\n"
         "until [ -s runs/stopped/metrics.jsonl ]; do sleep 0.05; done\nkill -INT $! || true\nwait $! || true\n",
