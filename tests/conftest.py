@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import array_checks  # noqa: F401  # first, so that what is imported is checked
@@ -18,7 +19,7 @@ from missing import skip_or_fail
 from warm.programs import JAX, TENSORFLOW, warm_programs
 
 from rudel.errors import LabError
-from rudel.export.process import ENVIRONMENT
+from rudel.export import process
 from rudel.lab.requirements import check_machine
 
 
@@ -119,8 +120,21 @@ def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     For programs of which only the result counts, not what they import or how they end (see warm/client.py).
     """
     folder, environment = tmp_path_factory.mktemp("warm"), dict(os.environ)
-    with warm_programs(folder, {JAX: environment, TENSORFLOW: environment | ENVIRONMENT}):
+    with warm_programs(folder, {JAX: environment, TENSORFLOW: environment | process.ENVIRONMENT}):
         yield str(folder / "python")
+
+
+@pytest.fixture(scope="session")
+def warm_exports(warm_python: str) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """Inside its block, what exports of this process start begins with TensorFlow imported."""
+
+    @contextlib.contextmanager
+    def block() -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(process, "sys", SimpleNamespace(executable=warm_python))
+            yield
+
+    return block
 
 
 @pytest.fixture(scope="session")

@@ -168,7 +168,7 @@ def written_unusually(draw: st.DrawFn) -> bytes:
 
     def entry() -> bytes:
         name, feature = field(1, draw(st.sampled_from(["a", "b", "ä"])).encode()), field(2, several(a_list))
-        # Without unknown fields here: what an entry of a map means that has some is decided in different ways.
+        # Without unknown fields here: an entry of a map that has some is damaged.
         return field(1, draw(st.sampled_from([name + feature, feature + name, name, feature])))
 
     return several(lambda: field(1, several(entry)), 2)
@@ -282,8 +282,10 @@ def test_what_no_feature_can_hold_is_refused() -> None:
     assert list(parse_example(encode_example({"yes": True, "none": []}))["yes"]) == [1]
 
 
-def test_an_entry_whose_value_is_a_number_is_damaged() -> None:
-    content = bytearray(encode_example({"name": 7}))
-    content[content.index(b"name") + 4] = 0x08  # the tag of the feature becomes that of a number
+@pytest.mark.parametrize(("name", "value", "place", "tag"), [("name", 7, 4, 0x08), ("", [], -2, 0x18)])
+def test_an_entry_with_more_than_a_name_and_a_feature_is_damaged(name: str, value: Any, place: int, tag: int) -> None:
+    content = bytearray(encode_example({name: value}))
+    start = content.index(b"name") if name else content.index(b"\x0a\x00\x12") + 2
+    content[start + place] = tag  # the tag of the feature or of the name becomes that of a number
     with pytest.raises(MalformedError):
         parse_example(bytes(content))

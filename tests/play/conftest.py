@@ -34,7 +34,7 @@ def run(drawings_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return rudel.train_recipe(
         "quickdraw",
         data=str(drawings_folder),
-        options={"classes": CLASSES, "drawings": 1200},
+        options={"classes": CLASSES, "drawings": 1280},  # whole batches: one program to compile, not two
         steps=2500,
         run=tmp_path_factory.mktemp("runs") / "quickdraw",
     ).path
@@ -49,11 +49,17 @@ def player(run: Path) -> Player:
 
 
 @pytest.fixture(scope="session")
-def exported(run: Path, lacking: Callable[[str], NoReturn], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(
+    run: Path,
+    lacking: Callable[[str], NoReturn],
+    warm_exports: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
     """The folder of its page."""
     if missing := [name for name in ("tensorflow", "ziglang") if importlib.util.find_spec(name) is None]:
         lacking(f"This test needs {' and '.join(missing)}: pip install 'rudel[export,micro]'")
-    return rudel.export(run, "page", tmp_path_factory.mktemp("exported") / "guess").path
+    with warm_exports():
+        return rudel.export(run, "page", tmp_path_factory.mktemp("exported") / "guess").path
 
 
 @pytest.fixture(scope="session")

@@ -61,13 +61,15 @@ def keywords(words: Path, optimized: Callable[..., Any], tmp_path_factory: pytes
 
 
 @pytest.fixture(scope="module")
-def ears(keywords: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return rudel.export(keywords, "page", tmp_path_factory.mktemp("pages") / "ears").path
+def ears(keywords: Path, warm_exports: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with warm_exports():
+        return rudel.export(keywords, "page", tmp_path_factory.mktemp("pages") / "ears").path
 
 
 @pytest.fixture(scope="module")
-def hand(gestures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return rudel.export(gestures, "page", tmp_path_factory.mktemp("pages") / "hand").path
+def hand(gestures: Path, warm_exports: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with warm_exports():
+        return rudel.export(gestures, "page", tmp_path_factory.mktemp("pages") / "hand").path
 
 
 @pytest.fixture(scope="module")

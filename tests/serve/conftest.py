@@ -15,6 +15,12 @@ from serve_support import Server, dense, serving, two_inputs, write_run
 CLASSES = ("bit", "bot", "but")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _warm(warm_exports: Callable[..., Any]) -> Iterator[None]:
+    with warm_exports():
+        yield
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     """Starts servers that end with the test."""

@@ -1,8 +1,8 @@
 """LiteRT files, in float32 and int8, and SavedModels, beside each other and beside a run."""
 
 import base64
+import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from serve_support import serving
+
+from rudel.export.process import ENVIRONMENT
 
 MAKE = """
 import sys
@@ -45,10 +47,11 @@ np.savez(folder + "/expected.npz", x=x, y=net(x)["scores"].numpy())
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> Path:
     """A net in three forms, what it answers, and a SavedModel that takes texts."""
     folder = tmp_path_factory.mktemp("made")
-    done = subprocess.run([sys.executable, "-c", MAKE, folder], capture_output=True, text=True, check=False)
+    command = [warm_python, "-c", MAKE, folder]
+    done = subprocess.run(command, env=os.environ | ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder
 

@@ -119,8 +119,8 @@ def _entry(content: bytes, position: int, end: int) -> tuple[bytes, list[tuple[i
             name = content[begin:position]
         elif tag == 0x12:
             pieces.append((begin, position))
-        elif tag >> 3 in (1, 2):
-            raise ValueError("a name or a feature that is a number")
+        else:  # some implementations drop such an entry, others what they do not know of it
+            raise ValueError("an entry with something besides a name and a feature")
     return name, pieces
 
 
