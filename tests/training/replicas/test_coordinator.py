@@ -174,16 +174,23 @@ def test_a_worker_that_is_there_later_joins(crew: Any, classifier: Any, many: An
 
 @contextmanager
 def slowed(crew: Any, name: str, share: float) -> Iterator[None]:
-    """Lets a worker run for this share of the time only, however late this computer wakes up who stops it."""
-    ended = threading.Event()
+    """Lets a worker have this share of a core only, however late a busy computer wakes up who stops it.
+
+    What it had beyond its share, it is stopped for later: a stop is short, as the worker would be lost otherwise.
+    """
+    ended, clock = threading.Event(), ~crew.pid(name) << 3 | 2  # that of its processor time; see clock_getcpuclockid
 
     def work() -> None:
+        owed, began = 0.0, time.clock_gettime(clock)
         while not ended.is_set():
-            began = time.perf_counter()
             crew.kill(name, signal.SIGCONT)
             time.sleep(0.02 * share)
             crew.kill(name, signal.SIGSTOP)
-            ended.wait(min((time.perf_counter() - began) * (1 - share) / share, 0.5))  # longer, and it would be lost
+            stopped, now = time.perf_counter(), time.clock_gettime(clock)
+            owed = max(0.0, owed + max(now - began, 0.02 * share) * (1 - share) / share)
+            began = now
+            ended.wait(min(owed, 0.5))
+            owed -= time.perf_counter() - stopped
         crew.kill(name, signal.SIGCONT)
 
     thread = threading.Thread(target=work)
