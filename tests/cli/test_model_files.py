@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from processes import started
 
+from rudel.runs.model_arrays import names_of
+
 CODE = """
 import keras
 
@@ -110,13 +112,22 @@ def test_several_inputs_are_arrays_by_name(rudel: Callable[..., Any], tmp_path: 
     assert wanted in rudel("predict", tmp_path / "two.keras", tmp_path / "less.npz").error
 
 
+def test_inputs_by_name_are_in_the_order_of_the_model() -> None:
+    inputs = {name: keras.Input((size,), name=name) for size, name in ((2, "right"), (3, "left"))}
+    model: Any = keras.Model(inputs, keras.layers.Concatenate()(list(inputs.values())))
+    assert [model.input[name].shape for name in names_of(model, "inputs")] == [each.shape for each in model.inputs]
+
+
 def test_a_file_is_served(folder: Path) -> None:
+    import urllib.error
     import urllib.request
 
+    (folder / "broken.keras").write_bytes((folder / "small.keras").read_bytes()[:900])
     command = [
         str(Path(sys.executable).with_name("rudel")),
         "serve",
         str(folder / "small.keras"),
+        str(folder / "broken.keras"),
         "--port",
         "0",
         "--classes",
@@ -130,7 +141,11 @@ def test_a_file_is_served(folder: Path) -> None:
         name = next(iter(described["metadata"]["signature_def"]["signature_def"]["serving_default"]["inputs"]))
         body = json.dumps({"instances": [{name: [0, 0, 0, 0]}]}).encode()
         answer = json.load(urllib.request.urlopen(f"{address}/v1/models/small:classify", body))
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"{address}/v1/models/broken")
+        problem = refused.value.read().decode()
     assert {label for label, _ in answer["results"][0]} == {"a", "b", "c"}
+    assert "broken.keras is not a Keras model file" in problem
 
 
 def test_layers_of_ones_own_come_from_a_file(rudel: Callable[..., Any], folder: Path) -> None:
@@ -185,8 +200,9 @@ def test_a_lambda_needs_trust(rudel: Callable[..., Any], folder: Path) -> None:
     assert "add --unsafe if you trust" in refused
     assert sorted(folder.iterdir()) == before
     program = [str(Path(sys.executable).with_name("rudel"))]
-    command = ["predict", folder / "lambda.keras", folder / "some.npy", "--unsafe"]
+    command = ["export", folder / "lambda.keras", "--to", "savedmodel", "--out", folder / "saved", "--unsafe"]
     subprocess.run([*program, *map(str, command)], check=True)
+    assert (folder / "saved/saved_model.pb").is_file()
 
 
 @pytest.mark.parametrize(

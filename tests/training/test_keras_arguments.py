@@ -121,6 +121,28 @@ def test_what_contradicts_itself_is_refused(classifier: Any, arguments: dict[str
         rudel.fit(classifier(), **(BASE | arguments))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"callbacks": Counting}, "is not a Keras callback: give instances"),
+        ({"class_weight": {"none": 2.0}}, "a weight for `none`, and classes have no names here: give their numbers"),
+        ({"y": Y.astype(str), "class_weight": {"none": 2.0}}, "a weight for `none`, and the classes are 0, 1, 2"),
+        ({"y": None}, "There are no targets, and the model has a loss that needs them: give `y`"),
+        ({"validation_data": X}, "The validation data has no targets"),
+        ({"x": "photos", "y": None}, "The training data is a str: give NumPy arrays"),
+    ],
+)
+def test_a_mistake_is_one_sentence(classifier: Any, arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(rudel.RudelError, match=sentence):
+        rudel.fit(classifier(), **(BASE | arguments))
+
+
+def test_what_is_not_a_model_is_refused() -> None:
+    model: Any = "model"
+    with pytest.raises(rudel.RudelError, match=r"The first argument must be a keras\.Model, not 'model'"):
+        rudel.fit(model, X, Y)
+
+
 def test_a_split_that_leaves_nothing_is_refused(classifier: Any) -> None:
     with pytest.raises(DataError, match="leaves one side empty"):
         rudel.fit(classifier(), X, Y, validation_split=0.999)

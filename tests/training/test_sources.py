@@ -256,6 +256,23 @@ def test_a_generator_without_steps_is_refused() -> None:
         rudel.fit(net(), endless())
 
 
+def test_validation_batches_without_a_number_are_refused() -> None:
+    with pytest.raises(OptionError, match=r"The validation data, a generator, .* give `validation_steps`"):
+        rudel.fit(net(), endless(), steps_per_epoch=2, validation_data=endless())
+
+
+def test_labels_of_batches_are_numbers() -> None:
+    with pytest.raises(DataError, match=r"A source gives <U[0-9]+ values: give numbers"):
+        rudel.fit(net(), iter([(X[:SIZE], Y[:SIZE].astype(str))] * 2), steps_per_epoch=2)
+
+
+@pytest.mark.parametrize("source", [Numbered, lambda: (Numbered()[i] for i in range(len(Numbered())))])
+def test_a_source_is_evaluated_and_predicted(source: Callable[[], Any]) -> None:
+    model = net()
+    assert rudel.evaluate(model, source()) == pytest.approx(rudel.evaluate(model, X, Y, sample_weight=WEIGHTS))
+    np.testing.assert_allclose(rudel.predict(model, source()), rudel.predict(model, X), rtol=1e-5)
+
+
 def test_batches_that_differ_are_refused() -> None:
     def batches() -> Iterator[Any]:
         yield X[:4], Y[:4]

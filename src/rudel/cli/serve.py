@@ -10,6 +10,7 @@ import typer
 
 from rudel.cli import complete
 from rudel.cli.shared_options import ClassesOption, CodeOption, UnsafeOption
+from rudel.errors import RunError
 
 
 def serve(
@@ -77,6 +78,10 @@ def serve(
     with contextlib.ExitStack() as stack:
         for place, source in enumerate(sources):
             if is_model_file(source.path):
-                run = stack.enter_context(as_run(source.path, classes, code, unsafe))
-                sources[place] = dataclasses.replace(source, path=run)
+                try:
+                    run = stack.enter_context(as_run(source.path, classes, code, unsafe))
+                except RunError as error:  # others may be served
+                    sources[place] = dataclasses.replace(source, problem=error)
+                else:
+                    sources[place] = dataclasses.replace(source, path=run, file=source.path)
         serve_models(sources, Settings(host, port, token, tuple(allow_host or ()), log, limits), typer.echo)

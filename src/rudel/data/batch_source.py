@@ -58,11 +58,33 @@ def stream_of(source: Any, steps: int | None, what: str) -> "BatchStream":
     size = len(first)
     if steps is None and (batches.length == _INFINITE or not batches.can_begin_again):
         raise OptionError(
-            f"The {what} data, a {type(source).__name__}, does not say how many batches it has: give `steps_per_epoch`."
+            f"The {what} data, a {type(source).__name__}, does not say how many batches it has: give "
+            f"`{'validation_steps' if what == 'validation' else 'steps_per_epoch'}`."
         )
     if steps is not None:
         return BatchStream(batches, steps * size, size, continues=True)
     return BatchStream(batches, batches.rows(size), size, continues=False)
+
+
+def one_pass(source: Any, what: str) -> "BatchStream | Examples":
+    """One pass of a source: as a stream, or in memory where the source cannot begin again.
+
+    Args:
+        source: for which `is_source` is true.
+        what: the data set's part, for messages.
+
+    Raises:
+        DataError: it has no end, there is no batch, or one is not `x`, `(x, y)` or `(x, y, sample_weight)`.
+    """
+    batches, name = _Batches(source, what), type(source).__name__
+    if batches.length == _INFINITE:
+        raise DataError(f"The {what} data, a {name}, has no end: give a part of it.")
+    if batches.can_begin_again:
+        return stream_of(source, None, what)
+    parts = list(batches.passes())
+    if not parts:
+        raise DataError(f"The {what} data, a {name}, gives no batch.")
+    return _joined(parts)
 
 
 class _Batches:
@@ -291,6 +313,8 @@ def _arrays(part: Tree) -> Arrays:
     array = np.asarray(detach().cpu() if detach else part)
     if not array.ndim:
         raise DataError("A source gives single examples, and a training takes batches: batch them first.")
+    if array.dtype.kind not in "biufcV":
+        raise DataError(f"A source gives {array.dtype} values: give numbers, and labels as integers from 0.")
     narrower = {"float64": np.float32, "int64": np.int32}.get(array.dtype.name)
     if narrower is None and array is part and array.flags.writeable:
         return array.copy()  # the source may write its next batch there

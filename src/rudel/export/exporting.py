@@ -158,6 +158,7 @@ def _convert(
         "form": form.converter,
         "model": str(front.model),
         "own_classes": materials.run.read_config().get("own_classes", {}),
+        "unsafe": materials.run.read_config().get("unsafe", False),
         "recipe": materials.recipe,
         "modules": materials.modules,
         "search": materials.search,

@@ -182,6 +182,14 @@ def _classes_of(model: "keras.Model") -> int | None:
     return shape[-1]
 
 
+def needs_targets(model: "keras.Model") -> bool:
+    """Whether a model compares with targets: it has a loss, and its steps are Keras' own."""
+    import keras
+
+    own = [getattr(type(model), name) is getattr(keras.Model, name) for name in ("train_step", "compute_loss")]
+    return all(own) and bool(_loss_name(model))
+
+
 def takes_one_hot(model: "keras.Model") -> bool:
     """Whether the loss of a model takes one-hot labels."""
     return _loss_name(model) in _ONE_HOT_LOSSES
@@ -198,8 +206,8 @@ def _refuse_streams(part: Arrays, what: str) -> None:
     if part is None or isinstance(part, dict | list | tuple) or hasattr(part, "__array__"):
         return
     raise DataError(
-        f"The {what} data is a {type(part).__name__}; give NumPy arrays, a rudel.Dataset, or a stream such as "
-        "rudel.Records: generators and tf.data have to be read into arrays first."
+        f"The {what} data is a {type(part).__name__}: give NumPy arrays, a rudel.Dataset, a stream such as "
+        "rudel.Records, or a source of batches."
     )
 
 

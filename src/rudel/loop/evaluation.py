@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from rudel.backend import backend_name
+from rudel.data.batch_source import is_source, one_pass
 from rudel.data.dataset import Arrays, Examples
 from rudel.data.stream import Stream
 from rudel.errors import DataError
@@ -141,8 +142,8 @@ def evaluate(
 
     Args:
         model: a compiled Keras model.
-        x: inputs (N, ...) of any dtype, a `rudel.Examples`, a stream such as `rudel.Records`, or a tuple `(x, y)` or
-            `(x, y, sample_weight)`.
+        x: inputs (N, ...) of any dtype, a `rudel.Examples`, a stream such as `rudel.Records`, a source of batches (see
+            `rudel.fit`), or a tuple `(x, y)` or `(x, y, sample_weight)`.
         y: targets (N, ...), if `x` holds inputs alone.
         sample_weight: weights (N,).
         batch_size: examples a step.
@@ -155,6 +156,7 @@ def evaluate(
         ModelError: the model is not compiled, or its `test_step` cannot be.
     """
     check_whole_number("batch_size", batch_size)
+    x = one_pass(x, "evaluation") if is_source(x) else x
     examples = as_part(x if y is None and sample_weight is None else (x, y, sample_weight), "evaluation")
     if not len(examples):
         raise DataError("There is nothing to evaluate on: the stream has no examples.")
@@ -173,7 +175,8 @@ def predict(model: "keras.Model", x: Arrays, *, batch_size: int = DEFAULT_BATCH_
 
     Args:
         model: a built Keras model, compiled or not.
-        x: inputs (N, ...) of any dtype, or a dict, list or tuple of them; or a stream such as `rudel.Records`.
+        x: inputs (N, ...) of any dtype, or a dict, list or tuple of them; or a stream such as `rudel.Records`, or a
+            source of batches (see `rudel.fit`).
         batch_size: examples a step.
 
     Returns:
@@ -184,9 +187,12 @@ def predict(model: "keras.Model", x: Arrays, *, batch_size: int = DEFAULT_BATCH_
         ModelError: the model's `predict_step` cannot be compiled.
     """
     check_whole_number("batch_size", batch_size)
+    x = one_pass(x, "prediction") if is_source(x) else x
+    x = x.x if isinstance(x, Examples) else x
     if isinstance(x, Stream):
         outputs = [out for _, out in predictions(model, x, batch_size)]
     else:
+        x = as_examples((x,), "prediction").x
         count = len(jax.tree.leaves(x)[0])
         check_indices(x, model, "prediction")
         inputs = (

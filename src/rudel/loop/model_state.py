@@ -55,7 +55,10 @@ def build(model: "keras.Model", batch: tuple[Any, ...]) -> None:
         build_symbolically(model, batch)
         model.optimizer.build(model.trainable_variables)
     except Exception as error:
-        raise ModelError(f"The model `{model.name}` cannot take these examples: {why_not_traced(error)}") from error
+        which = "" if batch[1] is not None else ", which have no targets"
+        raise ModelError(
+            f"The model `{model.name}` cannot take these examples{which}: {why_not_traced(error)}"
+        ) from error
 
 
 def check_compiled(model: "keras.Model") -> None:

@@ -23,12 +23,18 @@ def lower(operator: Operator, graph: Graph, context: Context) -> Step:
                 return _with_constant_inputs(step, graph)
     raise CompileError(
         f"Operator {operator.index}{_layer(operator, graph)} is {operator.kind}, version {operator.version}, which is "
-        f"not supported: {_ALTERNATIVES.get(operator.kind, 'the documentation of `rudel micro` lists those that are')}."
+        f"not supported: {_ALTERNATIVES.get(operator.kind, _ANY_OTHER)}."
     )
 
 
+_OTHER_ACTIVATION = 'use another activation, such as "relu", "gelu" or "silu"'
+_ANY_OTHER = "use another layer, or export to litert-int8 and run it by an interpreter"
 _ALTERNATIVES = {
     "BATCH_MATMUL": "use convolutions or an LSTM in the place of attention",
+    "GREATER": _OTHER_ACTIVATION,
+    "EXP": _OTHER_ACTIVATION,
+    "LOG": _OTHER_ACTIVATION,
+    "SQUARE": "use BatchNormalization or LayerNormalization in the place of other normalisations",
     "GATHER": "look embeddings up before the model, and give it the vectors",
     "REDUCE_MAX": "use MaxPooling with a window of the whole input, or GlobalAveragePooling",
     "RESIZE_BILINEAR": 'use UpSampling2D with interpolation="nearest"',

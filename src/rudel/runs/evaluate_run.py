@@ -76,7 +76,7 @@ def evaluate_run(
             )
         found = ToEvaluate(validation, {})
     if not model.compiled:
-        raise RunError(f"The model of the {directory.title} is not compiled, so there is no metric to evaluate.")
+        raise RunError(f"The {directory.title} is not compiled, so there is no metric to evaluate.")
     count = len(found.examples)
     metrics = evaluate(model, found.examples, batch_size=min(DEFAULT_BATCH_SIZE, count))
     return Evaluation(by_class_name(metrics, names), count, dict(found.left_out), tuple(found.notes))

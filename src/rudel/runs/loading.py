@@ -117,8 +117,9 @@ def _recipe_and_settings(run: RunDirectory, source: str | None) -> tuple[Recipe,
     config = run.read_config()
     recipe = recipe_of(run)
     if "source" not in config:
+        of_what = f"data of {source}" if source else "its data"
         raise RunError(
-            f"The {run.title} has no recipe that makes its data: give data with {option('data', 'FILE.npz')}."
+            f"The {run.title} has no recipe that makes {of_what}: give data with {option('data', 'FILE.npz')}."
         )
     if recipe is None:
         raise RunError(

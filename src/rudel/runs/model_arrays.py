@@ -74,11 +74,12 @@ def inputs_among(arrays: Mapping[str, np.ndarray], names: Sequence[str], path: P
 
 
 def names_of(model: "keras.Model", side: str) -> list[str]:
-    """Distinct names of the "inputs" or the "outputs" of a model; none of a single output."""
+    """Distinct names of the "inputs" or the "outputs" of a model, in Keras' order; none of a single output."""
     tensors = getattr(model, side, None) or ()
     structure = getattr(model, side.removesuffix("s"), None) if tensors else None
     if isinstance(structure, Mapping):
-        return list(structure)
+        keys = {id(tensor): key for key, tensor in structure.items()}
+        return [keys[id(tensor)] for tensor in tensors]
     if side == "outputs":
         return list(getattr(model, "output_names", None) or ()) if len(tensors) > 1 else []
     return [tensor.name for tensor in tensors]
@@ -88,5 +89,7 @@ def _arrays(path: Path, names: set[str]) -> dict[str, np.ndarray]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files if name in names}
+    except FileNotFoundError as error:
+        raise DataError(f"There is no file {path}.") from error
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read as an .npz file: {error}.") from error

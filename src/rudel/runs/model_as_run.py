@@ -74,7 +74,7 @@ def as_run(path: Path, classes: str | None = None, code: Path | None = None, uns
         run.path.mkdir()
         own = check_can_be_loaded(model, lambdas=unsafe)
         save_model(model, run.model)
-        about = {"recipe": "", "file": str(path), "class_names": names}
+        about = {"recipe": "", "file": str(path), "class_names": names, "unsafe": unsafe}
         run.write_config(about | ({"own_classes": own} if own else {}))
         run.write_summary({"metrics": {}})
         yield run.path

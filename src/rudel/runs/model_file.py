@@ -1,11 +1,13 @@
 """Model files: written whole or not at all, and read back with their recipe's own classes."""
 
+import contextlib
 import importlib
+import logging
 import os
 import re
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,8 +78,20 @@ def load_model(
     try:
         with without_tensorflow(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")  # of one never trained
-            return keras.models.load_model(path, custom_objects=dict(custom_objects or {}))
+            with _quiet(logging.getLogger("absl")):  # of metrics of an .h5 file, which are built in the first batch
+                return keras.models.load_model(path, custom_objects=dict(custom_objects or {}))
     except Exception as error:
         missing = re.search(r"Could not locate (class|function) '(?:.*>)?(\w+)'", str(error))
         why = f"it needs the {missing[1]} `{missing[2]}`: {own}." if missing else first_line(error)
         raise RunError(f"The model {path} cannot be loaded: {why}") from error
+
+
+@contextlib.contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Lets a logger write errors alone for as long as the block lasts."""
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

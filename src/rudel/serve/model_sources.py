@@ -30,10 +30,14 @@ class Source:
     Args:
         name: what clients call it.
         path: where it is.
+        file: the model file that `path` was made of, if any.
+        problem: why it cannot be served, as far as that is known already.
     """
 
     name: str
     path: Path
+    file: Path | None = None
+    problem: RunError | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,8 @@ def find_versions(source: Source) -> list[Found]:
         RunError: it is a run that is not finished.
     """
     path = source.path
+    if source.problem:
+        raise source.problem
     if not path.exists():
         raise ServeError(
             f"There is nothing at {path}: give a run, a folder of versions, a .tflite file or a SavedModel."

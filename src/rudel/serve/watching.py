@@ -71,7 +71,9 @@ class Watching:
                 self._refused.add(each)
                 raise
             number = self._put(source, each, loaded, seconds)
-            self._on_change(f"{source.name}: version {number} of {each.path}, computed by {loaded.platform}")
+            self._on_change(
+                f"{source.name}: version {number} of {source.file or each.path}, computed by {loaded.platform}"
+            )
         if not found:
             raise ServeError(f"There is no version in {source.path} that can be served.")
 

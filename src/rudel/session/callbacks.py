@@ -38,7 +38,7 @@ def check_callbacks(keras: ModuleType, callbacks: Sequence[Any], *, one_device: 
     """
     for callback in callbacks:
         if not isinstance(callback, keras.callbacks.Callback):
-            raise ModelError(f"{callback!r} is not a Keras callback: give instances of keras.callbacks.Callback.")
+            raise ModelError(f"`{callback!r}` is not a Keras callback: give instances of keras.callbacks.Callback.")
         kind = type(callback).__name__
         if isinstance(callback, keras.callbacks.BackupAndRestore) and (has_run or not one_device):
             raise ModelError(

@@ -10,7 +10,7 @@ from rudel.aliases import TrainingData
 from rudel.backend import keras_here
 from rudel.data.dataset import Dataset, Examples, split
 from rudel.data.stream import Stream
-from rudel.errors import OptionError
+from rudel.errors import DataError, ModelError, OptionError
 
 if TYPE_CHECKING:
     import keras
@@ -139,7 +139,7 @@ def fit(
         True
     """
     from rudel.data.hugging_face import dataset_of, is_hugging_face
-    from rudel.loop.data_checks import takes_one_hot
+    from rudel.loop.data_checks import needs_targets, takes_one_hot
     from rudel.loop.schedule import check_whole_number
     from rudel.runs.model_arrays import names_of
     from rudel.runs.run_directory import path_of
@@ -153,6 +153,8 @@ def fit(
 
     keras = keras_here()
     began = time.perf_counter()
+    if not isinstance(model, keras.Model):
+        raise ModelError(f"The first argument must be a keras.Model, not {model!r:.100}.")
     directory = path_of(run)
     keras_arguments.refuse_without_equal(validation_freq, shuffle, verbose)
     callbacks = keras_arguments.as_callbacks(keras, callbacks)
@@ -189,6 +191,8 @@ def fit(
         stop_early,
     )  # fmt: skip
     dataset = as_dataset(x, y, sample_weight, validation, seed)
+    if isinstance(dataset.train, Examples) and dataset.train.y is None and needs_targets(model):
+        raise DataError("There are no targets, and the model has a loss that needs them: give `y`.")
     dataset = encode_text_labels(dataset, takes_one_hot(model))
     if validation_data is None:
         dataset = keras_arguments.hold_out_last(dataset, validation_split)
@@ -234,4 +238,8 @@ def as_dataset(
         rest, held_out = split(dataset.train, validation, seed)
         return replace(dataset, train=rest, validation=held_out)
     given = dataset.validation if validation is None else validation
+    if isinstance(dataset.train, Examples) and dataset.train.y is not None and not isinstance(given, Stream | None):
+        given = as_examples(given, "validation", text=True)
+        if given.y is None:
+            raise DataError("The validation data has no targets, and the training data has: give (x, y).")
     return replace(dataset, validation=None if given is None else as_part(given, "validation", text=True))

@@ -3,7 +3,7 @@
 Every argument of Keras means the same in `rudel.fit`, or is refused by one sentence that names what takes its place.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -69,7 +69,7 @@ def as_callbacks(keras: ModuleType, callbacks: Any) -> tuple[Any, ...]:
         raise OptionError("`callbacks` is a keras.callbacks.CallbackList: give a list of the callbacks instead.")
     if callbacks is None:
         return ()
-    return (callbacks,) if isinstance(callbacks, keras.callbacks.Callback) else tuple(callbacks)
+    return tuple(callbacks) if isinstance(callbacks, Sequence) else (callbacks,)
 
 
 def chosen_validation(validation: TrainingData, validation_data: TrainingData, validation_split: object) -> Any:
@@ -149,6 +149,12 @@ def weigh_classes(dataset: Dataset, weights: Mapping[Any, float] | None) -> Data
     labels = y.argmax(1) if y.ndim == 2 and y.shape[1] > 1 else np.round(y.reshape(-1)).astype(np.int64)
     found, inverse = np.unique(labels, return_inverse=True)
     numbers = {name: number for number, name in enumerate(dataset.class_names)}
+    if unknown := [label for label in weights if isinstance(label, str) and label not in numbers]:
+        raise OptionError(
+            f"`class_weight` has a weight for `{unknown[0]}`, and the classes are {', '.join(dataset.class_names)}."
+            if numbers
+            else f"`class_weight` has a weight for `{unknown[0]}`, and classes have no names here: give their numbers."
+        )
     by_number = {numbers.get(label, label): float(weight) for label, weight in weights.items()}
     of_found = np.array([by_number.get(int(label), 1.0) for label in found], np.float32)
     return replace(dataset, train=replace(examples, sample_weight=of_found[inverse]))

@@ -28,6 +28,8 @@ def load(job: dict[str, Any]) -> keras.Model:
         with contextlib.suppress(RecipeError):
             find_recipe(job["recipe"])
     keras.utils.set_random_seed(0)  # what the file does not hold, such as the states of some random generators
+    if job["unsafe"]:
+        keras.config.enable_unsafe_deserialization()
     try:
         with imported(job["own_classes"]) as found:
             model: Any = keras.models.load_model(job["model"], custom_objects=found, compile=False)
