@@ -106,6 +106,10 @@ def error_named(name: str) -> type[RudelError]:
     return found if issubclass(found, RudelError) else RudelError
 
 
+_ON_COMMAND_LINE = {"client": "scheduler", "patience": "host_timeout"}
+"""Arguments that have another name on the command line."""
+
+
 @contextlib.contextmanager
 def speaking_options() -> Iterator[None]:
     """Lets messages name options of the command line, not arguments of Python, for as long as the block lasts."""
@@ -128,9 +132,9 @@ def option(name: str, value: object = None) -> str:
     ('`resume=True`', '`run=`', "`run='runs/first'`")
     """
     if _on_command_line:
-        shown = f"--{name.replace('_', '-')}"
-        return shown if value in (None, True) else f"{shown} {value}"
-    return f"`{name}={'' if value is None else value if value is True else repr(str(value))}`"
+        shown = f"--{_ON_COMMAND_LINE.get(name, name).replace('_', '-')}"
+        return shown if value is None or value is True else f"{shown} {value}"
+    return f"`{name}={'' if value is None else value if isinstance(value, int) else repr(str(value))}`"
 
 
 def recipe_option(name: str, value: str) -> str:

@@ -113,10 +113,10 @@ def test_a_folder_names_the_recipe_for_it(rudel: Callable[..., Any]) -> None:
     Path("movements/wave.csv").write_text("x,y\n")
     Path("run/config.json").write_text("{}")
     for folder, recipe in (("photographs", "images"), ("words", "keywords"), ("movements", "motion")):
-        expected = f"`{folder}` is a folder, not a recipe: `rudel train {recipe} --data {folder}` learns from it."
+        expected = f"`{folder}` is a folder, not a recipe: the recipe `{recipe}` learns from it, with --data {folder}."
         assert expected in rudel("train", folder).error
     assert "has no images, sound files or CSV files" in rudel("train", "nothing").error
-    assert "`rudel train RECIPE --run run --resume` continues it" in rudel("train", "run").error
+    assert "give its recipe with --run run and --resume to continue it" in rudel("train", "run").error
 
 
 def completed(line: str, folder: Path) -> set[str]:

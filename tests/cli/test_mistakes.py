@@ -135,7 +135,7 @@ class TestRuns:
             (("predict", "r", "none.png"), "no file none.png"),
             (("predict", "r", "text.png"), "text.png cannot be read as an image"),
             (("predict", "r", "wide.npy"), "wide.npy has shape (5, 9), and the model takes inputs of shape (8, 8)"),
-            (("evaluate", "r", "--data", "none.npz"), "none.npz cannot be read"),
+            (("evaluate", "r", "--data", "none.npz"), "There is no file none.npz"),
             (("evaluate", "r", "--data", "broken.npz"), "broken.npz cannot be read"),
             (("evaluate", "r", "--data", "no_y.npz"), "no array `y`"),
             (("evaluate", "r", "--data", "strange.npz"), "no example of a class that the model knows"),

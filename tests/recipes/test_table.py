@@ -227,7 +227,7 @@ def test_what_is_not_a_table_is_said(tmp_path: Path) -> None:
             read_table(tmp_path / name)
     with pytest.raises(DataError, match="int is not a table"):
         read_table(3)
-    with pytest.raises(RecipeError, match="is a table, not a recipe: `rudel train table --data"):
+    with pytest.raises(RecipeError, match="is a table, not a recipe: the recipe `table` learns from it, with `data="):
         find_recipe(str(tmp_path / "t.csv"))
 
 

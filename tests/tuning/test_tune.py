@@ -106,6 +106,7 @@ def test_what_an_interrupt_leaves_is_continued(tmp_path: Path) -> None:
     after = (tmp_path / "sweep" / "trials.jsonl").read_text().splitlines()
     assert after[: len(before)] == before
     assert sorted(trial.number for trial in tuned.trials) == list(range(len(before) + 4))
+    assert len({trial.settings["x"] for trial in tuned.trials}) == len(before) + 4
 
 
 def test_what_fails_is_said_and_the_others_go_on(tmp_path: Path) -> None:

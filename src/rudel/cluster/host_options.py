@@ -1,6 +1,6 @@
 """Options of hosts that follow their names, and the hosts that they are for."""
 
-from rudel.errors import OptionError
+from rudel.errors import OptionError, option
 
 
 def check_used(
@@ -24,13 +24,12 @@ def check_used(
         OptionError: there are no hosts that it is said of.
     """
     if on is None and ssh_config is not None:
-        raise _unused("ssh_config", "says how hosts are reached over SSH", "`--on` (`on=`)")
+        raise _unused("ssh_config", "says how hosts are reached over SSH", option("on"))
     if on is None and dashboard:
-        raise _unused("dashboard", "shows what hosts do that are started over SSH", "`--on` (`on=`)")
+        raise _unused("dashboard", "shows what hosts do that are started over SSH", option("on"))
     if on is None and client is None and min_hosts is not None:
-        raise _unused("min_hosts", "says how many hosts to begin with", "`--on` or `--scheduler` (`on=`, `client=`)")
+        raise _unused("min_hosts", "says how many hosts to begin with", f"{option('on')} or {option('client')}")
 
 
 def _unused(name: str, effect: str, by: str) -> OptionError:
-    typed = f"--{name.replace('_', '-')}"
-    return OptionError(f"`{typed}` (`{name}`) {effect}, and none are named: name them by {by}, or leave it out.")
+    return OptionError(f"{option(name)} {effect}, and none are named: name them by {by}, or leave it out.")

@@ -17,7 +17,7 @@ from rudel.data.records.fsspec_packages import is_remote
 from rudel.data.sound.recording_folders import check_classes
 from rudel.data.window_records import read_windows
 from rudel.data.windows import Windows, cut_or_padded
-from rudel.errors import DataError, OptionError
+from rudel.errors import DataError, OptionError, option
 
 _SUFFIX = ".csv"
 
@@ -40,7 +40,7 @@ def find_motions(source: str, samples: int, split: str | None = None, least: int
     if (records := read_windows(source, "motion", {"samples": samples}, split)) is not None:
         return records
     if split is not None:
-        raise OptionError(f"`--split` chooses among records, and {source} has CSV files: leave it out.")
+        raise OptionError(f"{option('split')} chooses among records, and {source} has CSV files: leave it out.")
     return read_folder(source, samples, least)
 
 

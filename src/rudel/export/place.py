@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from rudel.errors import ExportError
+from rudel.errors import ExportError, option
 
 
 def check_free(out: Path) -> None:
@@ -18,11 +18,11 @@ def check_free(out: Path) -> None:
     """
     there = next(path for path in out.absolute().parents if path.exists())
     if not there.is_dir():
-        raise ExportError(f"{out} cannot be written, as {there} is a file: give another place with --out.")
+        raise ExportError(f"{out} cannot be written, as {there} is a file: give another place with {option('out')}.")
     if out.is_symlink() or out.exists():
         if out.is_dir() and not any(out.iterdir()):
             return
-        raise ExportError(f"{out} already exists: remove it, or give another place with --out.")
+        raise ExportError(f"{out} already exists: remove it, or give another place with {option('out')}.")
 
 
 @contextlib.contextmanager
@@ -36,7 +36,9 @@ def workshop(out: Path) -> Iterator[Path]:
     try:
         folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".tmp", dir=near))
     except OSError as error:
-        raise ExportError(f"{out} cannot be written ({error.strerror}): give another place with --out.") from error
+        raise ExportError(
+            f"{out} cannot be written ({error.strerror}): give another place with {option('out')}."
+        ) from error
     try:
         yield folder
     except OSError as error:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from rudel.errors import option
+
 _BY_SUFFIX = {
     **dict.fromkeys((".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif"), "images"),
     **dict.fromkeys((".wav", ".flac"), "keywords"),
@@ -18,12 +20,18 @@ def instead_of(folder: str) -> str:
     """A sentence that names the command for a folder of data or a run, by its first files."""
     path = Path(folder).expanduser()
     if (path / "config.json").is_file():
-        return f"`{folder}` is a run, not a recipe: `rudel train RECIPE --run {folder} --resume` continues it."
+        return (
+            f"`{folder}` is a run, not a recipe: give its recipe with {option('run', folder)} and "
+            f"{option('resume', True)} to continue it."
+        )
     if recipe := _of_records(path) or _of_files(path):
-        return f"`{folder}` is a folder, not a recipe: `rudel train {recipe} --data {folder}` learns from it."
+        return (
+            f"`{folder}` is a folder, not a recipe: the recipe `{recipe}` learns from it, with "
+            f"{option('data', folder)}."
+        )
     return (
         f"`{folder}` is a folder, not a recipe, and has no images, sound files or CSV files: give a recipe, and the "
-        "folder with --data. `rudel recipes` lists all."
+        f"folder with {option('data')}. `rudel recipes` lists all."
     )
 
 

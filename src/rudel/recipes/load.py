@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rudel.data.table import is_table
-from rudel.errors import OptionError, RecipeError, RudelError
+from rudel.errors import OptionError, RecipeError, RudelError, option, recipe_option
 from rudel.recipes import BUILT_IN, current_name
 from rudel.recipes.folder_recipe import instead_of
 from rudel.recipes.recipe_options import Option, options_of
@@ -169,8 +169,8 @@ def find_recipe(name: str) -> Recipe:
     if path.suffix != ".py":
         if is_table(path) and path.is_file():
             raise RecipeError(
-                f"`{name}` is a table, not a recipe: `rudel train table --data {name} --set target=COLUMN` learns "
-                "from it."
+                f"`{name}` is a table, not a recipe: the recipe `table` learns from it, with {option('data', name)} "
+                f"and {recipe_option('target', 'COLUMN')}."
             )
         if path.with_suffix(".py").is_file():
             raise RecipeError(f"There is no recipe `{name}`, but a file: give its path, {name}.py.")

@@ -102,7 +102,7 @@ def evaluation(source: Any, split: str | None, class_names: Sequence[str], model
     from rudel.features.table_layer import columns_of
 
     if split is not None:
-        raise OptionError("A table has no splits to choose from: leave out --split.")
+        raise OptionError(f"A table has no splits to choose from: leave out {option('split')}.")
     table = read_table(source)
     found = find_target(table, target, "auto", class_names)
     fits = found.usable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rudel.backend import backend_name
 from rudel.cluster.host_options import check_used
-from rudel.errors import ModelError, OptionError
+from rudel.errors import ModelError, OptionError, option
 from rudel.mesh.hosts.lifecycle import join_for
 from rudel.training.strategies import Strategy, as_auto, named
 
@@ -40,16 +40,15 @@ def check_place(
     auto = as_auto(strategy)
     if auto and auto.patience is not None and not given:
         raise OptionError(
-            "`--host-timeout` (`patience`) says how long to wait when all hosts are lost, and none are named: name "
-            "them by `--on` or `--scheduler` (`on=`, `client=`), or leave it out."
+            f"{option('patience')} says how long to wait when all hosts are lost, and none are named: name them by "
+            f"{option('on')} or {option('client')}, or leave it out."
         )
     options = named(strategy, bool(given))
     if given and options is None:
         raise OptionError(f"The strategy `single` trains on this computer: leave out `{given[0]}`, or take `diloco`.")
     if not given and options is not None and options.needs_hosts:
         raise OptionError(
-            f"The strategy `{options.name}` needs hosts: name them, as in `--on raspi1,raspi2` or "
-            "`on=['raspi1', 'raspi2']`."
+            f"The strategy `{options.name}` needs hosts: name them, as in {option('on', 'raspi1,raspi2')}."
         )
     _check_backend(options)
     return options

@@ -164,7 +164,7 @@ def _set_learning_rate(model: "keras.Model", learning_rate: float, recipe: Recip
 
     if schedule_of(model.optimizer) is not None:
         raise OptionError(
-            f"The recipe `{recipe.name}` uses a learning-rate schedule, which --learning-rate cannot replace: "
-            "give its `model` an argument `learning_rate`."
+            f"The recipe `{recipe.name}` uses a learning-rate schedule, which {option('learning_rate')} cannot "
+            "replace: give its `model` an argument `learning_rate`."
         )
     inner_optimizer(model.optimizer).learning_rate = learning_rate

@@ -90,9 +90,7 @@ def as_space(given: Mapping[str, Any]) -> tuple[dict[str, Range | Choice], dict[
         if isinstance(value, Choice) and len(set(map(repr, value.values))) < 2:
             raise OptionError(f"There is nothing to choose for `{name}`: give two values or more.")
     if not varied:
-        raise OptionError(
-            "Nothing varies: give a range or a choice, as in --set lr=log:1e-4..1e-2 --set hidden=64,128."
-        )
+        raise OptionError("Nothing varies: give a setting a range or a choice, such as log:1e-4..1e-2 or 64,128.")
     return varied, {name: value for name, value in read.items() if name not in varied}
 
 

@@ -149,6 +149,7 @@ def tune(
     from rudel.tuning.sweep import Job, Sweep
 
     storage = _storage(ledger.path / "study.log")
+    seed += len(ledger.ended())  # a sweep that goes on does not begin its random choices again
     study = optuna.create_study(
         storage=storage, study_name="rudel", direction=direction, load_if_exists=True,
         sampler=sampler or optuna.samplers.TPESampler(seed=seed),

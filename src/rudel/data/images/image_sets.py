@@ -24,7 +24,7 @@ from rudel.data.photographs import decode
 from rudel.data.records.byte_sources import open_source
 from rudel.data.records.fsspec_packages import is_remote
 from rudel.data.records.records import Records
-from rudel.errors import DataError, OptionError
+from rudel.errors import DataError, OptionError, option
 
 _IMAGE, _LABEL, _NAME = "image/encoded", "image/class/label", "image/filename"
 
@@ -78,7 +78,8 @@ class Photographs:
         """
         if self.by_name and split is not None:
             raise OptionError(
-                f"`--split` chooses among the records of a folder, and {self.source} has photographs: leave it out."
+                f"{option('split')} chooses among the records of a folder, and {self.source} has photographs: "
+                "leave it out."
             )
         names, function = self._names_in_file(), partial(_example, side=side)
         stream: Any = Records(self.folder, split, features=[_IMAGE, _LABEL])

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from rudel.data.images.label_table import Row, read_names, read_table
 from rudel.data.images.stores import File, Store, open_store, parent_and_name
 from rudel.data.records.fsspec_packages import is_remote
-from rudel.errors import DataError
+from rudel.errors import DataError, option
 
 TABLES = (".csv", ".tsv")
 LABELS_FILES = ("labels.csv", "labels.tsv", "labels.txt")
@@ -130,16 +130,15 @@ def _from_folders(
 ) -> Source:
     inside = [file for file in files if "/" in file.name]
     if not inside:
-        otherwise = "say with `--labels FILE`" if what == "pictures" else "give a table FILE.csv that says"
         raise DataError(
             f"{address} has files but no folders of classes: put the {what} of each class into a folder of their "
-            f"own, or {otherwise} what each of them shows."
+            f"own, or give a table FILE.csv that says what each of them shows."
         )
     folders = {file.name.partition("/")[0] for file in inside}
     if len(folders) > 1 and {name.lower() for name in folders} <= _SPLIT_ALREADY:
         raise DataError(
             f"{address} seems to be split already, into {_listed(sorted(folders))}: convert each by itself, into "
-            "folders of their own, with `--validation 0`."
+            f"folders of their own, with {option('validation', 0)}."
         )
     for name in folders:
         _check_name(name, f"the folder `{_printable(name)}` in {address}")

@@ -16,7 +16,7 @@ from rudel.data.sound.noise import BACKGROUND
 from rudel.data.sound.recording import decode, packages
 from rudel.data.window_records import read_windows
 from rudel.data.windows import Windows, cut_or_padded
-from rudel.errors import DataError, OptionError
+from rudel.errors import DataError, OptionError, option
 
 _NAMED = 3
 
@@ -45,7 +45,7 @@ def find_recordings(
     if (records := read_windows(source, "sound", settings_of(rate, seconds), split)) is not None:
         return records
     if split is not None:
-        raise OptionError(f"`--split` chooses among records, and {source} has recordings: leave it out.")
+        raise OptionError(f"{option('split')} chooses among records, and {source} has recordings: leave it out.")
     return read_folder(source, rate, seconds, progress or (lambda done, total: None), least)
 
 
