@@ -51,9 +51,12 @@ def test_tables_and_frames_give_what_the_folder_gives(folder: Path, monkeypatch:
         csv.writer(file).writerows([("path", "label"), *((path, path.parent.name) for path in files)])
     monkeypatch.chdir(folder)
     frame = {"path": [str(path.relative_to(folder)) for path in files], "label": [path.parent.name for path in files]}
-    every = [rudel.Images(source, 32, validation=0.0) for source in (folder, folder.parent / "table.csv", frame)]
+    others = dict(zip(("p", "q"), frame.values(), strict=True))
+    sources = (folder, folder.parent / "table.csv", frame, others)
+    every = [rudel.Images(source, 32, validation=0.0) for source in sources]
     sums = [sorted((int(x.sum()), int(y)) for x, y in zip(each.train.x, each.train.y, strict=True)) for each in every]
-    assert sums[0] == sums[1] == sums[2]
+    assert all(each == sums[0] for each in sums)
+    assert all(each.class_names == ["dark", "light"] for each in every)
     assert len(sums[0]) + len(every[0].validation or ()) == 40
 
 

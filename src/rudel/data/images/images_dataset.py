@@ -10,6 +10,7 @@ from typing import Any
 from rudel.cache import cache_folder
 from rudel.data.dataset import Dataset
 from rudel.data.images.image_sets import find_photographs
+from rudel.data.images.label_table import headings
 from rudel.data.table import read_table
 from rudel.errors import OptionError
 from rudel.files import written_atomically
@@ -69,7 +70,8 @@ def _table_file(frame: Any) -> Path:
     table = read_table(frame)
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(table.columns)
+    columns = list(table.columns)
+    writer.writerow(columns if headings(columns) or len(columns) != 2 else ("path", "label"))
     for row in zip(*table.columns.values(), strict=True):
         writer.writerow(str(Path(value).resolve()) if _is_file(value) else value for value in row)
     content = text.getvalue().encode()

@@ -93,7 +93,7 @@ def _rows(text: str, name: str) -> Iterator[Row]:
             if not any(cells):
                 continue
             if columns is None:
-                columns = _headings(cells)
+                columns = headings(cells)
                 if columns:
                     width = len(cells)
                     continue
@@ -103,7 +103,8 @@ def _rows(text: str, name: str) -> Iterator[Row]:
         raise DataError(f"{name} cannot be read in line {reader.line_num}: {error}.") from error
 
 
-def _headings(cells: list[str]) -> tuple[int, int] | None:
+def headings(cells: list[str]) -> tuple[int, int] | None:
+    """The places of the paths and of the labels in a line of headings; None where the line has other names."""
     words = [cell.lower() for cell in cells]
     path = next((words.index(word) for word in _PATHS if word in words), None)
     label = next((words.index(word) for word in _LABELS if word in words), None)
