@@ -278,8 +278,19 @@ def test_batches_that_differ_are_refused() -> None:
         yield X[:4], Y[:4]
         yield X[:4, :3], Y[:4]
 
-    with pytest.raises(DataError, match="all batches have to be alike"):
+    with pytest.raises(DataError, match="all have to be alike: pad them"):
         rudel.fit(net(), batches(), steps_per_epoch=2)
+
+
+def test_a_smaller_batch_before_the_last_is_refused() -> None:
+    class Uneven(Numbered):
+        def __getitem__(self, number: int) -> Any:
+            return (
+                tuple(part[:5] for part in super().__getitem__(number)) if number == 2 else super().__getitem__(number)
+            )
+
+    with pytest.raises(DataError, match="only the last batch of a pass may be smaller than the first"):
+        rudel.fit(net(), Uneven())
 
 
 def test_a_source_that_ends_too_soon_is_refused() -> None:

@@ -268,9 +268,12 @@ class BatchStream(Stream):
             batch = next(self._pass, None)
         if batch is None:
             name = type(self._batches.source).__name__
+            why = "give fewer `steps_per_epoch`, or a source that begins again"
+            if self.repeatable:
+                why = "only the last batch of a pass may be smaller than the first, so shuffle before you batch"
             raise DataError(
                 f"The {self._batches.what} data, a {name}, ended after {self._last:,} of {self._rows:,} examples of an "
-                "epoch: give fewer `steps_per_epoch`, or a source that begins again."
+                f"epoch: {why}."
             )
         return batch
 
@@ -338,6 +341,7 @@ def _stacked(parts: Sequence[Any]) -> Any:
     shapes = sorted({part.shape[1:] for part in parts})
     if len(shapes) > 1:
         raise DataError(
-            f"A source gives examples of the shapes {shapes[0]} and {shapes[1]}: all batches have to be alike."
+            f"A source gives examples of the shapes {shapes[0]} and {shapes[1]}, and all have to be alike: pad them, "
+            "or train with model.fit."
         )
     return np.concatenate(parts)

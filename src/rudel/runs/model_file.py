@@ -82,7 +82,7 @@ def load_model(
                 return keras.models.load_model(path, custom_objects=dict(custom_objects or {}))
     except Exception as error:
         missing = re.search(r"Could not locate (class|function) '(?:.*>)?(\w+)'", str(error))
-        why = f"it needs the {missing[1]} `{missing[2]}`: {own}." if missing else first_line(error)
+        why = f"it needs the {missing[1]} `{missing[2]}`: {own}." if missing else f"{first_line(error).rstrip('.')}."
         raise RunError(f"The model {path} cannot be loaded: {why}") from error
 
 
