@@ -24,6 +24,10 @@ FROM_ROOT = {
 }
 """Pages that lie elsewhere in the project, and what they are called here."""
 
+_PICTURE = re.compile(
+    r'<picture>\s*<source [^>]*srcset="(?P<dark>[^"]+)">\s*'
+    r'(?P<before><img [^>]*src=")(?P<light>[^"]+)(?P<after>"[^>]*>)\s*</picture>'
+)
 _LINK = re.compile(r"(?P<before>\]\(|\bsrc(?:set)?=\")(?P<path>[^)#:\s\"]+)(?P<anchor>#[^)\s]*)?(?P<after>[)\"])")
 
 
@@ -54,6 +58,11 @@ def moved(text: str, folder: str) -> str:
     '[r](index.md)'
     >>> moved('<img src="docs/images/a.svg">', "")
     '<img src="images/a.svg">'
+
+    A picture that has a dark variant becomes two, of which the theme shows the one of its palette, not of the system's:
+
+    >>> moved('<picture><source srcset="docs/b.svg"><img src="docs/a.svg"></picture>', "")
+    '<img src="a.svg#only-light"><img src="b.svg#only-dark">'
     """
 
     def mended(link: re.Match[str]) -> str:
@@ -61,7 +70,8 @@ def moved(text: str, folder: str) -> str:
         page = FROM_ROOT.get(path, path.removeprefix("docs/"))
         return f"{link['before']}{page}{link['anchor'] or ''}{link['after']}"
 
-    return _LINK.sub(mended, text)
+    both = "".join(rf"\g<before>\g<{name}>#only-{name}\g<after>" for name in ("light", "dark"))
+    return _PICTURE.sub(both, _LINK.sub(mended, text))
 
 
 GIVEN = (

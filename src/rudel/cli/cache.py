@@ -38,7 +38,7 @@ def list_cache(json: JsonOption = False) -> None:
 def prune(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Entries of `rudel cache list`.  \\[default: what is no longer used]"),
+        typer.Argument(metavar="NAME", help="Entries of `rudel cache list`.  \\[default: what is no longer used]"),
     ] = None,
 ) -> None:
     """Remove what is no longer of use, or what you name. All of it can be fetched or regenerated."""

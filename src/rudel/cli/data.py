@@ -28,7 +28,7 @@ def _group() -> None:
 
 @app.command()
 def quickdraw(
-    classes: Annotated[str, typer.Argument(help="Names of classes, separated by commas.")],
+    classes: Annotated[str, typer.Argument(metavar="CLASS,...", help="Names of classes, separated by commas.")],
     drawings: Annotated[int, typer.Option("--drawings", "-n", help="Number of drawings per class.")] = 4000,
     data: Annotated[
         str | None, typer.Option(metavar="URL", help="A mirror.  \\[default: Google's public bucket]")

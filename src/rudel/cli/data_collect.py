@@ -23,7 +23,7 @@ _LEVELS, _SHOWN = 60, {"sound": (-60.0, 0.0, "dB"), "motion": (0.0, 4.0, "g")}
 
 
 def sketch(
-    kind: Annotated[Literal["sound", "motion"], typer.Argument(help="What the board measures.")],
+    kind: Annotated[Literal["sound", "motion"], typer.Argument(metavar="KIND", help="What the board measures.")],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the sketch, which gets its name.")
     ],

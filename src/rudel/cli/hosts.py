@@ -111,9 +111,7 @@ def run(
     hosts: _Hosts,
     command: Annotated[
         list[str],
-        typer.Argument(
-            metavar="-- COMMAND...", help="One word is a line for the remote shell; several words are quoted."
-        ),
+        typer.Argument(metavar="-- COMMAND", help="One word is a line for the remote shell; several words are quoted."),
     ],
     ssh_config: SshConfigOption = None,
 ) -> None:

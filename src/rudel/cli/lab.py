@@ -75,7 +75,7 @@ def down(
 @app.command("exec")
 def execute(
     node: _Node,
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="Command and arguments, after `--`.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="Command and arguments, after `--`.")],
     root: Annotated[bool, typer.Option("--root", help="Run as root instead of pi.")] = False,
 ) -> NoReturn:
     """Run a command on a node, within its CPU quota: rudel lab exec raspi1 -- uname -a."""
@@ -104,7 +104,9 @@ def crash(node: _Node) -> None:
 
 
 @app.command()
-def cpu(node: _Node, share: Annotated[float, typer.Argument(help="Cores that it may use from now on.")]) -> None:
+def cpu(
+    node: _Node, share: Annotated[float, typer.Argument(metavar="CORES", help="Cores that it may use from now on.")]
+) -> None:
     """Make a node slower or faster, as thermal throttling does."""
     _lab_with(node).set_cpu(node, share)
 

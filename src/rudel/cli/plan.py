@@ -25,14 +25,14 @@ def plan(
         str | None,
         typer.Option(
             metavar="SCENARIO",
-            help="Simulate hosts: hosts=1000,rate=20,latency=40,speed=lognormal:0.5,loss=0.01 (Mbit/s, ms one way).",
+            help="Simulate hosts: hosts=4,rate=20,latency=2 (Mbit/s, ms one way), also speed=, loss=.",
         ),
     ] = None,
     data: Annotated[str | None, typer.Option(metavar="FILE|DIR|URL", help="As for `rudel train`.")] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", "-e", help="As for `rudel train`.")] = None,
     steps: Annotated[int | None, typer.Option(help="As for `rudel train`.")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", "-b", help="As for `rudel train`.")] = None,
-    precision: Annotated[Precision, typer.Option(help="As for `rudel train`.")] = "float32",
+    precision: Annotated[Precision, typer.Option(metavar="POLICY", help="As for `rudel train`.")] = "float32",
     seed: Annotated[int, typer.Option(help="Seed, also of the simulated hosts.")] = 0,
     set_: Annotated[
         list[str] | None,

@@ -17,7 +17,7 @@ def play(
     run: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[RUN]",
+            metavar="RUN",
             help="A run directory, or a model file (.keras, .h5).  \\[default: the newest in runs with a page]",
             autocompletion=complete.runs,
         ),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def list_recipes(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[RECIPE]", help="Show only this one.", autocompletion=complete.recipes),
+        typer.Argument(metavar="RECIPE", help="Show only this one.", autocompletion=complete.recipes),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
@@ -34,7 +34,7 @@ def print_recipe(name: str) -> None:
     _print(_read(name))
 
 
-def new(name: Annotated[str, typer.Argument(help="Name of the recipe; the file is NAME.py.")]) -> None:
+def new(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the recipe; the file is NAME.py.")]) -> None:
     """Write the starting point of your own recipe."""
     from rudel.recipes.template import write_template
 

@@ -57,7 +57,7 @@ def list_runs(
 def compare(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN RUN...", help="Two or more run directories.", autocompletion=complete.runs),
+        typer.Argument(metavar="RUN", help="Two or more run directories.", autocompletion=complete.runs),
     ],
     page: Annotated[
         Path | None,

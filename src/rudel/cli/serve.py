@@ -17,7 +17,7 @@ def serve(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN...",
+            metavar="RUN",
             help="Runs, .keras, .h5 and .tflite files, SavedModels, folders with versions 1, 2, ...; as NAME=PATH to "
             "name them.",
             autocompletion=complete.runs,

@@ -11,7 +11,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JS
 
 RecipeArgument = Annotated[
     str,
-    typer.Argument(help="A built-in recipe (see `rudel recipes`) or a Python file.", autocompletion=complete.recipes),
+    typer.Argument(
+        metavar="RECIPE",
+        help="A built-in recipe (see `rudel recipes`) or a Python file.",
+        autocompletion=complete.recipes,
+    ),
 ]
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", autocompletion=complete.runs)]

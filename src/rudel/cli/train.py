@@ -90,7 +90,12 @@ def train(
         ),
     ] = None,
     precision: Annotated[
-        Precision, typer.Option(help="Keras dtype policy of the model.", rich_help_panel=_TRAINING)
+        Precision,
+        typer.Option(
+            metavar="POLICY",
+            help="Dtype policy of the model: float32, mixed_bfloat16 or mixed_float16.",
+            rich_help_panel=_TRAINING,
+        ),
     ] = "float32",
     seed: Annotated[
         int, typer.Option(help="Seed of weights, dropout and the order of examples.", rich_help_panel=_TRAINING)

@@ -76,7 +76,7 @@ def predict(
     run: ModelArgument,
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE|DIR...", help="Images, sound, tables, .npy arrays, or folders of them."),
+        typer.Argument(metavar="FILE|DIR", help="Images, sound, tables, .npy arrays, or folders of them."),
     ],
     top: Annotated[int, typer.Option(min=1, help="Number of classes to print for each.")] = 3,
     out: Annotated[

@@ -13,9 +13,7 @@ from rudel.cli.output import reporting_interrupts
 def watch(
     runs: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="RUN...", help="Run directories; they need not exist yet.", autocompletion=complete.runs
-        ),
+        typer.Argument(metavar="RUN", help="Run directories; they need not exist yet.", autocompletion=complete.runs),
     ],
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all networks.")] = "127.0.0.1",
     port: Annotated[
