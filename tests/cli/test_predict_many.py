@@ -1,9 +1,12 @@
 """`rudel predict` on folders: bad files, tables of results, interruptions, hosts."""
 
+import contextlib
 import csv
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +68,21 @@ def test_a_bad_file_does_not_stop_the_others(rudel: Callable[..., Any], model: P
 
     documents = json.loads(rudel("predict", model, folder, "--json").out)
     assert [each["source"] for each in documents if "error" in each] == [f"{folder}/05.png"]
+
+
+def test_on_a_terminal_every_answer_has_a_line_of_its_own(model: Path, folder: Path) -> None:
+    (folder / "05.png").unlink()
+    terminal, there = os.openpty()
+    command = [sys.executable, "-c", "from rudel.cli.main import run; run()", "predict", str(model), str(folder)]
+    subprocess.run(command, stdout=there, stderr=there, check=True)
+    os.close(there)
+    shown = b""
+    with contextlib.suppress(OSError), os.fdopen(terminal, "rb", buffering=0) as screen:
+        while part := screen.read(1 << 16):
+            shown += part
+    lines = shown.decode().splitlines()
+    assert len(lines) == 20
+    assert all(line.startswith(f"{folder}/") for line in lines)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

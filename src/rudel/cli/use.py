@@ -1,6 +1,7 @@
 """`rudel evaluate`, `rudel predict` and `rudel report`: what is done with a run."""
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -113,6 +114,7 @@ def predict(
     from rudel.runs.model_as_run import as_run
     from rudel.runs.predict_many import predict_many
 
+    printing = out is None and not json and sys.stdout.isatty()  # a bar would share the lines of the answers
     documents: list[dict[str, Any]] = []
     reasons: list[str] = []
     count = 0
@@ -120,7 +122,7 @@ def predict(
         reporting_interrupts(),
         as_run(run, classes, code, unsafe) as directory,
         _calls(on, scheduler, ssh_config, min_hosts) as calls,
-        count_display("predicting") as progress,
+        contextlib.nullcontext(lambda done, total: None) if printing else count_display("predicting") as progress,
     ):
         for answer in predict_many(directory, files, out, calls, progress):
             count += 1
