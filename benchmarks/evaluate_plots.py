@@ -103,7 +103,7 @@ def _line(axes: Any, strategy: str, points: Sequence[tuple[float, float]]) -> No
 def _hosts(numbers: Numbers) -> Any:
     figure, panels = _figure(8, 3.8, len(CENTRE_RATES), sharey=True)
     for axes, rate in zip(panels, CENTRE_RATES, strict=True):
-        axes.plot(HOSTS, HOSTS, color=_INK, linestyle="--", linewidth=1, label="as many times as hosts")
+        axes.plot(HOSTS, HOSTS, color=_INK, linestyle="--", linewidth=1, label="linear speed-up")
         axes.axhline(1, color=_INK, linewidth=0.8)
         for strategy in SEVERAL:
             ups = [(hosts, numbers.speed_up(strategy, "mlp", hosts, rate)) for hosts in HOSTS[1:]]
@@ -115,7 +115,7 @@ def _hosts(numbers: Numbers) -> Any:
         _plain(axes.xaxis, HOSTS)
         _plain(axes.yaxis)
         axes.grid(True)
-    panels[0].set_ylabel("times as fast as one host")
+    panels[0].set_ylabel("speed-up over one host")
     panels[-1].legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
@@ -129,7 +129,7 @@ def _tools(numbers: Numbers) -> Any:
     ]
     rows += [(baseline, 0, alone) for baseline in reversed(ALONE) if (alone := numbers.alone("mlp", baseline))]
     figure, panels = _figure(9, 0.3 * len(rows) + 1, 2, sharey=True)
-    texts = (("target_seconds", 1.0, "seconds to the target"), ("target_bytes", 1e6, "MB on the air to the target"))
+    texts = (("target_seconds", 1.0, "seconds to the target"), ("target_bytes", 1e6, "MB sent until the target"))
     for axes, (name, unit, heading) in zip(panels, texts, strict=True):
         for place, (strategy, _, found) in enumerate(rows):
             if value := (found[name] or 0) / unit:
@@ -156,7 +156,7 @@ def _models(numbers: Numbers) -> Any:
             _bar(axes, place, up, strategy)
         axes.axvline(1, color=_INK, linewidth=0.8)
         axes.set_yticks(range(len(rows)), [f"{strategy}, {rate}" for strategy, rate, _ in rows])
-        axes.set(xscale="log", xlabel="times as fast as one host")
+        axes.set(xscale="log", xlabel="speed-up over one host")
         axes.margins(x=0.3)
         axes.set_title(f"{net.title}, {net.weights * 4 / 1e6:.2g} MB", loc="left", fontsize=10)
         _plain(axes.xaxis)

@@ -163,7 +163,7 @@ class MeshDevices:
         if placement.layouts.whole:
             chosen["whole"] = list(placement.layouts.whole)
         if placement.slots.saved:
-            chosen["optimizer"] = f"cut along data, which saves {placement.slots.saved / 1e6:,.0f} MB on each device"
+            chosen["optimizer"] = f"sharded along data, which saves {placement.slots.saved / 1e6:,.0f} MB on each device"
         return chosen
 
 
@@ -171,17 +171,17 @@ def described(chosen: dict[str, Any]) -> str:
     """The chosen mesh and layouts, in a line, of the `strategy_options` of a run.
 
     >>> described({"devices": "2 (virtual, of the processor)", "axes": "model=2", "layouts": {"a": "-,model: by rows"}})
-    'model=2 on 2 devices (virtual, of the processor); cut: 1 variable by rows'
+    'model=2 on 2 devices (virtual, of the processor); sharded: 1 variable by rows'
     """
     count, _, kind = chosen["devices"].partition(" ")
     parts = [f"{chosen['axes']} on {plural(int(count), 'device')} {kind}"]
     if "layouts" in chosen:
         ways = Counter(why.partition(": ")[2] for why in chosen["layouts"].values())
         parts.append(
-            "cut: " + ", ".join(f"{n} {'variable' if n == 1 else 'variables'} {way}" for way, n in ways.items())
+            "sharded: " + ", ".join(f"{n} {'variable' if n == 1 else 'variables'} {way}" for way, n in ways.items())
         )
     if "whole" in chosen:
-        parts.append(f"whole, as their sizes do not divide: {', '.join(chosen['whole'])}")
+        parts.append(f"replicated, as their sizes do not divide: {', '.join(chosen['whole'])}")
     if "optimizer" in chosen:
         parts.append(f"optimizer {chosen['optimizer']}")
     return "; ".join(parts)
