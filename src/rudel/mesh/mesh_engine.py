@@ -163,7 +163,9 @@ class MeshDevices:
         if placement.layouts.whole:
             chosen["whole"] = list(placement.layouts.whole)
         if placement.slots.saved:
-            chosen["optimizer"] = f"sharded along data, which saves {placement.slots.saved / 1e6:,.0f} MB on each device"
+            chosen["optimizer"] = (
+                f"sharded along data, which saves {placement.slots.saved / 1e6:,.0f} MB on each device"
+            )
         return chosen
 
 
