@@ -53,6 +53,7 @@ ALONE = (
     "tests/lab/test_air.py::test_a_packet_takes_the_latency_each_way",
     "tests/lab/test_air.py::test_bytes_take_their_time_on_the_air",
     "tests/lab/test_air.py::test_nodes_share_the_air",
+    "tests/lab/test_air.py::test_ipv6_takes_its_time_on_the_air_and_is_counted",
     "tests/training/replicas/test_coordinator.py::test_a_slow_worker_is_given_less_to_do",
     "tests/training/replicas/test_training.py::test_arithmetic_holds_up_no_heartbeat",
 )
