@@ -169,9 +169,6 @@ def _hosts_for(page: Path, folder: Path, homes: Path, environment: dict[str, str
         if page.name in ON_HOSTS:
             environment = environment | {"RUDEL_SSH_CONFIG": str(folder / "ssh_config")}
             stack.enter_context(_lab(ON_HOSTS[page.name], folder / "ssh_config", homes))
-            if not any("rudel hosts setup" in block.code for block in blocks_of(page)):
-                command = ["rudel", "hosts", "setup", ",".join(ON_HOSTS[page.name])]
-                subprocess.run(command, env=environment, check=True, capture_output=True)
         yield environment
 
 
