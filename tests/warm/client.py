@@ -27,7 +27,7 @@ DEFAULTS = {"KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "1"}
 
 MODULES = (
     *("rudel.export.", "rudel.doctor.answering", "rudel.micro.interpreters", "rudel.tuning.trial_process"),
-    "distributed.cli.dask_worker",
+    *("rudel.mesh.hosts.member", "distributed.cli.dask_worker"),
 )
 """Modules that may be run by `-m`, as their names begin; others are services that go on without their parents."""
 

@@ -68,10 +68,16 @@ class Forked:
     """A process that a zygote has forked, used like a subprocess.Popen; any signal reaches it, SIGSTOP too."""
 
     def __init__(
-        self, path: str, code: str, arguments: Sequence[str], environment: Mapping[str, str], log: int
+        self,
+        path: str,
+        code: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        log: int,
+        own: str = sys.executable,
     ) -> None:
         request = {"arguments": ["-c", code, *arguments], "folder": str(Path.cwd()), "environment": dict(environment)}
-        text = json.dumps(request | {"ignored": [], "own": sys.executable}).encode()
+        text = json.dumps(request | {"ignored": [], "own": own}).encode()
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(path)
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -102,6 +108,9 @@ class Forked:
 
 @contextlib.contextmanager
 def forking(modules: Sequence[str], environment: Mapping[str, str]) -> Iterator[Callable[..., Forked]]:
-    """Yields what starts programs `(code, arguments, environment, log)` with these modules imported."""
+    """Yields what starts programs `(code, arguments, environment, log, own)` with these modules imported.
+
+    `own` is the interpreter by which they start others.
+    """
     with tempfile.TemporaryDirectory() as folder, _zygote(f"{folder}/zygote", modules, environment):
         yield lambda *how: Forked(f"{folder}/zygote", *how)

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import pytest
 from processes import LONG
-from warm.programs import Forked, forking
+from warm.programs import Forked, forking, warm_programs
 
 from rudel.loop import model_state
 from rudel.replicas.codec.weight_vector import Layout
@@ -107,6 +107,12 @@ def hosted() -> Iterator[Callable[..., Hosted]]:
 
 
 MODULES = ("distributed.cli.dask_worker", "rudel.replicas.replica_service", "rudel.replicas.replica")
+MEMBER = (
+    "rudel.backend:keras_on_jax", "rudel.mesh.hosts.join", "rudel.mesh.hosts.job_parcel", "rudel.mesh.hosts.relay",
+    "rudel.mesh.mesh_engine", "rudel.session.session",
+)  # fmt: skip
+"""What the processes import that workers start for `mesh`."""
+
 _WORKER = "from distributed.cli.dask_worker import main; main()"
 
 
@@ -133,7 +139,8 @@ class Crew:
             options = [self.address, "--name", name, "--no-nanny", "--nthreads", "1", "--no-dashboard"]
             options += ["--memory-limit", "0", "--local-directory", str(self.folder)]
             with (self.folder / f"{name}.log").open("ab") as log:
-                self._processes[name] = self._fork(_WORKER, options, _environment(self.folder), log.fileno())
+                how = _environment(self.folder), log.fileno(), str(self.folder / "warm" / "python")
+                self._processes[name] = self._fork(_WORKER, options, *how)
         if wait:
             self.client.wait_for_workers(len(self.names), timeout=LONG)
 
@@ -165,7 +172,9 @@ class Crew:
 def made_crew(folder: Path) -> Iterator[Crew]:
     from distributed import Client, LocalCluster
 
+    (folder / "warm").mkdir()
     with (
+        warm_programs(folder / "warm", {MEMBER: _environment(folder)}),
         LocalCluster(n_workers=0, processes=True, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
         forking(MODULES, _environment(folder)) as fork,
