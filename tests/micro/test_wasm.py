@@ -16,7 +16,7 @@ from package_models import dense, run, softmax_of_floats, sum_of_two, three_of_o
 
 from rudel.errors import CompileError
 from rudel.micro import compile_model
-from rudel.micro.packages import write_wasm
+from rudel.micro.packages import wasm, write_wasm
 
 # Loads a model as its reader would, runs `code` on it with the arrays in `given`, and prints what that returns.
 SCRIPT = """
@@ -130,6 +130,33 @@ def test_inputs_and_outputs_have_the_order_and_names_of_the_signature(tmp_path: 
         "const [output_zz, output_aa] = model.run(input_query, input_doc, input_ctx);"
         in (tmp_path / "net.js").read_text()
     )
+
+
+def test_functions_of_a_c_library_are_right_to_the_last_bit_or_two(tmp_path: Path) -> None:
+    functions = ["expf", "expm1f", "tanhf"]
+    wrapper = ["#include <math.h>", *(f"float of_{name}(float x) {{ return {name}(x); }}" for name in functions)]
+    wrapper.append("double power(double x, int power) { return ldexp(x, power); }")
+    exports = [*(f"of_{name}" for name in functions), "power"]
+    (tmp_path / "maths.wasm").write_bytes(wasm._compile({}, wrapper, exports))
+    ends = np.array([0.0, np.inf, -np.inf, np.nan, 1e30, -1e30, 89, -104])
+    x = np.concatenate([ends, np.linspace(-90, 88, 357), np.linspace(-1, 1, 201), np.logspace(-38, 0, 77)])
+    x = x.astype("float32").astype("float64")
+    powers = np.array([0, 1, -1, 52, 1023, -1022, -1060, -1074, 1024, 2000, -3000])
+    (tmp_path / "maths.mjs").write_text(
+        f"""
+import {{ readFileSync }} from "node:fs";
+const all = new WebAssembly.Instance(new WebAssembly.Module(readFileSync("maths.wasm"))).exports;
+const x = {x.tolist()}.map(Number);
+const found = [{", ".join(f"x.map(all.of_{name})" for name in functions)}];
+console.log(JSON.stringify([...found, {powers.tolist()}.map((n) => all.power(0.75, n))].map((row) => row.map(String))));
+""".replace("inf", "Infinity").replace("nan", "NaN")
+    )
+    printed = json.loads(run(tool("node", "apt-get install nodejs"), "maths.mjs", folder=tmp_path))
+    *found, scaled = (np.array([float(value) for value in row]) for row in printed)
+    with np.errstate(over="ignore"):
+        for ours, exact in zip(found, (np.exp(x), np.expm1(x), np.tanh(x)), strict=True):
+            np.testing.assert_allclose(ours, exact.astype("float32"), rtol=2.5e-7, atol=2e-45)
+        np.testing.assert_array_equal(scaled, np.ldexp(0.75, powers))
 
 
 def test_a_model_in_floats_that_needs_a_c_library(tmp_path: Path) -> None:

@@ -30,16 +30,48 @@ from rudel.micro.packages.loader import loader
 if TYPE_CHECKING:
     from rudel.micro.compiler import Compiled
 
-_STRING_H = """#include <stddef.h>
+_HEADERS = {
+    "string.h": """#include <stddef.h>
 void *memcpy(void *restrict to, const void *restrict from, size_t count);
 void *memmove(void *to, const void *from, size_t count);
 void *memset(void *to, int value, size_t count);
-"""
-_INTEGERS = ("-target", "wasm32-freestanding", "-isystem", ".")
-_WITH_MATHS = ("-target", "wasm32-wasi", "-mexec-model=reactor")
-"""Zig's own run-time library is enough for integer models; for exp and tanh Zig first builds a C library, once."""
+""",
+    "math.h": """#define HUGE_VALF __builtin_inff()
+#define NAN __builtin_nanf("")
 
-_OPTIONS = ("-std=c99", "-O3", "-msimd128", "-s", "-Wl,--no-entry", "-Wl,-z,stack-size=65536")
+float expf(float x);
+double exp(double x);
+double log(double x);
+
+/* What exp(x) loses where it is near 1, log(exp(x)) loses, too: W. Kahan's way to exp(x) - 1. */
+static inline double rudel_expm1(double x)
+{
+    const double power = exp(x), less = power - 1.0;
+    if (power == 1.0) return x;
+    return less == -1.0 || power > 1e300 ? less : less * x / log(power);
+}
+
+static inline float expm1f(float x) { return (float)rudel_expm1(x); }
+
+static inline float tanhf(float x)
+{
+    const double less = rudel_expm1(-2.0 * __builtin_fabs(x));
+    return (float)__builtin_copysign(less / (less + 2.0), x);
+}
+
+static inline double ldexp(double x, int power)
+{
+    for (; power > 1000; power -= 1000) x *= 0x1p1000;
+    for (; power < -1000; power += 1000) x *= 0x1p-1000;
+    const union { unsigned long long bits; double value; } exact = { (unsigned long long)(power + 1023) << 52 };
+    return x * exact.value;
+}
+""",
+}
+"""C's library, as far as models need it, upon Zig's run-time library: Zig would take half a minute to build musl."""
+
+_OPTIONS = ("-target", "wasm32-freestanding", "-isystem", ".", "-std=c99", "-O3", "-msimd128", "-s")
+_OPTIONS += ("-Wl,--no-entry", "-Wl,-z,stack-size=65536")
 _SECONDS = 300
 
 
@@ -90,7 +122,7 @@ def compile_to_wasm(compiled: "Compiled") -> bytes:
     ]
     sources = {f"{compiled.name}.h": compiled.header, f"{compiled.name}.c": compiled.source}
     exported = ["invoke", "reset", *(array for array, _ in arrays)]
-    return _compile(sources, wrapper, exported, _WITH_MATHS if "math.h" in compiled.headers else _INTEGERS)
+    return _compile(sources, wrapper, exported)
 
 
 def features_to_wasm(features: LogMel) -> bytes:
@@ -112,20 +144,18 @@ def features_to_wasm(features: LogMel) -> bytes:
         f"void push(void) {{ features_push(hop, bands); memcpy(spectrum, {seen}, sizeof spectrum); }}",
         "void reset(void) { features_reset(); }",
     ]
-    return _compile(sources(features, "features"), wrapper, ["push", "reset", "hop", "bands", "spectrum"], _INTEGERS)
+    return _compile(sources(features, "features"), wrapper, ["push", "reset", "hop", "bands", "spectrum"])
 
 
-def _compile(texts: Mapping[str, str], wrapper: Sequence[str], exported: Sequence[str], target: Sequence[str]) -> bytes:
+def _compile(texts: Mapping[str, str], wrapper: Sequence[str], exported: Sequence[str]) -> bytes:
     if importlib.util.find_spec("ziglang") is None:
         raise CompileError("WebAssembly is compiled by Zig, which is not installed: pip install ziglang.")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        files = {**texts, "wasm.exports.c": "\n".join(wrapper) + "\n"}
-        if target is _INTEGERS:
-            files["string.h"] = _STRING_H
+        files = {**texts, **_HEADERS, "wasm.exports.c": "\n".join(wrapper) + "\n"}
         write_files(folder, files)
         exports = [f"-Wl,--export={symbol}" for symbol in exported]
-        _run_zig([*target, *_OPTIONS, *exports, *(name for name in files if name.endswith(".c"))], folder)
+        _run_zig([*_OPTIONS, *exports, *(name for name in files if name.endswith(".c"))], folder)
         return (folder / "model.wasm").read_bytes()
 
 
