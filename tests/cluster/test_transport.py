@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,14 @@ def test_a_host_does_not_command_another(attacked: Attacked, op: str) -> None:
     assert not attacked.has_fallen
 
 
+def _client_hello() -> bytes:
+    """How a client begins a TLS connection."""
+    sent = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost").do_handshake()
+    return sent.read()
+
+
 def test_strangers_are_counted_and_told_in_one_line(attacked: Attacked, caplog: pytest.LogCaptureFixture) -> None:
 
     async def wait(reached: Callable[[], bool]) -> None:
@@ -207,6 +216,12 @@ def test_strangers_are_counted_and_told_in_one_line(attacked: Attacked, caplog: 
 
     scheduler = attacked.scheduler
     with caplog.at_level(logging.WARNING):
+        for goodbye in (b"", bytes.fromhex("15030300020100")):  # TLS's alert close_notify
+            with socket.create_connection(("127.0.0.1", scheduler.port), LONG) as raw:
+                raw.sendall(_client_hello() + goodbye)
+                raw.shutdown(socket.SHUT_WR)
+                while raw.recv(1 << 16):
+                    pass
         for address, count in (("127.0.0.1", 200), ("::1", 40)):
             for _ in range(count):
                 with contextlib.suppress(OSError), socket.create_connection((address, scheduler.port), LONG) as raw:

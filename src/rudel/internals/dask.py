@@ -145,7 +145,8 @@ class TLSListener(tcp.TLSListener):
             await stream.wait_for_handshake()
         except OSError:
             # Who gives up in the middle, as Dask does to try again when a computer is busy, is no stranger.
-            if isinstance(stream.error, ssl.SSLError) and not isinstance(stream.error, ssl.SSLEOFError):
+            gave_up = isinstance(stream.error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+            if isinstance(stream.error, ssl.SSLError) and not gave_up:
                 self.refuse(address)
             return None
         return stream
