@@ -125,16 +125,23 @@ def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def warm_exports(warm_python: str) -> Callable[[], contextlib.AbstractContextManager[None]]:
-    """Inside its block, what exports of this process start begins with TensorFlow imported."""
+def exporting(warm_python: str) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """While a block runs, what exports of this process start begins with TensorFlow imported."""
 
     @contextlib.contextmanager
-    def block() -> Iterator[None]:
+    def warmly() -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(process, "sys", SimpleNamespace(executable=warm_python))
             yield
 
-    return block
+    return warmly
+
+
+@pytest.fixture(scope="module")
+def warm_exports(exporting: Callable[[], contextlib.AbstractContextManager[None]]) -> Iterator[None]:
+    """That for the tests of a file."""
+    with exporting():
+        yield
 
 
 @pytest.fixture(scope="session")

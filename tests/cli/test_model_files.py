@@ -16,6 +16,8 @@ from processes import started
 
 from rudel.runs.model_arrays import names_of
 
+pytestmark = pytest.mark.usefixtures("warm_exports")
+
 CODE = """
 import keras
 

@@ -3,7 +3,7 @@
 import importlib.util
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,9 +35,8 @@ def _converter(needs: Callable[..., None]) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _warm(warm_exports: Callable[..., Any]) -> Iterator[None]:
-    with warm_exports():
-        yield
+def _warm(warm_exports: None) -> None:
+    """All exports here."""
 
 
 @pytest.fixture(scope="session")

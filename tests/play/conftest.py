@@ -52,13 +52,13 @@ def player(run: Path) -> Player:
 def exported(
     run: Path,
     lacking: Callable[[str], NoReturn],
-    warm_exports: Callable[..., Any],
+    exporting: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """The folder of its page."""
     if missing := [name for name in ("tensorflow", "ziglang") if importlib.util.find_spec(name) is None]:
         lacking(f"This test needs {' and '.join(missing)}: pip install 'rudel[export,micro]'")
-    with warm_exports():
+    with exporting():
         return rudel.export(run, "page", tmp_path_factory.mktemp("exported") / "guess").path
 
 

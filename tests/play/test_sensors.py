@@ -61,14 +61,14 @@ def keywords(words: Path, optimized: Callable[..., Any], tmp_path_factory: pytes
 
 
 @pytest.fixture(scope="module")
-def ears(keywords: Path, warm_exports: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with warm_exports():
+def ears(keywords: Path, exporting: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with exporting():
         return rudel.export(keywords, "page", tmp_path_factory.mktemp("pages") / "ears").path
 
 
 @pytest.fixture(scope="module")
-def hand(gestures: Path, warm_exports: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with warm_exports():
+def hand(gestures: Path, exporting: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with exporting():
         return rudel.export(gestures, "page", tmp_path_factory.mktemp("pages") / "hand").path
 
 

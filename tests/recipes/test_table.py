@@ -231,6 +231,7 @@ def test_what_is_not_a_table_is_said(tmp_path: Path) -> None:
         find_recipe(str(tmp_path / "t.csv"))
 
 
+@pytest.mark.usefixtures("warm_exports")
 def test_a_lite_model_takes_the_numbers_of_categories(classifier: Any, tmp_path: Path) -> None:
     made = rudel.export(classifier.path, "litert", tmp_path / "model.tflite")
     assert made.largest_difference < 1e-5
@@ -238,6 +239,7 @@ def test_a_lite_model_takes_the_numbers_of_categories(classifier: Any, tmp_path:
     assert "takes categories by number" in made.notes[0]
 
 
+@pytest.mark.usefixtures("warm_exports")
 def test_an_onnx_model_takes_texts(classifier: Any, tmp_path: Path) -> None:
     made = rudel.export(classifier.path, "onnx", tmp_path / "model.onnx")
     assert made.largest_difference < 1e-5

@@ -17,9 +17,8 @@ CLASSES = ("bit", "bot", "but")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _warm(warm_exports: Callable[..., Any]) -> Iterator[None]:
-    with warm_exports():
-        yield
+def _warm(warm_exports: None) -> None:
+    """All exports here."""
 
 
 @pytest.fixture
