@@ -74,3 +74,17 @@ def test_a_part_of_python_is_not_in_the_index(folder: Path) -> None:
 
 def test_other_errors_are_told_as_what_they_are() -> None:
     assert problem(lambda: 1 / 0) == "It cannot be looked at (ZeroDivisionError: division by zero)."
+
+
+@pytest.mark.parametrize("file", ["oven/__init__.py", "oven.py", "oven.cpython-311.so"])
+def test_the_package_of_a_module_may_have_another_name(folder: Path, file: str) -> None:
+    for name, record in (("oven-gloves", "oven_gloves/__init__.py,,\nof/oven.py,,\n"), ("Baking", f"{file},,\n")):
+        metadata = folder / f"{name}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (metadata / "RECORD").write_text(record)
+
+    def broken() -> None:
+        raise ImportError("no heat", name="oven.heater")
+
+    assert (problem(broken) or "").endswith("`pip install --force-reinstall Baking`.")

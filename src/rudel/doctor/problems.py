@@ -1,6 +1,7 @@
 """Problems that checks find, as sentences: a missing requirement, or a broken package."""
 
 import importlib.metadata
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -66,4 +67,9 @@ def _culprit(error: BaseException) -> str | None:
 
 def _package(module: str) -> str:
     """The package, as it is installed, that a module is of."""
-    return next(filter(None, importlib.metadata.packages_distributions().get(module, ())), module)
+    file = re.compile(rf"^{re.escape(module)}(/|\.py,|\.[^/,]+\.(so|pyd),)", re.MULTILINE)
+    for package in importlib.metadata.distributions():  # `packages_distributions` looks at every file of all packages
+        owns = file.search(package.read_text("RECORD") or "")
+        if (owns or module in (package.read_text("top_level.txt") or "").split()) and package.name:
+            return package.name
+    return module
