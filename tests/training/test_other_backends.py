@@ -7,7 +7,6 @@ variable RUDEL_TEST_BACKEND=torch, all of that is tested with PyTorch, which has
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,6 +16,7 @@ import pytest
 
 import rudel
 from rudel.errors import ClusterError
+from rudel.export.process import ENVIRONMENT
 from rudel.replicas.host_checks import check_versions
 from rudel.shipping.host_packages import versions_here
 
@@ -134,16 +134,16 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, lacking: Callable[[str], NoReturn]) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, lacking: Callable[[str], NoReturn], warm_python: str) -> Path:
     """Where the process on that backend has been."""
     if BACKEND not in versions_here(BACKEND):
         lacking(f"There is no {BACKEND}: pip install {BACKEND}.")
     folder = tmp_path_factory.mktemp(BACKEND)
     (folder / "own.py").write_text(OWN)
     (folder / "driver.py").write_text(DRIVER)
-    environment = {"KERAS_BACKEND": BACKEND, "RUDEL_CACHE": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": ""}
+    environment = ENVIRONMENT | {"KERAS_BACKEND": BACKEND}
     done = subprocess.run(
-        [sys.executable, "driver.py"], cwd=folder, env=os.environ | environment, capture_output=True, text=True,
+        [warm_python, "driver.py"], cwd=folder, env=os.environ | environment, capture_output=True, text=True,
         timeout=600,
     )  # fmt: skip
     log = folder / "worker.log"
