@@ -26,7 +26,7 @@ def test_the_command_prints_a_table_and_nothing_else(digits: Path, tmp_path: Pat
     assert headings.split() == ["size", "accuracy", "largest", "difference", "same", "class"]
     assert keras_model.split()[0] == "model.keras"
     assert exported.split()[0] == "digits-int8.tflite"
-    assert done.stderr == "compared on 359 validation examples\n"
+    assert done.stderr == "compared on 357 validation examples\n"
     again = command(digits, "--to", "litert-int8", folder=tmp_path)
     assert again.returncode == 2
     assert again.stderr == ("Error: digits-int8.tflite already exists: remove it, or give another place with --out.\n")

@@ -75,7 +75,7 @@ def keywords(features: LogMel, recordings: Path, tmp_path_factory: pytest.TempPa
     }
     # 80 examples: 5 whole batches, as a smaller last one would be one program more to compile
     options |= {"validation": 1 / 6}
-    rudel.train_recipe("keywords", data=str(recordings), options=options, epochs=25, batch_size=16, run=run)
+    rudel.train_recipe("keywords", data=str(recordings), options=options, epochs=60, batch_size=16, run=run)
     return run
 
 
