@@ -154,11 +154,12 @@ def _convert(
     if materials.calibration is not None:
         calibration = folder / "calibration.npz"
         _save(calibration, front.calibration(materials.calibration.x))
+    config = materials.run.read_config()
     job = {
         "form": form.converter,
         "model": str(front.model),
-        "own_classes": materials.run.read_config().get("own_classes", {}),
-        "unsafe": materials.run.read_config().get("unsafe", False),
+        "own_classes": config.get("own_classes", {}),
+        "unsafe": config.get("unsafe", False),
         "recipe": materials.recipe,
         "modules": materials.modules,
         "search": materials.search,

@@ -70,8 +70,10 @@ static inline double ldexp(double x, int power)
 }
 """C's library, as far as models need it, upon Zig's run-time library: Zig would take half a minute to build musl."""
 
-_OPTIONS = ("-target", "wasm32-freestanding", "-isystem", ".", "-std=c99", "-O3", "-msimd128", "-s")
-_OPTIONS += ("-Wl,--no-entry", "-Wl,-z,stack-size=65536")
+_OPTIONS = (
+    "-target", "wasm32-freestanding", "-isystem", ".", "-std=c99", "-O3", "-msimd128", "-s",
+    "-Wl,--no-entry", "-Wl,-z,stack-size=65536",
+)  # fmt: skip
 _SECONDS = 300
 
 
