@@ -17,6 +17,7 @@ Without `--data` nothing is measured: the page and the plots are made of what th
 """
 
 import contextlib
+import datetime
 import json as documents
 import signal
 import sys
@@ -196,6 +197,7 @@ class Evaluation:
             say(f"  {error}")
             return False
         numbers |= {"seed": seed, "stalled_seconds": sum(stalls), "busy_cores_before": busy}
+        numbers["day"] = datetime.datetime.now(datetime.UTC).date().isoformat()
         numbers["disturbed"] = bool(stalls) or numbers["cores_of_others"] > _MOST_OF_OTHERS
         others = [run for run in self.document["cells"].get(cell.name, []) if run["seed"] != seed]
         self.document["cells"][cell.name] = [*others, rounded(numbers)]

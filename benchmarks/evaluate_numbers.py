@@ -45,6 +45,7 @@ def summarised(cell: Cell, runs: Sequence[Mapping[str, Any]], curves: Sequence[A
         - `target_range`: seconds of the fastest and of the slowest seed, infinite if one misses.
         - `accuracy`: mean over the seeds in the end; None where that is the accuracy of one host.
         - `seeds`: how many there are.
+        - `day`: of the earliest run, as 2026-11-25; empty for those of before days were kept.
     """
     target = MODELS[cell.model].target
     step_seconds = median_of([run["step_seconds"] for run in runs])
@@ -68,6 +69,7 @@ def summarised(cell: Cell, runs: Sequence[Mapping[str, Any]], curves: Sequence[A
         "accuracy": statistics.fmean(ends) if ends else None,
         "seeds": len(seconds),
         "disturbed": any(run["disturbed"] for run in runs),
+        "day": min(run.get("day", "") for run in runs),
     }
 
 
@@ -82,6 +84,7 @@ class Numbers:
             for name, runs in document["cells"].items()
         }
         self.failures: Mapping[str, str] = document["failures"]
+        self.day: str = max((found["day"] for found in self.cells.values()), default="")
         self.cores: int = document["machine"]["cores"]
         self.quota: float = document["job"]["cpu"]
 

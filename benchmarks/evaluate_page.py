@@ -250,12 +250,14 @@ def _how(document: Mapping[str, Any]) -> str:
 - `diloco`, `async`, PostLocalSGD (every 64 steps) and Flower (NumPy clients, rounds of 256) train to the end.
 - Bytes are all frames on the network while the clock ran.
 - Nodes with {quota:g} of a core share {cores} cores with driver and network. † marks cells for which these were busy
-  for {_BUSY:.0%} of the time or more, ‡ cells during which something else used the computer."""
+  for {_BUSY:.0%} of the time or more, ‡ cells during which something else used the computer, § cells measured on an
+  earlier day, when it may have been slower."""
 
 
 def _burdened(numbers: Numbers, found: Mapping[str, Any]) -> str:
     busy = found["cores_busy"]
-    return ("†" if busy and busy >= _BUSY * numbers.cores else "") + ("‡" if found["disturbed"] else "")
+    marks = {"†": busy and busy >= _BUSY * numbers.cores, "‡": found["disturbed"], "§": found["day"] < numbers.day}
+    return "".join(mark for mark, holds in marks.items() if holds)
 
 
 def _mark(strategy: str) -> str:
