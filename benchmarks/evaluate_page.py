@@ -94,7 +94,7 @@ def _evaluation(document: Mapping[str, Any]) -> str:
         "![Seconds to the target accuracy over link speed, for each strategy](images/evaluation-links.svg)",
         _table(("", *(f"{rate:,} Mbit/s" for rate in RATES)), _by_rate(numbers)),
         "Seconds to the target on four hosts, with the MLP; in round brackets the speed-up over one host.",
-        *_against_ema(numbers),
+        *_alone(numbers),
         "### Numbers of hosts",
         "![Speed-up over the number of hosts, at 100 and at 20 Mbit/s](images/evaluation-hosts.svg)",
         _table(("", "Mbit/s", *(f"{hosts} hosts" for hosts in HOSTS[1:])), _by_hosts(numbers)),
@@ -164,24 +164,23 @@ def _setting(document: Mapping[str, Any]) -> Iterator[str]:
     yield "~ marks numbers extrapolated from some of the steps, – cells that are not measured."
 
 
-def _against_ema(numbers: Numbers) -> Iterator[str]:
-    alone = numbers.alone("mlp", "single-ema")
+def _alone(numbers: Numbers) -> Iterator[str]:
+    found = {baseline: numbers.alone("mlp", baseline) for baseline in ALONE}
+    if alone := found["single"]:
+        yield f"One host takes {seconds_of('single', alone)} s."
     ups = {
         rate: up for rate in CENTRE_RATES if (up := numbers.speed_up("diloco", "mlp", CENTRE_HOSTS, rate, "single-ema"))
     }
-    if alone and ups:
+    if (averaged := found["single-ema"]) and ups:
         listed = " and ".join(f"{_ratio(up)} at {rate} Mbit/s" for rate, up in ups.items())
         yield (
-            "One host learns faster with an exponential moving average of its weights (Keras' `use_ema`, 0.99): "
-            f"{seconds_of('single-ema', alone)} s. Against that, the speed-up of `diloco` on {CENTRE_HOSTS} hosts "
+            "It learns faster with an exponential moving average of its weights (Keras' `use_ema`, 0.99): "
+            f"{seconds_of('single-ema', averaged)} s. Against that, the speed-up of `diloco` on {CENTRE_HOSTS} hosts "
             f"without an average is {listed}."
         )
 
 
 def _by_rate(numbers: Numbers) -> Iterator[Sequence[str]]:
-    for baseline in ALONE:
-        if found := numbers.alone("mlp", baseline):
-            yield TITLES[baseline], *[seconds_of(baseline, found)] * len(RATES)
     for strategy in (*SEVERAL, *RIVALS):
         found = [numbers.of(strategy, "mlp", CENTRE_HOSTS, rate) for rate in RATES]
         if any(found):
@@ -211,17 +210,18 @@ def _efficient(numbers: Numbers, found: Mapping[str, Any] | None, times: float |
 
 def _by_model(numbers: Numbers) -> Iterator[Sequence[str]]:
     for model, net in MODELS.items():
-        yield net.title, TITLES["single"], "", *_described(numbers, "single", model, 1, CENTRE_RATES[0])
-        for rate in CENTRE_RATES:
-            for strategy in ("diloco", "async"):
-                yield net.title, TITLES[strategy], str(rate), *_described(numbers, strategy, model, CENTRE_HOSTS, rate)
+        cells = [("single", 1, CENTRE_RATES[0])]
+        cells += [(strategy, CENTRE_HOSTS, rate) for rate in CENTRE_RATES for strategy in ("diloco", "async")]
+        for strategy, hosts, rate in cells:
+            if described := _described(numbers, strategy, model, hosts, rate):
+                yield net.title, TITLES[strategy], str(rate) if hosts > 1 else "", *described
 
 
-def _described(numbers: Numbers, strategy: str, model: str, hosts: int, rate: int) -> Sequence[str]:
+def _described(numbers: Numbers, strategy: str, model: str, hosts: int, rate: int) -> Sequence[str] | None:
     """Examples a second, seconds to the target, speed-up, megabytes to the target, accuracy."""
     found, up = numbers.of(strategy, model, hosts, rate), numbers.speed_up(strategy, model, hosts, rate)
     if found is None:
-        return _NOT_MEASURED, "", "", "", ""
+        return None
     accuracy, times = found["accuracy"], numbers.throughput(strategy, model, hosts, rate)
     air = found["target_bytes"]
     return (
