@@ -61,6 +61,7 @@ from rudel.replicas.asynchronous.delayed import freshness, make_delayed  # noqa:
 from rudel.replicas.asynchronous.visits import in_step  # noqa: E402
 from rudel.replicas.codec.delta_codec import make_codec  # noqa: E402
 from rudel.replicas.codec.weight_vector import Layout  # noqa: E402
+from rudel.replicas.moving_statistics import quickened  # noqa: E402
 from rudel.replicas.outer_optimizer import make_outer  # noqa: E402
 
 CLASSES = "airplane,alarm clock,apple,banana,bicycle,bird,book,cat,dog,fish,flower,house,rainbow"
@@ -211,9 +212,9 @@ class Bench:
         self.data = as_batch(self.dataset.train)
         model = self.model(seed=0)
         values = state.read(model)
-        self.program, self.logs = loop.compile_training(
-            model, values, self.data, np.zeros((setting.longest, BATCH_SIZE), np.int32), self.dataset.augment
-        )
+        order = np.zeros((setting.longest, BATCH_SIZE), np.int32)
+        with quickened(model, setting.workers):
+            self.program, self.logs = loop.compile_training(model, values, self.data, order, self.dataset.augment)
         assert self.dataset.validation
         self.evaluator = Evaluator(model, values, self.dataset.validation, 256)
         self.metric = next(name for name in model.get_metrics_result() if name != "loss")

@@ -22,6 +22,7 @@ from rudel.backend import backend_name, keras_here
 from rudel.errors import ModelError
 from rudel.loop import model_state
 from rudel.loop.model_state import ModelState, first_line
+from rudel.replicas.moving_statistics import quicken
 from rudel.replicas.replica_program import RoundProgram
 from rudel.shipping.model_parcel import pack, unpack
 
@@ -50,7 +51,7 @@ class Held:
 
 
 def pack_steps(
-    model: "keras.Model", form: Tree, first: Tree, augment: Callable[[Tree, Tree], Tree] | None
+    model: "keras.Model", form: Tree, first: Tree, augment: Callable[[Tree, Tree], Tree] | None, replicas: int
 ) -> RoundProgram:
     """Makes the program that hosts need to take steps; tries a step out here, which leaves the model as it was.
 
@@ -59,6 +60,7 @@ def pack_steps(
         form: (x, y, sample_weight) of all examples; only shapes and dtypes are looked at.
         first: (x, y, sample_weight) of a batch, to try it out with.
         augment: changes the inputs of a batch at random, by JAX: `(key, x) -> x`.
+        replicas: how many there are; see `rudel.replicas.moving_statistics`.
 
     Raises:
         ModelError: the model's `train_step` fails, or the model cannot be sent.
@@ -68,7 +70,7 @@ def pack_steps(
     places = jax.tree.unflatten(structure, range(len(leaves)))
     before = model_state.read(model)
     shapes = [[np.shape(value) for value in part] for part in before]
-    code = pack(model, {"places": places, "shapes": shapes, "augment": augment})
+    code = pack(model, {"places": places, "shapes": shapes, "augment": augment, "replicas": replicas})
     try:
         paths, _ = jax.tree_util.tree_flatten_with_path(_step(model, first))
     except Exception as error:
@@ -117,6 +119,7 @@ class OwnSteps:
 
         self._model, more = unpack(code)
         self._places, self._augment = more["places"], more["augment"]
+        quicken(self._model, more["replicas"])
         self._rate = keras.Variable(0.0, trainable=False, dtype="float32", name="rate")
         give_learning_rate(self._model.optimizer, lambda: self._rate)
         model_state.build(self._model, self._batch(rows))

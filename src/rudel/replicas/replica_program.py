@@ -110,6 +110,7 @@ def export_rounds(
     batch_size: int,
     augment: Callable[[Any, Any], Any] | None,
     platform: str,
+    replicas: int,
 ) -> RoundProgram:
     """Exports `run(carried, data, order, rates, key, first, last) -> (carried, bad step)` for a built model.
 
@@ -125,6 +126,7 @@ def export_rounds(
         batch_size: examples a step.
         augment: changes the inputs of a batch at random: `(key, x) -> x`.
         platform: for what it is to be compiled.
+        replicas: how many there are; see `rudel.replicas.moving_statistics`.
 
     Raises:
         ModelError: the model cannot be traced, or not exported.
@@ -132,11 +134,13 @@ def export_rounds(
     from rudel.internals.keras import weight_average_left
     from rudel.loop.compiled_loop import Progress, tracing, training_loop
     from rudel.loop.model_state import ModelState
+    from rudel.replicas.moving_statistics import quickened
 
     order = np.zeros((ROWS, batch_size), np.int32)
     leaves, form = jax.tree.flatten(data)
     run, start = training_loop(model, state, data, order, augment)
-    with tracing(model, "train_step"), fast_on_cpu(platform), weight_average_left(model.optimizer):
+    averages_left, in_pace = weight_average_left(model.optimizer), quickened(model, replicas)
+    with tracing(model, "train_step"), fast_on_cpu(platform), averages_left, in_pace:
         begin = start()
         logs, log_form = jax.tree.flatten(begin.logs)
 

@@ -59,12 +59,13 @@ class ReplicaSpec:
         return self.setups.setup(number, description, hosts, self.state, self.metrics, names)
 
 
-def spec_of(job: Job, metrics: list[np.ndarray]) -> ReplicaSpec:
+def spec_of(job: Job, metrics: list[np.ndarray], replicas: int) -> ReplicaSpec:
     """Makes the specification of a job whose model has all variables.
 
     Args:
         job: the training.
         metrics: its metrics variables at the beginning of a span; see `rudel.session.session.built`.
+        replicas: how many there are at the beginning.
 
     Raises:
         ModelError: hosts cannot train with this optimizer, or the model cannot be sent to them.
@@ -76,6 +77,6 @@ def spec_of(job: Job, metrics: list[np.ndarray]) -> ReplicaSpec:
             "(ema_overwrite_frequency), which hosts cannot: leave that out, or train on one computer."
         )
     state, source = model_state.values(job.model), Source(job.train, job.schedule.shuffle, job.model)
-    setups = Setups(job, state, source)
+    setups = Setups(job, state, source, replicas)
     packing = 0.0 if backend_name() == "jax" else setups.pack_model()
     return ReplicaSpec(job, state, metrics, source, setups, Layout.of(state.trainable), ema, packing)

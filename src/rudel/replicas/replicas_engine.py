@@ -94,7 +94,8 @@ class ReplicasEngine:
 
     def __init__(self, job: Job, cluster: "RunningCluster", options: MergingOptions, merging: Merging) -> None:
         self._job, self._cluster, self._options, self._merging = job, cluster, options, merging
-        self._agreed = options.chosen_for(max(1, cluster.count), job.schedule.total_steps)
+        self._replicas = max(1, cluster.count)
+        self._agreed = options.chosen_for(self._replicas, job.schedule.total_steps)
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._late: deque[_Late] = deque()
         self._coordinator: Coordinator | None = None
@@ -114,7 +115,7 @@ class ReplicasEngine:
             began = time.perf_counter()
             evaluator.run(state)
             self._evaluation_seconds = time.perf_counter() - began
-        self._spec = spec = spec_of(job, session.initial_metrics)
+        self._spec = spec = spec_of(job, session.initial_metrics, self._replicas)
         self._optimizer, self._averages = inner_optimizer(job.model.optimizer), []
         if average := weight_average(job.model.optimizer):
             self._averages = average[1]

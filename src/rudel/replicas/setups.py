@@ -26,13 +26,14 @@ class Setups:
         job: the training.
         state: of the model; only shapes and dtypes are looked at.
         source: of the examples.
+        replicas: how many there are.
 
     Attributes:
         statistics: which non-trainable variables are averaged over the replicas.
     """
 
-    def __init__(self, job: Job, state: ModelState, source: Source) -> None:
-        self._job, self._state, self._source = job, state, source
+    def __init__(self, job: Job, state: ModelState, source: Source, replicas: int) -> None:
+        self._job, self._state, self._source, self._replicas = job, state, source, replicas
         moving = set(range(len(state.non_trainable))) - _frozen(job.model)
         self.statistics = [i for i in sorted(moving) if np.asarray(state.non_trainable[i]).dtype.kind in "fV"]
         self._seeds = [i for i, v in enumerate(job.model.non_trainable_variables) if _is_seed(v)]
@@ -55,7 +56,7 @@ class Setups:
         job, began = self._job, time.perf_counter()
         first = job.train.take(slice(0, job.schedule.batch_size))
         batch = (first.x, first.y, first.sample_weight)
-        self._programs[backend_name()] = pack_steps(job.model, self._source.form, batch, job.augment)
+        self._programs[backend_name()] = pack_steps(job.model, self._source.form, batch, job.augment, self._replicas)
         return time.perf_counter() - began
 
     def setup(
@@ -113,9 +114,9 @@ class Setups:
     def _program(self, platform: str) -> RoundProgram:
         with self._tracing:
             if platform not in self._programs:
-                job = self._job
+                job, form, rows = self._job, self._source.form, self._job.schedule.batch_size
                 self._programs[platform] = export_rounds(
-                    job.model, self._state, self._source.form, job.schedule.batch_size, job.augment, platform
+                    job.model, self._state, form, rows, job.augment, platform, self._replicas
                 )
             return self._programs[platform]
 

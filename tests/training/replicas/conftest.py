@@ -34,10 +34,11 @@ class Hosted:
         batch_size = changed.pop("batch_size", 8)
         augment = changed.pop("augment", None)
         network = changed.pop("network", None)
+        replicas = changed.pop("replicas", 1)
         model_state.build(model, jax.tree.map(lambda array: array[:batch_size], data))
         model.reset_metrics()
         self.state = model_state.to_host(model_state.read(model))
-        program = export_rounds(model, self.state, data, batch_size, augment, "cpu")
+        program = export_rounds(model, self.state, data, batch_size, augment, "cpu", replicas)
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(data)]
         logs = [np.zeros(shape, dtype) for shape, dtype in program.logs]
         parts = (self.state.non_trainable, self.state.optimizer, self.state.metrics, logs)

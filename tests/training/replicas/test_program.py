@@ -172,7 +172,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[np
         model_state.build(model, jax.tree.map(lambda array: array[:16], data))
         model.reset_metrics()
         state = model_state.to_host(model_state.read(model))
-        program = export_rounds(model, state, data, 16, augment, "cpu")
+        program = export_rounds(model, state, data, 16, augment, "cpu", 1)
         logs = [np.zeros(shape, dtype) for shape, dtype in program.logs]
         folder = folders[name] = tmp_path_factory.mktemp("program")
         fixed = [*jax.tree.leaves(data), order, rates_of(model), np.asarray(jax.random.key_data(key))]
@@ -207,7 +207,7 @@ def test_a_bad_step_is_told_by_its_number() -> None:
     data = (TABLE, TABLE.sum(1, keepdims=True), None)
     model_state.build(model, jax.tree.map(lambda array: array[:4], data))
     state = model_state.to_host(model_state.read(model))
-    program = export_rounds(model, state, data, 4, None, "cpu")
+    program = export_rounds(model, state, data, 4, None, "cpu", 1)
     run, _ = load_rounds(program.code)
     rates = np.zeros(ROWS, np.float32)
     rates[7] = np.inf
@@ -228,7 +228,7 @@ def test_what_cannot_be_exported_is_told_in_one_sentence() -> None:
     model_state.build(model, jax.tree.map(lambda array: array[:4], data))
     state = model_state.to_host(model_state.read(model))
     with pytest.raises(ModelError, match="cannot be compiled"):
-        export_rounds(model, state, data, 4, None, "cpu")
+        export_rounds(model, state, data, 4, None, "cpu", 1)
 
 
 def test_the_users_choice_of_random_generator_does_no_harm() -> None:
@@ -238,7 +238,7 @@ def test_the_users_choice_of_random_generator_does_no_harm() -> None:
     model_state.build(model, jax.tree.map(lambda array: array[:4], data))
     state = model_state.to_host(model_state.read(model))
     with jax.default_prng_impl("rbg"):
-        export_rounds(model, state, data, 4, lambda key, x: x + jax.random.normal(key, x.shape), "cpu")
+        export_rounds(model, state, data, 4, lambda key, x: x + jax.random.normal(key, x.shape), "cpu", 1)
 
 
 def test_replicas_draw_random_numbers_of_their_own() -> None:

@@ -245,6 +245,18 @@ def test_moving_statistics_move_as_the_weights_do(hosted: Any) -> None:
     assert np.all(after > 40)
 
 
+def test_moving_statistics_keep_pace_with_the_batches_of_all_replicas(hosted: Any) -> None:
+    model = keras.Sequential([keras.Input((1,)), layers.BatchNormalization(momentum=0.9), layers.Dense(1)])
+    model.compile(optimizer=keras.optimizers.SGD(0.0), loss="mse")
+    one = hosted(model, (np.full((64, 1), 3.0, np.float32), np.zeros((64, 1), np.float32), None), replicas=4)
+    one.begin()
+    one.plan(0, 5, rates=0.0, pieces=one.everything)
+    mean, variance = array_bytes.unpack(one.answer(0).statistics)
+    np.testing.assert_allclose(mean, 3 * (1 - 0.9**20), rtol=1e-5)
+    np.testing.assert_allclose(variance, 0.9**20, rtol=1e-5)
+    assert model.layers[0].momentum == 0.9
+
+
 def test_a_loss_that_is_not_finite_is_told_with_its_step(hosted: Any) -> None:
     one = hosted(regression(), DATA)
     one.begin()

@@ -316,6 +316,15 @@ def test_frozen_weights_stay_where_they_are(crew: Any, tmp_path: Path) -> None:
     assert a_round < 4 * sum(weights.nbytes for weights in model.get_weights()[2:])
 
 
+@pytest.mark.parametrize(("strategy", "lag"), [(SHORT, 0.25), (Async(steps_between=8), 0.75)], ids=["diloco", "async"])
+def test_moving_statistics_keep_pace_with_those_of_one_computer(strategy: Any, lag: float, crew: Any) -> None:
+    model = keras.Sequential([keras.Input((1,)), layers.BatchNormalization(momentum=0.95), layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    x = np.full((512, 1), 3.0, "float32")
+    rudel.fit(model, x, x, batch_size=8, epochs=1, client=crew.client, strategy=strategy)
+    assert model.layers[0].moving_mean[0] == pytest.approx(3 * (1 - 0.95**64), abs=lag)
+
+
 def test_workers_are_left_as_they_were(crew: Any) -> None:
     rudel.fit(*with_schedule(), epochs=1, client=crew.client)
     assert not any(crew.client.run(lambda dask_worker: any("rudel" in name for name in dask_worker.handlers)).values())
