@@ -80,15 +80,26 @@ def test_a_file_is_exported_without_examples_where_none_are_needed(rudel: Callab
 def test_int8_is_calibrated_on_a_folder_of_pictures(rudel: Callable[..., Any], tmp_path: Path) -> None:
     from PIL import Image
 
-    for number in range(6):
-        Image.new("L", (9, 8), 40 * number).save(tmp_path / f"{number}.png")
+    broken = [tmp_path / "broken.jpg", tmp_path / "text.png", tmp_path / "wide.npy"]
+    broken[0].write_bytes(b"\xff\xd8\xff\xe0 cut off")
+    broken[1].write_text("no image\n")
+    np.save(broken[2], np.zeros((3, 50)))
+    (tmp_path / "notes.txt").write_text("not meant as an input\n")
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((8, 9, 1)), keras.layers.Flatten(), keras.layers.Dense(3)])
     model.save(tmp_path / "grey.keras")
-    result = rudel("export", tmp_path / "grey.keras", "--to", "litert-int8", "--calibrate", tmp_path, "--json")
+    command = ("export", tmp_path / "grey.keras", "--to", "litert-int8", "--calibrate", tmp_path)
+    refused = rudel(*command)
+    assert (refused.code, refused.error.count("\n")) == (2, 0)
+    assert f"No file in {tmp_path} can be used, out of 3; the first: {broken[0]} is damaged" in refused.error
+    for number in range(6):
+        Image.new("L", (9, 8), 40 * number).save(tmp_path / f"{number}.png")
+    result = rudel(*command, "--json")
     assert result.code == 0, result.err
     made = json.loads(result.out)
     assert (made["calibrated_on"], made["examples"]) == (3, 3)
+    assert [note.split(": ")[1].split()[0] for note in made["notes"][:3]] == list(map(str, broken))
+    assert all(note.startswith("Left out: ") for note in made["notes"][:3]), made["notes"]
 
 
 def test_several_inputs_are_arrays_by_name(rudel: Callable[..., Any], tmp_path: Path) -> None:

@@ -121,7 +121,8 @@ def export_run(
         comparison = compare(materials.model, materials.comparison, outputs, answers)
         order = output_names(keras_on_jax(), materials.model, outputs)  # a SavedModel sorts its outputs by name
         about["outputs"].sort(key=lambda port: order.index(port["name"]) if port["name"] in order else 0)
-        notes = [serving] if isinstance(serving, str) and not front.texts else []
+        notes = [*materials.notes]
+        notes += [serving] if isinstance(serving, str) and not front.texts else []
         notes += front.notes
         if front.texts and form.converter.startswith("litert"):
             notes.append(

@@ -1,6 +1,7 @@
 """Materials of an export: a run's model, and examples to calibrate with and to compare on."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,9 @@ import numpy as np
 from rudel.backend import keras_on_jax
 from rudel.data.dataset import Dataset, Examples
 from rudel.data.stream import Stream
-from rudel.errors import ExportError
+from rudel.errors import DataError, ExportError
 from rudel.loop.data_checks import as_part, check_examples
-from rudel.runs.file_model import file_model
+from rudel.runs.file_model import Unreadable, file_model, joined, read_each
 from rudel.runs.loading import dataset_of, load, recipe_of
 from rudel.runs.model_arrays import names_of, read_examples
 from rudel.runs.predict_many import files_at
@@ -38,6 +39,7 @@ class Materials:
         calibration: examples that int8 ranges are found on; None where they are not needed.
         comparison: examples that the result is compared on.
         compared_on: what these are: "validation", "test", "training", "given" or "made-up".
+        notes: what a user should know of the data given, a sentence each.
     """
 
     run: RunDirectory
@@ -45,6 +47,7 @@ class Materials:
     calibration: Examples | None
     comparison: Examples
     compared_on: str
+    notes: Sequence[str] = ()
 
     @property
     def class_names(self) -> list[str]:
@@ -110,7 +113,7 @@ def gather(run: RunDirectory, data: Any, calibration: int | None, seed: int) -> 
         made_up = _made_up(model, seed)
         if made_up is not None:
             return Materials(run, model, None, made_up, "made-up")
-    parts = _parts(run, model, data)
+    parts, notes = _parts(run, model, data, seed)
     if isinstance(parts, Dataset):
         train = parts.train
         found = {"validation": parts.validation, "test": parts.test, "training": train}
@@ -126,7 +129,7 @@ def gather(run: RunDirectory, data: Any, calibration: int | None, seed: int) -> 
     if chosen is not None:
         check_examples(chosen, model, "calibration")
     check_examples(comparison, model, compared_on)
-    return Materials(run, model, chosen, comparison, compared_on)
+    return Materials(run, model, chosen, comparison, compared_on, notes)
 
 
 def _refuse_half_weights(model: "keras.Model") -> None:
@@ -138,18 +141,22 @@ def _refuse_half_weights(model: "keras.Model") -> None:
         )
 
 
-def _parts(run: RunDirectory, model: "keras.Model", data: Any) -> Dataset | Examples | Stream:
+def _parts(
+    run: RunDirectory, model: "keras.Model", data: Any, seed: int
+) -> tuple[Dataset | Examples | Stream, Sequence[str]]:
+    """The examples to choose from, and notes on those that the user gave."""
     if isinstance(data, Dataset):
-        return data
+        return data, ()
     if isinstance(data, str | Path):
         if str(data).endswith(".npz"):
-            return read_examples(Path(data), model, run.read_config().get("class_names", []))[0]
+            return read_examples(Path(data), model, run.read_config().get("class_names", []))[0], ()
         if "source" not in run.read_config() and Path(data).is_dir():
-            return _files(Path(data), run, MOST_COMPARED)
-        return dataset_of(run, str(data), model)
+            return _files(Path(data), run, seed)
+        dataset = dataset_of(run, str(data), model)
+        return dataset, dataset.notes
     if data is not None:
-        return as_part(data, "given")
-    return dataset_of(run, model=model)
+        return as_part(data, "given"), ()
+    return dataset_of(run, model=model), ()
 
 
 def _some(examples: Examples | Stream, count: int, seed: int) -> Examples:
@@ -178,11 +185,20 @@ def _made_up(model: "keras.Model", seed: int) -> Examples | None:
     return Examples(made[0] if len(made) == 1 else dict(zip(names_of(model, "inputs"), made, strict=True)))
 
 
-def _files(folder: Path, run: RunDirectory, count: int) -> Examples:
-    """The inputs in the files of a folder, at most so many.
+def _files(folder: Path, run: RunDirectory, seed: int) -> tuple[Examples, list[str]]:
+    """The inputs in the files of a folder, of many in some of them, and a note on each file that cannot be read.
 
     Raises:
-        DataError: a file cannot be read, or does not fit the model.
+        DataError: there is none that can be read and fits the model.
     """
-    read = file_model(run.path).read
-    return Examples(np.concatenate([read(path)[0] for path in files_at([folder])[:count]]))
+    files = files_at([folder])
+    some = [(str(files[i]), files[i]) for i in _choice(len(files), MOST_COMPARED, seed)]
+    inputs, reasons = [], []
+    for one in read_each(file_model(run.path).read, some):
+        if isinstance(one, Unreadable):
+            reasons.append(one.reason)
+        else:
+            inputs.append(one[0])
+    if not inputs:
+        raise DataError(f"No file in {folder} can be used, out of {len(files):,}; the first: {reasons[0]}")
+    return Examples(joined(inputs)), [f"Left out: {reason}" for reason in reasons]

@@ -1,7 +1,7 @@
 """A run's model with what reads files for it, here or on a host."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,6 +90,23 @@ class Reader:
         return rows, len(rows)
 
 
+def read_each(read: Reader, files: Iterable[tuple[str, Path]]) -> Iterator[tuple[Any, int] | Unreadable]:
+    """Reads files, and goes on after those that cannot be read.
+
+    Args:
+        read: reads one.
+        files: what messages call each, and its path.
+
+    Yields:
+        For each file, what `read` returns, or why it cannot be read.
+    """
+    for source, path in files:
+        try:
+            yield read(path)
+        except DataError as error:
+            yield Unreadable(source, str(error).replace(str(path), source))
+
+
 @dataclass(frozen=True)
 class FileModel:
     """A model that predicts from files.
@@ -115,12 +132,11 @@ class FileModel:
         """
         inputs: list[Any] = []
         found: list[Unreadable | list[str]] = []
-        for source, path in files:
-            try:
-                rows, count = self.read(path)
-            except DataError as error:
-                found.append(Unreadable(source, str(error).replace(str(path), source)))
+        for (source, _), one in zip(files, read_each(self.read, files), strict=True):
+            if isinstance(one, Unreadable):
+                found.append(one)
                 continue
+            rows, count = one
             inputs.append(rows)
             found.append([source] if count == 1 else [f"{source}[{i}]" for i in range(count)])
         said = iter(self._said([name for one in found if isinstance(one, list) for name in one], inputs))
@@ -129,7 +145,7 @@ class FileModel:
     def _said(self, sources: list[str], inputs: list[Any]) -> list[Prediction]:
         if not inputs:
             return []
-        outputs = predict(self.model, _joined(inputs), batch_size=BATCH_SIZE)
+        outputs = predict(self.model, joined(inputs), batch_size=BATCH_SIZE)
         if not isinstance(outputs, np.ndarray):
             raise DataError(f"The model `{self.model.name}` has several outputs; call rudel.predict in Python.")
         probabilities = as_probabilities(self.model, outputs)
@@ -219,7 +235,8 @@ def input_shape(model: "keras.Model", run: RunDirectory) -> tuple[int, ...]:
     return shape[1:]
 
 
-def _joined(inputs: Sequence[Any]) -> Any:
+def joined(inputs: Sequence[Any]) -> Any:
+    """The inputs of several files, (N, ...) each or dicts of such arrays, as those of one."""
     if isinstance(inputs[0], dict):
         return {name: np.concatenate([rows[name] for rows in inputs]) for name in inputs[0]}
     return np.concatenate(inputs)
