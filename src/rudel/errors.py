@@ -106,7 +106,14 @@ def error_named(name: str) -> type[RudelError]:
     return found if issubclass(found, RudelError) else RudelError
 
 
-_ON_COMMAND_LINE = {"client": "scheduler", "patience": "host_timeout"}
+_ON_COMMAND_LINE = {
+    "client": "scheduler",
+    "keep": "keep_checkpoints",
+    "patience": "host_timeout",
+    "round_steps": "sync_every",
+    "steps_between": "sync_every",
+    "stop_early": "early_stopping",
+}
 """Arguments that have another name on the command line."""
 
 

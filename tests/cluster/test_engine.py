@@ -171,7 +171,7 @@ def test_workers_of_a_borrowed_cluster_are_waited_for(running: Cluster, monkeypa
         assert borrowed.count == 2
     with pytest.raises(ClusterError, match="2 of 3 Dask workers connected"), ClientCluster(running.client, min_hosts=3):
         pass
-    with pytest.raises(OptionError, match="`min_hosts` must be 1 or more, not 0"):
+    with pytest.raises(OptionError, match="`min_hosts=` must be 1 or more, not 0"):
         ClientCluster(running.client, min_hosts=0)
 
 
@@ -539,7 +539,7 @@ def test_a_host_that_is_mended_later_joins(computer: Computer) -> None:
 
 @pytest.mark.parametrize("least", [0, 3, -1])
 def test_min_hosts_that_make_no_sense_are_refused(least: int) -> None:
-    with pytest.raises(OptionError, match="`min_hosts` must be between 1 and 2, the number of hosts"):
+    with pytest.raises(OptionError, match="`min_hosts=` must be between 1 and 2, the number of hosts"):
         Cluster("one,two", min_hosts=least)
 
 

@@ -41,7 +41,7 @@ def test_the_command_prints_a_table_and_nothing_else(digits: Path, tmp_path: Pat
         ({"out": "file/inside"}, ExportError, "file/inside"),
         ({"to": "c", "out": "int"}, CompileError, "`int` cannot be a name in C"),
         ({"to": "litert-int8", "calibration": 0}, rudel.RudelError, "must be a whole number of at least 1"),
-        ({"seed": -1}, rudel.RudelError, "`seed` must be a whole number of at least 0"),
+        ({"seed": -1}, rudel.RudelError, "`seed=` must be a whole number of at least 0"),
         ({"data": "missing.npz"}, DataError, "There is no file missing.npz"),
         ({"data": "folder"}, rudel.RudelError, "takes no data from elsewhere"),
         ({"data": np.zeros((5, 3))}, DataError, "has shape (8, 8), and the examples have (3,)"),

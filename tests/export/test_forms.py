@@ -115,7 +115,7 @@ def test_int8_depends_on_the_examples_and_on_nothing_else(digits: Path, int8: An
 
 
 def test_calibration_is_refused_where_there_is_none(digits: Path, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="`calibration` is for forms with ranges of integers, and `litert` has"):
+    with pytest.raises(OptionError, match="`calibration=` is for forms with ranges of integers, and `litert` has"):
         rudel.export(digits, "litert", tmp_path / "d.tflite", calibration=500)
     assert not list(tmp_path.iterdir())
 

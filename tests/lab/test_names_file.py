@@ -46,5 +46,5 @@ def test_many_labs_at_once_lose_no_line(file: Path) -> None:
 def test_a_name_that_means_something_else_is_refused(file: Path) -> None:
     names_file.check_free(["me", "raspi1"], file)
     file.write_text("192.168.1.20 pi raspi1\n")
-    with pytest.raises(LabError, match=r"`raspi1` has an address in .* already: give the lab another --prefix"):
+    with pytest.raises(LabError, match=r"`raspi1` has an address in .* already: give the lab another prefix"):
         names_file.check_free(["raspi1"], file)

@@ -32,7 +32,7 @@ def test_settings_travel_as_json() -> None:
     ("wrong", "message"),
     [
         ({"nodes": 0}, "has 1 to 99 nodes, not 0"),
-        ({"cpu": (0.4, 0.4)}, "4 nodes cannot have 2 values of --cpu"),
+        ({"cpu": (0.4, 0.4)}, "4 nodes cannot have 2 values of `cpu=`"),
         ({"cpu": 0}, "cannot have 0 cores"),
         ({"cpu": 4096}, "cannot have 4096 cores"),
         ({"rate": 0}, "cannot carry 0 Mbit/s"),
@@ -43,7 +43,7 @@ def test_settings_travel_as_json() -> None:
         ({"prefix": "a" * 11}, "at most 10 small letters"),
         ({"subnet": "10.77"}, "`10.77` is not a subnet"),
         ({"subnet": "10.77.300"}, "such as 10.77.0"),
-        ({"arch": "mips"}, "no nodes of `mips`: give --arch"),
+        ({"arch": "mips"}, "no nodes of `mips`: give `arch=`"),
     ],
 )
 def test_refuses_what_cannot_be(wrong: dict[str, Any], message: str) -> None:

@@ -202,13 +202,13 @@ class TestMistakes:
 
     def test_arguments(self, classifier: Any, blobs: Any) -> None:
         for settings, words in (
-            ({"batch_size": 0}, "`batch_size` must be a whole number of at least 1, not 0"),
-            ({"epochs": 0}, "`epochs`"),
-            ({"steps": 2.5}, "`steps`"),
+            ({"batch_size": 0}, "`batch_size=` must be a whole number of at least 1, not 0"),
+            ({"epochs": 0}, "`epochs=`"),
+            ({"steps": 2.5}, "`steps=`"),
             ({"epochs": 1, "steps": 1}, "not both"),
             ({"resume": True}, "run directory"),
-            ({"checkpoint_every": 5}, "`checkpoint_every` has no effect without a run directory"),
-            ({"validation_batch_size": 0}, "`validation_batch_size`"),
+            ({"checkpoint_every": 5}, "`checkpoint_every=` has no effect without a run directory"),
+            ({"validation_batch_size": 0}, "`validation_batch_size=`"),
             ({"validation": 2}, "`validation` is a fraction"),
         ):
             with pytest.raises(OptionError, match=words):

@@ -1,5 +1,6 @@
 """What is said of hosts where there are none is refused, before anything is begun."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,12 @@ from typer.testing import CliRunner
 import rudel
 from rudel.backend import keras_on_jax
 from rudel.cli.main import app
-from rudel.errors import OptionError, speaking_options
+from rudel.cluster.calls import clients_of
+from rudel.cluster.hosts import Host
+from rudel.cluster.ssh_config import read_settings
+from rudel.errors import OptionError, RudelError, speaking_options
+from rudel.lab import Lab
+from rudel.runs.predictions_table import check_can_be_written
 from rudel.training.strategies import Auto
 
 ADDRESS = "tcp://127.0.0.1:1"
@@ -41,6 +47,39 @@ def test_the_patience_of_auto_without_hosts() -> None:
     x = np.zeros((64, 1), np.float32)
     with pytest.raises(OptionError, match=r"`patience=` says how long to wait when all hosts are lost"):
         rudel.fit(model, x, x, strategy=Auto(patience=5))
+
+
+@pytest.mark.parametrize(
+    ("call", "in_python", "on_command_line"),
+    [
+        (lambda: clients_of("raspi1", ADDRESS).__enter__(), "as `on=` and as `client=`", "as --on and as --scheduler"),
+        (
+            lambda: rudel.tune("digits", {}, on="raspi1", client=ADDRESS),
+            "as `on=` and as",
+            "as --on and as --scheduler",
+        ),
+        (lambda: rudel.tune("digits", {}, trials=0), "`trials=` must be", "--trials must be"),
+        (lambda: rudel.train_recipe("digits", keep=0), "`keep=` must be", "--keep-checkpoints must be"),
+        (lambda: rudel.train_recipe("digits", stop_early=0), "`stop_early=` must be", "--early-stopping must be"),
+        (lambda: rudel.train_recipe("digits", strategy="so"), "`strategy=` can be", "--strategy can be"),
+        (lambda: rudel.Diloco(round_steps=0), "`round_steps=` must be", "--sync-every must be"),
+        (lambda: rudel.Async(patience=-1), "`patience=` must be", "--host-timeout must be"),
+        (lambda: rudel.Cluster("raspi1", min_hosts=2), "`min_hosts=` must be", "--min-hosts must be"),
+        (lambda: read_settings(Host("raspi1"), Path("no")), "file with `ssh_config=`", "file with --ssh-config"),
+        (lambda: check_can_be_written(Path("a.txt")), "`out='a.txt'` must end", "--out a.txt must end"),
+        (lambda: Lab(nodes=0), "another number to `nodes=`", "another number to --nodes"),
+        (lambda: Lab(nodes=3, cpu=[1, 1]), "2 values of `cpu=`", "2 values of --cpu"),
+    ],
+)
+def test_messages_name_arguments_in_python_and_options_on_the_command_line(
+    call: Callable[[], object], in_python: str, on_command_line: str
+) -> None:
+    with pytest.raises(RudelError) as caught:
+        call()
+    assert in_python in str(caught.value)
+    with speaking_options(), pytest.raises(RudelError) as caught:
+        call()
+    assert on_command_line in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def test_mistakes_are_said_before_anything_is_made(tmp_path: Path) -> None:
         rudel.tune("digits", {"fliters": "4,8"}, run=folder)
     with pytest.raises(OptionError, match="with one argument"):
         rudel.tune(lambda: 1.0, {"x": "1..2"}, run=folder)  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match="`trials`"):
+    with pytest.raises(OptionError, match="`trials=`"):
         rudel.tune(bowl, {"x": "1..2"}, trials=0, run=folder)
     with pytest.raises(OptionError, match="given twice"):
         rudel.tune(bowl, {"x": "1..2"}, on="a", client="tcp://b:1", run=folder)

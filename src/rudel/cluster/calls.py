@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rudel.cluster.ssh_cluster import ClientCluster, Cluster
-from rudel.errors import ClusterError, OptionError
+from rudel.errors import ClusterError, OptionError, option
 
 _GLANCE_SECONDS = 2.0
 _CALLS_PER_THREAD = 2
@@ -88,7 +88,7 @@ def clients_of(
         ClusterError: the scheduler does not answer, or workers cannot be started.
     """
     if on is not None and scheduler is not None:
-        raise OptionError("Hosts are given twice, with `--on` and with `--scheduler`: give one of them.")
+        raise OptionError(f"Hosts are given twice, as {option('on')} and as {option('client')}: give one of them.")
     if on is None and scheduler is None:
         yield None
         return

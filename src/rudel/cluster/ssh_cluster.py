@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from rudel.cluster.dashboard import check_dashboard
 from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.probe import WORKER_MODULES
-from rudel.errors import ClusterError, OptionError, RudelError
+from rudel.errors import ClusterError, OptionError, RudelError, option
 
 if TYPE_CHECKING:
     import distributed
@@ -68,7 +68,7 @@ class Cluster:
         self.hosts = parse_hosts(hosts)
         if min_hosts is not None and not 1 <= min_hosts <= len(self.hosts):
             raise OptionError(
-                f"`min_hosts` must be between 1 and {len(self.hosts)}, the number of hosts, not {min_hosts}."
+                f"{option('min_hosts')} must be between 1 and {len(self.hosts)}, the number of hosts, not {min_hosts}."
             )
         self._ssh_config = None if ssh_config is None else Path(ssh_config).expanduser()
         self.min_hosts = min_hosts
@@ -255,7 +255,7 @@ class ClientCluster:
 
     def __init__(self, client: "distributed.Client | str", min_hosts: int | None = None) -> None:
         if min_hosts is not None and min_hosts < 1:
-            raise OptionError(f"`min_hosts` must be 1 or more, not {min_hosts}.")
+            raise OptionError(f"{option('min_hosts')} must be 1 or more, not {min_hosts}.")
         self._given, self.min_hosts = client, min_hosts
         self._own: distributed.Client | None = None
 

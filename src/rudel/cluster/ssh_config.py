@@ -10,7 +10,7 @@ from typing import Any
 from asyncssh import SSHClientConnectionOptions
 
 from rudel.cluster.hosts import Host
-from rudel.errors import HostError
+from rudel.errors import HostError, option
 from rudel.internals.asyncssh import ConfigParseError, ExpandedConfig
 
 _KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
@@ -79,7 +79,9 @@ def _files(ssh_config: Path | None) -> tuple[str, ...]:
         usual = Path("~/.ssh/config").expanduser()
         return (str(usual),) if usual.is_file() else ()
     if not ssh_config.expanduser().is_file():
-        raise HostError(f"There is no SSH configuration `{ssh_config}`: give an existing file with `--ssh-config`.")
+        raise HostError(
+            f"There is no SSH configuration `{ssh_config}`: give an existing file with {option('ssh_config')}."
+        )
     return (str(ssh_config.expanduser()),)
 
 

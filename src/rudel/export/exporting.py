@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rudel.backend import keras_on_jax
-from rudel.errors import OptionError
+from rudel.errors import OptionError, option
 from rudel.export import process
 from rudel.export.comparison import Comparison, compare
 from rudel.export.forms import Form, check_needs, find_form
@@ -90,7 +90,7 @@ def export_run(
     check_needs(form)
     if calibration is not None and not form.integers:
         raise OptionError(
-            f"`calibration` is for forms with ranges of integers, and `{form.name}` has none: leave it out."
+            f"{option('calibration')} is for forms with ranges of integers, and `{form.name}` has none: leave it out."
         )
     calibration = _CALIBRATION if calibration is None else calibration
     check_whole_number("calibration", calibration)

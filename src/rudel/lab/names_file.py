@@ -45,7 +45,7 @@ def check_free(names: Sequence[str], file: Path = FILE) -> None:
     known = {name for line in file.read_text().splitlines() for name in line.partition("#")[0].split()[1:]}
     for name in names:
         if name in known:
-            raise LabError(f"`{name}` has an address in {file} already: give the lab another --prefix.")
+            raise LabError(f"`{name}` has an address in {file} already: give the lab another prefix.")
 
 
 def labs(file: Path = FILE) -> list[str]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rudel.errors import LabError
+from rudel.errors import LabError, option
 from rudel.files import write_json
 from rudel.lab.folder_lock import locked
 from rudel.lab.settings import Node, Settings, from_document
@@ -74,7 +74,7 @@ def begin(lab: str) -> tuple[socket.socket, socket.socket]:
     """
     if is_up(lab):
         raise LabError(
-            f"The lab `{lab}` is up already: stop it with `rudel lab down --prefix {lab}`, or give another --prefix."
+            f"The lab `{lab}` is up already: stop it with `rudel lab down --prefix {lab}`, or give another prefix."
         )
     forget(lab)
     (_FOLDERS / lab).mkdir(mode=0o700, parents=True)
@@ -133,7 +133,8 @@ def find(lab: str) -> Running:
     if document is None:
         others = " and ".join(f"`{name}`" for name in labs())
         raise LabError(
-            f"No lab `{lab}` is up" + (f", but {others}: say which with --prefix." if others else _HOW_TO_START)
+            f"No lab `{lab}` is up"
+            + (f", but {others}: say which with {option('prefix')}." if others else _HOW_TO_START)
         )
     return Running(from_document(document["settings"]), document["keeper"], document["processes"])
 
@@ -146,7 +147,9 @@ def only() -> Running:
     """
     names = labs()
     if len(names) > 1:
-        raise LabError(f"The labs {' and '.join(f'`{name}`' for name in names)} are up: say which with --prefix.")
+        raise LabError(
+            f"The labs {' and '.join(f'`{name}`' for name in names)} are up: say which with {option('prefix')}."
+        )
     if not names:
         raise LabError("No lab is up" + _HOW_TO_START)
     return find(names[0])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rudel.errors import LabError
+from rudel.errors import LabError, option
 
 STATES = Path("/var/lib/rudel-lab")
 """Default folder for labs' keys and the homes of their nodes."""
@@ -170,14 +170,16 @@ def settings(
         LabError: something cannot be so.
     """
     if not 1 <= nodes <= _MOST_NODES:
-        raise LabError(f"A lab has 1 to {_MOST_NODES} nodes, not {nodes}: give another number to --nodes.")
+        raise LabError(f"A lab has 1 to {_MOST_NODES} nodes, not {nodes}: give another number to {option('nodes')}.")
     if not re.fullmatch(r"[a-z]([a-z0-9-]{0,8}[a-z])?", prefix):
         raise LabError(
             f"`{prefix}` cannot be what names of nodes begin with: "
-            "give --prefix at most 10 small letters, digits and hyphens, with a letter at both ends."
+            f"give {option('prefix')} at most 10 small letters, digits and hyphens, with a letter at both ends."
         )
     if not _is_subnet(subnet):
-        raise LabError(f"`{subnet}` is not a subnet: give --subnet three numbers of 0 to 255, such as 10.77.0.")
+        raise LabError(
+            f"`{subnet}` is not a subnet: give {option('subnet')} three numbers of 0 to 255, such as 10.77.0."
+        )
     check_air(rate, latency)
     shares = _one_each("cpu", cpu, nodes)
     for share in shares:
@@ -219,9 +221,11 @@ def check_air(rate: float, latency: float) -> None:
         LabError: one of them cannot be so.
     """
     if not 0.01 <= rate <= 10_000:
-        raise LabError(f"The radio channel cannot carry {rate:g} Mbit/s: give --rate a number from 0.01 to 10,000.")
+        raise LabError(
+            f"The radio channel cannot carry {rate:g} Mbit/s: give {option('rate')} a number from 0.01 to 10,000."
+        )
     if not 0 <= latency <= 1000:
-        raise LabError(f"The latency cannot be {latency:g} ms: give --latency a number from 0 to 1,000.")
+        raise LabError(f"The latency cannot be {latency:g} ms: give {option('latency')} a number from 0 to 1,000.")
 
 
 def _is_subnet(text: str) -> bool:
@@ -234,13 +238,15 @@ def _kind(arch: str) -> str:
         return NATIVE
     if arch in (ARM64, "aarch64"):
         return ARM64
-    raise LabError(f"This machine has no nodes of `{arch}`: give --arch {own} or {ARM64}.")
+    raise LabError(f"This machine has no nodes of `{arch}`: give {option('arch')} {own} or {ARM64}.")
 
 
-def _one_each(option: str, given: Any, nodes: int) -> list[Any]:
+def _one_each(name: str, given: Any, nodes: int) -> list[Any]:
     values = [given] * nodes if isinstance(given, int | float | str) else list(given)
     if len(values) == 1:
         values *= nodes
     if len(values) != nodes:
-        raise LabError(f"{nodes} nodes cannot have {len(values)} values of --{option}: give one, or one for each node.")
+        raise LabError(
+            f"{nodes} nodes cannot have {len(values)} values of {option(name)}: give one, or one for each node."
+        )
     return values

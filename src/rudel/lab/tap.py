@@ -42,7 +42,7 @@ def check_free(subnet: str) -> None:
         if known.subnet_of(wanted):
             raise LabError(
                 f"This machine already has a route to {known}, by its device `{route.get('dev')}`: "
-                "give the lab another --subnet."
+                "give the lab another subnet."
             )
 
 
@@ -69,7 +69,7 @@ def open_tap(name: str) -> int:
     except OSError as error:
         os.close(tap)
         if error.errno == errno.EBUSY:
-            raise LabError(f"There is a network device `{name}` already: give the lab another --prefix.") from error
+            raise LabError(f"There is a network device `{name}` already: give the lab another prefix.") from error
         raise
     return tap
 

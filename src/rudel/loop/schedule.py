@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rudel.array_types import Int32
-from rudel.errors import DataError, OptionError
+from rudel.errors import DataError, OptionError, option
 
 
 @dataclass(frozen=True)
@@ -119,4 +119,4 @@ def check_whole_number(name: str, value: object, least: int = 1) -> None:
         OptionError: names the argument.
     """
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise OptionError(f"`{name}` must be a whole number of at least {least}, not {value!r}.")
+        raise OptionError(f"{option(name)} must be a whole number of at least {least}, not {value!r}.")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from rudel.errors import OptionError
+from rudel.errors import OptionError, option
 from rudel.loop.schedule import check_whole_number
 from rudel.replicas.round_lengths import Agreed, Speeds, best_codec, best_length, goes_in_full
 
@@ -60,9 +60,9 @@ class MergingOptions(ABC):
         if (steps := getattr(self, self.length)) is not None:
             check_whole_number(self.length, steps)
         if self.rate_factor is not None and not 0 < self.rate_factor <= 100:
-            raise OptionError(f"`rate_factor` must be above 0 and at most 100, not {self.rate_factor!r}.")
+            raise OptionError(f"{option('rate_factor')} must be above 0 and at most 100, not {self.rate_factor!r}.")
         if not 0 <= self.patience < float("inf"):
-            raise OptionError(f"`patience` must be a number of seconds from 0, not {self.patience!r}.")
+            raise OptionError(f"{option('patience')} must be a number of seconds from 0, not {self.patience!r}.")
         for codec in (self.delta_codec, self.merge_codec):
             if codec is not None:
                 make_codec(codec)

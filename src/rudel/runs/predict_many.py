@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rudel.data.table import is_table
-from rudel.errors import DataError
+from rudel.errors import DataError, option
 from rudel.runs.file_model import (
     BATCH_SIZE,
     FileModel,
@@ -190,7 +190,9 @@ class _Journal:
         lines = self._path.read_text(encoding="utf-8").splitlines(keepends=True)
         whole = [json.loads(line) for line in lines if line.endswith("\n")]
         if not whole or whole[0] != {"model": self._key}:
-            raise DataError(f"{self._path} has predictions of another model: delete it, or choose another --out.")
+            raise DataError(
+                f"{self._path} has predictions of another model: delete it, or choose another {option('out')}."
+            )
         names = {tuple(map(str, batch)): number for number, batch in enumerate(batches)}
         for line in whole[1:]:
             number = names.get(tuple(line["files"]))

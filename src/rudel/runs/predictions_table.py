@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rudel.errors import OptionError
+from rudel.errors import OptionError, option
 from rudel.files import written_atomically
 from rudel.runs.file_model import Prediction, Unreadable
 
@@ -20,9 +20,9 @@ def check_can_be_written(path: Path) -> None:
         OptionError: its name has another ending, its folder is missing, or PyArrow is.
     """
     if path.suffix not in (".csv", _PARQUET):
-        raise OptionError(f"--out {path} must end in .csv or .parquet.")
+        raise OptionError(f"{option('out', path)} must end in .csv or .parquet.")
     if not path.parent.is_dir():
-        raise OptionError(f"--out {path}: there is no folder {path.parent}.")
+        raise OptionError(f"{option('out', path)}: there is no folder {path.parent}.")
     if path.suffix == _PARQUET:
         try:
             import pyarrow  # noqa: F401

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from rudel.errors import OptionError
+from rudel.errors import OptionError, option
 from rudel.loop.schedule import Schedule, check_whole_number, plan_schedule
 
 DEFAULT_KEEP = 2
@@ -50,7 +50,7 @@ class TrainingOptions:
             if (value := getattr(self, name)) is not None:
                 check_whole_number(name, value)
         if self.monitor is not None and not isinstance(self.monitor, str):
-            raise OptionError(f"`monitor` is the name of a metric, such as 'val_loss', not {self.monitor!r}.")
+            raise OptionError(f"{option('monitor')} is the name of a metric, such as 'val_loss', not {self.monitor!r}.")
 
     @property
     def watched(self) -> str | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rudel.backend import backend_name, keras_here
 from rudel.cluster.subset import ClusterSubset
-from rudel.errors import ClusterError
+from rudel.errors import ClusterError, option
 from rudel.replicas.diloco.diloco_options import Diloco
 from rudel.report.formatting import duration
 from rudel.runs.run_directory import check_free
@@ -69,7 +69,7 @@ def decided(request: Request, strategy: "Strategy | Auto | str | None") -> Reque
         steps = sole_steps(rehearsal.work, measured.quiet * host.step, measured.links.to([host]).slowest)
         options = {"round_steps": steps}
     if best.strategy == "mesh" and auto.patience is not None:
-        _note(request, "--host-timeout has no effect on mesh, only on diloco and async")
+        _note(request, f"{option('patience')} has no effect on mesh, only on diloco and async")
     document = {
         "strategy": best.strategy,
         "options": options,

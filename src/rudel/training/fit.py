@@ -10,7 +10,7 @@ from rudel.aliases import TrainingData
 from rudel.backend import keras_here
 from rudel.data.dataset import Dataset, Examples, split
 from rudel.data.stream import Stream
-from rudel.errors import DataError, ModelError, OptionError
+from rudel.errors import DataError, ModelError, OptionError, option
 
 if TYPE_CHECKING:
     import keras
@@ -184,7 +184,9 @@ def fit(
     if isinstance(validation, int | float) and not (isinstance(validation, float) and 0 < validation < 1):
         raise OptionError(f"`validation` is a fraction between 0 and 1, or examples, not {validation!r}.")
     if checkpoint_every is not None and run is None:
-        raise OptionError("`checkpoint_every` has no effect without a run directory: give run=..., or leave it out.")
+        raise OptionError(
+            f"{option('checkpoint_every')} has no effect without a run directory: give run=..., or leave it out."
+        )
     check_whole_number("initial_epoch", initial_epoch, least=0)
     options = TrainingOptions(
         epochs, steps, batch_size, seed, shuffle, validation_batch_size, eval_every, checkpoint_every, keep, monitor,

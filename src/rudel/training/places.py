@@ -35,7 +35,7 @@ def check_place(
     """
     given = [name for name, value in (("on", on), ("cluster", cluster), ("client", client)) if value is not None]
     if len(given) > 1:
-        raise OptionError(f"Hosts are given twice, as `{given[0]}` and as `{given[1]}`: give one of them.")
+        raise OptionError(f"Hosts are given twice, as {option(given[0])} and as {option(given[1])}: give one of them.")
     check_used(on, client, ssh_config=ssh_config, min_hosts=min_hosts, dashboard=dashboard)
     auto = as_auto(strategy)
     if auto and auto.patience is not None and not given:
@@ -45,7 +45,9 @@ def check_place(
         )
     options = named(strategy, bool(given))
     if given and options is None:
-        raise OptionError(f"The strategy `single` trains on this computer: leave out `{given[0]}`, or take `diloco`.")
+        raise OptionError(
+            f"The strategy `single` trains on this computer: leave out {option(given[0])}, or take `diloco`."
+        )
     if not given and options is not None and options.needs_hosts:
         raise OptionError(
             f"The strategy `{options.name}` needs hosts: name them, as in {option('on', 'raspi1,raspi2')}."

@@ -55,12 +55,12 @@ class RecipeRequest:
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
-            raise OptionError(f"`precision` can be {', '.join(PRECISIONS)}, not {self.precision!r}.")
+            raise OptionError(f"{option('precision')} can be {', '.join(PRECISIONS)}, not {self.precision!r}.")
         if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
-            raise OptionError(f"`learning_rate` must be a number above 0, not {self.learning_rate!r}.")
+            raise OptionError(f"{option('learning_rate')} must be a number above 0, not {self.learning_rate!r}.")
         check_whole_number("seed", self.seed, least=0)
         if self.seed >= 2**32:
-            raise OptionError(f"`seed` must be below 2**32, not {self.seed}.")
+            raise OptionError(f"{option('seed')} must be below 2**32, not {self.seed}.")
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,9 @@ def named(strategy: object, hosts: bool) -> Strategy | None:
         return strategy.given_to(named("auto", hosts))
     strategy = "auto" if strategy is None else strategy
     if not isinstance(strategy, str) or strategy not in STRATEGIES:
-        raise OptionError(f"`strategy` can be {', '.join(STRATEGIES)} or the options of one, not {strategy!r}.")
+        raise OptionError(
+            f"{option('strategy')} can be {', '.join(STRATEGIES)} or the options of one, not {strategy!r}."
+        )
     if strategy == "auto":
         strategy = "diloco" if hosts else "mesh" if joined() else "single"
     if strategy == "single":

@@ -109,7 +109,8 @@ def main() -> None:
             message = str(error) if isinstance(error, RudelError) else f"{type(error).__name__}: {error}"
             if isinstance(error, ModuleNotFoundError):
                 message = (
-                    f"{platform.node()} has no package `{error.name}`: set it up without --minimal, or install it."
+                    f"{platform.node()} has no package `{error.name}`: install it, or run `rudel hosts setup` without "
+                    "--minimal."
                 )
             channel.send({"kind": "failed", "text": message, "traceback": traceback.format_exc()})
 

@@ -119,7 +119,7 @@ def tune(
     check_whole_number("trials", trials)
     given = [name for name, value in (("on", on), ("cluster", cluster), ("client", client)) if value is not None]
     if len(given) > 1:
-        raise OptionError(f"Hosts are given twice, as `{given[0]}` and as `{given[1]}`: give one of them.")
+        raise OptionError(f"Hosts are given twice, as {option(given[0])} and as {option(given[1])}: give one of them.")
     check_used(on, client, ssh_config=ssh_config, min_hosts=min_hosts, dashboard=False)
     is_recipe = isinstance(objective, str)
     if is_recipe:

@@ -72,7 +72,7 @@ def _nobody(signs: Signs) -> tuple[str, str]:
         return "waiting", "Waiting for a training to start in this directory."
     return "stopped", (
         "No process on this computer trains here, and the training is not finished: it was stopped or killed. "
-        "The same command with --resume continues it."
+        "The same command with --resume continues it; in Python, the same call with resume=True."
     )
 
 

@@ -212,10 +212,10 @@ def test_a_plan_says_what_is_new() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps_between": 0}, "`steps_between` must be a whole number of at least 1, not 0"),
-        ({"steps_between": 2.5}, "`steps_between` must be a whole number"),
-        ({"rate_factor": 0}, "`rate_factor` must be above 0"),
-        ({"patience": -1}, "`patience` must be a number of seconds"),
+        ({"steps_between": 0}, "`steps_between=` must be a whole number of at least 1, not 0"),
+        ({"steps_between": 2.5}, "`steps_between=` must be a whole number"),
+        ({"rate_factor": 0}, "`rate_factor=` must be above 0"),
+        ({"patience": -1}, "`patience=` must be a number of seconds"),
         ({"outer": "momentum:1:0.5"}, "no outer optimizer 'momentum:1:0.5' of arrivals"),
         ({"delta_codec": "zip"}, "There is no codec 'zip'"),
     ],

@@ -222,7 +222,7 @@ def test_what_cannot_be_planned_is_told(monkeypatch: pytest.MonkeyPatch) -> None
         plan_recipe(RecipeRequest("digits"), scenario="ghosts=3")
     with pytest.raises(RecipeError, match="no recipe `digit`"):
         plan_recipe(RecipeRequest("digit"), scenario="hosts=3")
-    with pytest.raises(OptionError, match="`precision` can be"):
+    with pytest.raises(OptionError, match="`precision=` can be"):
         RecipeRequest(precision="float8")
 
 

@@ -414,10 +414,10 @@ def test_a_model_that_is_too_large_for_a_host_is_told() -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ({"on": "raspi1", "client": "tcp://127.0.0.1:1"}, "Hosts are given twice, as `on` and as `client`"),
+        ({"on": "raspi1", "client": "tcp://127.0.0.1:1"}, "Hosts are given twice, as `on=` and as `client=`"),
         ({"strategy": "diloco"}, "needs hosts: name them, as in `on='raspi1,raspi2'`"),
         ({"strategy": SHORT}, "needs hosts"),
-        ({"client": "tcp://127.0.0.1:1", "strategy": "single"}, "leave out `client`, or take `diloco`"),
+        ({"client": "tcp://127.0.0.1:1", "strategy": "single"}, "leave out `client=`, or take `diloco`"),
         ({"client": "tcp://127.0.0.1:1", "strategy": "mush"}, "or the options of one, not 'mush'"),
         ({"client": "tcp://127.0.0.1:1", "strategy": 5}, "or the options of one, not 5"),
         ({"client": 5}, "`client` must be a synchronous distributed.Client"),

@@ -122,10 +122,10 @@ class TestBest:
     def test_what_cannot_be_monitored_is_told(self, classifier: Any, blobs: Any, tmp_path: Path) -> None:
         for settings, words in (
             ({"monitor": "val_acuracy"}, "no metric `val_acuracy` to monitor: it has accuracy, loss, val_accuracy"),
-            ({"stop_early": 0}, "`stop_early` must be a whole number of at least 1"),
-            ({"keep": 0}, "`keep`"),
-            ({"eval_every": 0}, "`eval_every`"),
-            ({"monitor": 5}, "`monitor` is the name of a metric"),
+            ({"stop_early": 0}, "`stop_early=` must be a whole number of at least 1"),
+            ({"keep": 0}, "`keep=`"),
+            ({"eval_every": 0}, "`eval_every=`"),
+            ({"monitor": 5}, "`monitor=` is the name of a metric"),
         ):
             with pytest.raises(OptionError, match=words):
                 fit(classifier, blobs, tmp_path / "run", **settings)
