@@ -31,6 +31,7 @@ class Work:
         tensors: how many trainable variables there are.
         averaged: how many variables there are that replicas average, such as the moving means and variances of batch
             normalisation.
+        sgd: see `rudel.replicas.keras_rates.is_momentum_sgd`.
     """
 
     steps: int
@@ -41,6 +42,7 @@ class Work:
     streamed: bool = False
     tensors: int = 1
     averaged: int = 0
+    sgd: bool = False
 
     @property
     def replica(self) -> float:

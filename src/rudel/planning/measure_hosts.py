@@ -26,6 +26,7 @@ from rudel.planning.links import Links
 from rudel.planning.planning import Planned, plan
 from rudel.replicas.codec.delta_codec import make_codec
 from rudel.replicas.diloco.diloco_options import Diloco
+from rudel.replicas.keras_rates import is_momentum_sgd
 from rudel.replicas.outer_optimizer import make_outer
 from rudel.replicas.replica import Replica
 from rudel.replicas.replica_messages import Setup
@@ -134,7 +135,7 @@ class Rehearsal:
 
     def __init__(self, spec: ReplicaSpec, cluster: Any) -> None:
         self._spec, self._cluster = spec, cluster
-        self._options = Diloco().chosen_for(max(1, cluster.count), spec.job.schedule.total_steps)
+        self._options = Diloco().chosen_for(max(1, cluster.count), spec.job.schedule.total_steps, sgd=False)
 
     def measure_and_plan(self) -> tuple[Measured, Planned]:
         """Measures the workers of the cluster, and forecasts the training; raises what `measure` and `plan` do."""
@@ -161,6 +162,7 @@ class Rehearsal:
             streamed,
             len(state.trainable),
             len(self._spec.statistics),
+            is_momentum_sgd(job.model.optimizer),
         )
 
     def here(self) -> Speed:

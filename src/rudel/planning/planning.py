@@ -162,7 +162,7 @@ def _as_agreed(
 ) -> Forecast:
     """A forecast with what the hosts will agree upon, once the training has looked at them."""
     count = len(hosts)
-    chosen = options.chosen_for(count, work.steps)
+    chosen = options.chosen_for(count, work.steps, work.sgd)
     tried = [host.tried or (host.step, host.exchange) for host in hosts]
     speed, exchange, message = (
         sum(values) / count
@@ -171,7 +171,7 @@ def _as_agreed(
     latency, slowest = float(np.max(links.latency)), max(step for step, _ in tried)
     worth = worth_of([1 / step for step, _ in tried])
     speeds = Speeds(1 / speed, exchange, message, links.trial(count), 2 * latency, slowest, work.weights / 4, worth)
-    agreed = options.agree(count, work.steps, speeds)
+    agreed = options.agree(count, work.steps, work.sgd, speeds)
     if agreed.delta_codec == IN_FULL:
         message = work.weights / 2  # a byte for each, there and back
     elif agreed.delta_codec != chosen.delta_codec:

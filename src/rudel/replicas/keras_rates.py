@@ -1,4 +1,4 @@
-"""The learning rates of a schedule of Keras, computed beforehand, on every backend."""
+"""What replicas need to know of an optimizer of Keras: its kind, and its learning rates beforehand."""
 
 import contextlib
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,15 @@ from rudel.array_types import Float32
 
 if TYPE_CHECKING:
     import keras
+
+
+def is_momentum_sgd(optimizer: "keras.Optimizer") -> bool:
+    """Whether an optimizer is stochastic gradient descent with momentum, whose steps are as long as gradients are."""
+    from rudel.backend import keras_here
+    from rudel.internals.keras import inner_optimizer
+
+    inner = inner_optimizer(optimizer)
+    return isinstance(inner, keras_here().optimizers.SGD) and inner.momentum > 0
 
 
 def rate_table(schedule: "keras.optimizers.schedules.LearningRateSchedule", steps: int) -> Float32[np.ndarray, "steps"]:

@@ -28,6 +28,7 @@ from rudel.loop.evaluation import Evaluator, make_evaluator
 from rudel.loop.metric_values import as_floats
 from rudel.loop.vocabulary import why_not_finite
 from rudel.replicas.coordinator import Coordinator
+from rudel.replicas.keras_rates import is_momentum_sgd
 from rudel.replicas.local_rates import Rates
 from rudel.replicas.merging import Merging
 from rudel.replicas.merging_options import MergingOptions
@@ -94,8 +95,8 @@ class ReplicasEngine:
 
     def __init__(self, job: Job, cluster: "RunningCluster", options: MergingOptions, merging: Merging) -> None:
         self._job, self._cluster, self._options, self._merging = job, cluster, options, merging
-        self._replicas = max(1, cluster.count)
-        self._agreed = options.chosen_for(self._replicas, job.schedule.total_steps)
+        self._replicas, self._sgd = max(1, cluster.count), is_momentum_sgd(job.model.optimizer)
+        self._agreed = options.chosen_for(self._replicas, job.schedule.total_steps, self._sgd)
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._late: deque[_Late] = deque()
         self._coordinator: Coordinator | None = None
@@ -230,7 +231,7 @@ class ReplicasEngine:
 
     def _agree(self, replicas: int, speeds: Speeds) -> Agreed:
         """Settles the options of all rounds; called in the thread of the coordinator."""
-        self._agreed = self._options.agree(replicas, self._job.schedule.total_steps, speeds)
+        self._agreed = self._options.agree(replicas, self._job.schedule.total_steps, self._sgd, speeds)
         return self._agreed
 
     async def _prepare_replicas(self, fleet: "Fleet") -> None:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from rudel.replicas.merging_options import CODEC, MergingOptions, rate_factor_for
+from rudel.replicas.merging_options import CODEC, PLAIN, MergingOptions, rate_factor_for
 from rudel.replicas.round_lengths import Agreed
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class Async(MergingOptions):
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
             root of the number of replicas, at least 1 and at most 3, and for 1 with single steps.
         outer: what becomes of a delta: `sum` or `nesterov:LR:MU`; None for `nesterov:1:MU` with a momentum
-            of half of 1 - 1 / square root of the number of replicas, and for `sum` with single steps.
+            of half of 1 - 1 / square root of the number of replicas, of 0 where changes travel in full or the optimizer
+            is SGD with momentum, and for `sum` with single steps.
         delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `int8`, `top8`, `top16` or
             `top32`; None for `top8` (with fewer elements on slow links), and for `float16` with single steps.
         merge_codec: how what others have done travels to a replica, in the same words; None for `top8`, and for
@@ -43,10 +44,10 @@ class Async(MergingOptions):
     Raises:
         OptionError: a value that makes no sense.
 
-    >>> chosen = Async().chosen_for(replicas=4, total_steps=8192)
+    >>> chosen = Async().chosen_for(replicas=4, total_steps=8192, sgd=False)
     >>> chosen.steps, chosen.rate_factor, chosen.outer
     (640, 1.6, 'nesterov:1:0.25')
-    >>> Async(steps_between=1).chosen_for(replicas=4, total_steps=8192).outer
+    >>> Async(steps_between=1).chosen_for(replicas=4, total_steps=8192, sgd=False).outer
     'sum'
     """
 
@@ -68,13 +69,13 @@ class Async(MergingOptions):
         assert cluster is not None  # as `needs_hosts` says
         return ReplicasEngine(job, cluster, self, OnArrival())
 
-    def chosen_for(self, replicas: int, total_steps: int, worth: int | None = None) -> Agreed:
+    def chosen_for(self, replicas: int, total_steps: int, sgd: bool, worth: int | None = None) -> Agreed:
         """See `MergingOptions`."""
         root, single = math.sqrt(worth or replicas), self.steps_between == 1
         alone = "float32" if replicas == 1 else _CODEC_OF_STEPS if single else None
         return self.completed(
             self.steps_between or max(1, min(MOST_STEPS, total_steps // (replicas * FEWEST_VISITS))),
             1.0 if single else rate_factor_for(worth or replicas),
-            "sum" if single else f"nesterov:1:{(1 - 1 / root) / 2:.2g}",
+            "sum" if single else PLAIN if sgd else f"nesterov:1:{(1 - 1 / root) / 2:.2g}",
             alone or CODEC,
         )

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from rudel.replicas.merging_options import CODEC, MergingOptions, rate_factor_for
+from rudel.replicas.merging_options import CODEC, PLAIN, MergingOptions, rate_factor_for
 from rudel.replicas.round_lengths import Agreed
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class Diloco(MergingOptions):
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
             root of the number of replicas, at least 1 and at most 3.
         outer: what becomes of the mean delta: `nesterov:LR:MU`; None for `nesterov:1.25:MU`
-            with a momentum of 1 - 1 / square root of the number of replicas, at most 0.99.
+            with a momentum of 1 - 1 / square root of the number of replicas, at most 0.99, and for `nesterov:1:0` where
+            changes travel in full or the optimizer is SGD with momentum.
         delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `int8`, `top8`, `top16` or
             `top32`; None for `int8` where that takes hardly longer on its way, else `top8`, or fewer elements where
             links are slow.
@@ -51,7 +52,7 @@ class Diloco(MergingOptions):
     Raises:
         OptionError: a value that makes no sense.
 
-    >>> chosen = Diloco(round_steps=64).chosen_for(replicas=4, total_steps=8192)
+    >>> chosen = Diloco(round_steps=64).chosen_for(replicas=4, total_steps=8192, sgd=False)
     >>> chosen.steps, chosen.rate_factor, chosen.outer
     (64, 1.6, 'nesterov:1.25:0.5')
     """
@@ -74,7 +75,7 @@ class Diloco(MergingOptions):
         assert cluster is not None  # as `needs_hosts` says
         return ReplicasEngine(job, cluster, self, InRounds())
 
-    def chosen_for(self, replicas: int, total_steps: int, worth: int | None = None) -> Agreed:
+    def chosen_for(self, replicas: int, total_steps: int, sgd: bool, worth: int | None = None) -> Agreed:
         """See `MergingOptions`."""
         root = math.sqrt(worth or replicas)
         longest = MOST_ROUND_STEPS if replicas > 1 else 2 * MOST_ROUND_STEPS
@@ -82,6 +83,6 @@ class Diloco(MergingOptions):
         return self.completed(
             self.round_steps or max(1, min(longest, total_steps // (replicas * rounds))),
             rate_factor_for(worth or replicas),
-            f"nesterov:{OUTER_RATE if root > 1 else 1:g}:{min(1 - 1 / root, 0.99):.2g}",
+            PLAIN if sgd or root == 1 else f"nesterov:{OUTER_RATE:g}:{min(1 - 1 / root, 0.99):.2g}",
             CODEC if replicas > 1 else "float32",
         )
