@@ -102,3 +102,51 @@ del ending
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert "ZeroDivisionError" in done.stderr
+
+
+STARTING = """
+import signal, sys
+from rudel.cli.main import run
+
+class Importing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "MODULE":
+            sys.meta_path.remove(self)
+            try:
+                signal.raise_signal(NUMBER)
+            except BaseException:  # as native code may lose it
+                print("lost")
+
+sys.meta_path.insert(0, Importing())
+run()
+"""
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM], ids=lambda by: by.name)
+@pytest.mark.parametrize(
+    ("command", "module"), [("play", "keras"), ("serve", "rudel.serve.server"), ("watch", "uvicorn")]
+)
+def test_a_server_ends_by_a_signal_within_an_import(
+    command: str, module: str, by: signal.Signals, tmp_path: Path
+) -> None:
+    script = STARTING.replace("MODULE", module).replace("NUMBER", str(int(by)))
+    done = subprocess.run(
+        [sys.executable, "-c", script, command, tmp_path / "run"], capture_output=True, text=True, timeout=LONG
+    )
+    line = "Ended by SIGTERM.\n" if by == signal.SIGTERM else "Interrupted.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (128 + by, "", line)
+
+
+def test_a_server_that_ends_closes_what_is_open() -> None:
+    script = """
+import contextlib, signal
+from rudel.cli.interrupts import ending_at_once
+opened = contextlib.ExitStack()
+with ending_at_once(opened):
+    print("begun")
+    opened.callback(print, "closed")
+    signal.raise_signal(signal.SIGTERM)
+    print("not reached")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=LONG)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (143, ["begun", "closed"], "Ended by SIGTERM.\n")

@@ -5,10 +5,13 @@ collector (JAX has one), or the end of an object, nobody can catch it: Python re
 """
 
 import contextlib
+import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from types import FrameType
+from typing import NoReturn
 
 _SOON = 0.02
 """Seconds until a lost interrupt comes again; one that is lost once more comes once more."""
@@ -40,6 +43,45 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     if not callable(interrupt):
         interrupt = signal.default_int_handler
     interrupt(signal.SIGINT, frame)
+
+
+@contextlib.contextmanager
+def ending_at_once(opened: contextlib.ExitStack) -> Iterator[None]:
+    """In the block, Ctrl-C and SIGTERM close what is open, print one line and end the process.
+
+    For servers that start: an interrupt that is raised within an import or a compilation may be lost there, or stop
+    native code half-way. A signal that is ignored stays ignored.
+
+    Args:
+        opened: what is open; may be empty at first.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        try:
+            opened.close()
+            os.write(2, b"Ended by SIGTERM.\n" if number == signal.SIGTERM else b"Interrupted.\n")
+        finally:
+            leave(128 + number)
+
+    both = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in both.items() if handler is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process without taking Python down, in which threads of native code, such as JAX's, may crash."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # closed, or interrupted while it writes
+            stream.flush()
+    os._exit(code)
 
 
 def insist_on_interrupts() -> None:

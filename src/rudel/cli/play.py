@@ -1,16 +1,20 @@
 """`rudel play`."""
 
 import contextlib
-import signal
 import sys
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rudel.cli import complete
+from rudel.cli.interrupts import ending_at_once, leave
+from rudel.cli.output import reporting_interrupts
 from rudel.cli.shared_options import ClassesOption, CodeOption
+
+if TYPE_CHECKING:
+    from rudel.play.play_server import PlayServer
 
 
 def play(
@@ -31,36 +35,43 @@ def play(
     code: CodeOption = None,
 ) -> None:
     """Try a model in the browser: draw, speak or move a phone."""
+    opened = contextlib.ExitStack()
+    with contextlib.suppress(KeyboardInterrupt), opened:
+        with ending_at_once(opened):
+            server = _server(run, host, port, classes, code, opened)
+            if browser:
+                webbrowser.open(server.address)
+        server.serve_forever(poll_interval=0.1)
+    leave(0)
+
+
+def _server(
+    run: Path | None, host: str, port: int, classes: str | None, code: Path | None, opened: contextlib.ExitStack
+) -> "PlayServer":
+    """A server that is ready; `opened` closes it, and what it uses."""
     from rudel.backend import keras_on_jax
 
     keras_on_jax(light=True)
-    from rudel.cli.output import reporting_interrupts
     from rudel.play.listener import Listener
     from rudel.play.module import PageModule, what_is_missing
     from rudel.play.opening import newest_run, open_run
     from rudel.play.play_server import PlayServer
     from rudel.runs.model_as_run import as_run
 
-    opened = contextlib.ExitStack()
-    with reporting_interrupts():
-        given = opened.enter_context(as_run(run, classes, code)) if run else None
-        player = open_run(given) if given else newest_run() or open_run(_trained())
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    given = opened.enter_context(as_run(run, classes, code)) if run else None
+    player = open_run(given) if given else newest_run() or open_run(_trained())
     module = PageModule(player.run / "model.keras", lambda out: _export(player.run, out))
-    with opened, contextlib.closing(module), PlayServer(player, host, port, module) as server:
-        typer.echo(f"Play with {player.run} at {server.address}  (Ctrl-C ends it)")
-        if isinstance(player, Listener):
-            typer.echo("Compiling the model ...", err=True)
-            with reporting_interrupts():
-                module.wait()
-        else:
-            if missing := what_is_missing():
-                typer.echo(missing, err=True)
-            player.guess(bytes(player.drawing.side**2))
-        if browser:
-            webbrowser.open(server.address)
-        with contextlib.suppress(KeyboardInterrupt):
-            server.serve_forever(poll_interval=0.1)
+    opened.enter_context(contextlib.closing(module))
+    server = opened.enter_context(PlayServer(player, host, port, module))
+    typer.echo(f"Play with {player.run} at {server.address}  (Ctrl-C ends it)")
+    if isinstance(player, Listener):
+        typer.echo("Compiling the model ...", err=True)
+        module.wait()
+    else:
+        if missing := what_is_missing():
+            typer.echo(missing, err=True)
+        player.guess(bytes(player.drawing.side**2))
+    return server
 
 
 def _trained() -> Path:
@@ -68,7 +79,8 @@ def _trained() -> Path:
     from rudel.training.from_recipe import train_recipe
 
     typer.echo("There is no run in ./runs to play with: training `digits` first.", err=True)
-    return train_recipe("digits").path
+    with reporting_interrupts():
+        return train_recipe("digits").path
 
 
 def _export(run: Path, out: Path) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from rudel.cli import complete
+from rudel.cli.interrupts import ending_at_once, leave
 from rudel.cli.shared_options import ClassesOption, CodeOption, UnsafeOption
 from rudel.errors import RunError
 
@@ -58,30 +59,32 @@ def serve(
     unsafe: UnsafeOption = False,
 ) -> None:
     """Serve models over HTTP (TensorFlow Serving's REST API, Open Inference Protocol)."""
-    from rudel.runs.model_as_run import as_run, is_model_file
-    from rudel.serve.model_sources import read_sources
-    from rudel.serve.server import Settings, check_packages
-    from rudel.serve.server import serve as serve_models
-    from rudel.serve.server_limits import Limits
-    from rudel.serve.tokens import read_token
+    opened = contextlib.ExitStack()
+    with opened, ending_at_once(opened):
+        from rudel.runs.model_as_run import as_run, is_model_file
+        from rudel.serve.model_sources import read_sources
+        from rudel.serve.server import Settings, check_packages
+        from rudel.serve.server import serve as serve_models
+        from rudel.serve.server_limits import Limits
+        from rudel.serve.tokens import read_token
 
-    check_packages()
-    sources = read_sources(runs)
-    limits = Limits(
-        batch=max_batch,
-        delay=batch_delay / 1e3,
-        waiting=queue,
-        body=int(max_body * 1e6),
-        seconds=timeout,
-    )
-    token = read_token(token_file, os.environ.get("RUDEL_TOKEN"))
-    with contextlib.ExitStack() as stack:
+        check_packages()
+        sources = read_sources(runs)
+        limits = Limits(
+            batch=max_batch,
+            delay=batch_delay / 1e3,
+            waiting=queue,
+            body=int(max_body * 1e6),
+            seconds=timeout,
+        )
+        token = read_token(token_file, os.environ.get("RUDEL_TOKEN"))
         for place, source in enumerate(sources):
             if is_model_file(source.path):
                 try:
-                    run = stack.enter_context(as_run(source.path, classes, code, unsafe))
+                    run = opened.enter_context(as_run(source.path, classes, code, unsafe))
                 except RunError as error:  # others may be served
                     sources[place] = dataclasses.replace(source, problem=error)
                 else:
                     sources[place] = dataclasses.replace(source, path=run, file=source.path)
         serve_models(sources, Settings(host, port, token, tuple(allow_host or ()), log, limits), typer.echo)
+    leave(0)

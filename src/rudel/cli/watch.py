@@ -1,5 +1,6 @@
 """`rudel watch`."""
 
+import contextlib
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rudel.cli import complete
-from rudel.cli.output import reporting_interrupts
+from rudel.cli.interrupts import ending_at_once
 
 
 def watch(
@@ -29,7 +30,6 @@ def watch(
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:
     """Follow a training live in the browser."""
-    from rudel.watch.watch_server import watch as serve
 
     def ready(address: str) -> None:
         for run in runs:
@@ -39,5 +39,7 @@ def watch(
         if browser:
             webbrowser.open(address)
 
-    with reporting_interrupts():
+    with ending_at_once(contextlib.ExitStack()):
+        from rudel.watch.watch_server import watch as serve
+
         serve(runs, host, port, ready, allow_host or ())
