@@ -14,6 +14,7 @@ from rudel.cli.output import reporting_interrupts
 from rudel.cli.shared_options import ClassesOption, CodeOption
 
 if TYPE_CHECKING:
+    from rudel.play.module import PageModule
     from rudel.play.play_server import PlayServer
 
 
@@ -38,17 +39,21 @@ def play(
     opened = contextlib.ExitStack()
     with contextlib.suppress(KeyboardInterrupt), opened:
         with ending_at_once(opened):
-            server = _server(run, host, port, classes, code, opened)
-            if browser:
-                webbrowser.open(server.address)
+            server, made = _server(run, host, port, classes, code, opened)
+        if made is not None:
+            typer.echo("Compiling the model ...", err=True)
+            with reporting_interrupts():
+                made.wait()
+        if browser:
+            webbrowser.open(server.address)
         server.serve_forever(poll_interval=0.1)
     leave(0)
 
 
 def _server(
     run: Path | None, host: str, port: int, classes: str | None, code: Path | None, opened: contextlib.ExitStack
-) -> "PlayServer":
-    """A server that is ready; `opened` closes it, and what it uses."""
+) -> "tuple[PlayServer, PageModule | None]":
+    """A server, and the module without which its page is of no use, if it is; `opened` closes both."""
     from rudel.backend import keras_on_jax
 
     keras_on_jax(light=True)
@@ -65,13 +70,11 @@ def _server(
     server = opened.enter_context(PlayServer(player, host, port, module))
     typer.echo(f"Play with {player.run} at {server.address}  (Ctrl-C ends it)")
     if isinstance(player, Listener):
-        typer.echo("Compiling the model ...", err=True)
-        module.wait()
-    else:
-        if missing := what_is_missing():
-            typer.echo(missing, err=True)
-        player.guess(bytes(player.drawing.side**2))
-    return server
+        return server, module
+    if missing := what_is_missing():
+        typer.echo(missing, err=True)
+    player.guess(bytes(player.drawing.side**2))
+    return server, None
 
 
 def _trained() -> Path:

@@ -65,19 +65,20 @@ def as_run(path: Path, classes: str | None = None, code: Path | None = None, uns
             f"The model {path} has a lambda in its layer `{layer}`, which can do anything when it is executed: add "
             "--unsafe if you trust where the file comes from."
         )
-    with _imported(code) as own_code, tempfile.TemporaryDirectory(prefix="rudel-model-") as folder:
+    with _imported(code) as own_code:
         model = load_model(path, own_code, "give it by --code FILE.py")
         outputs = getattr(model, "output_shape", None)
         if names and isinstance(outputs, tuple) and outputs[-1] not in (len(names), 1):
             raise OptionError(f"--classes has {len(names)} names, and the model in {path} has {outputs[-1]} outputs.")
-        run = RunDirectory(Path(folder) / path.stem)
-        run.path.mkdir()
         own = check_can_be_loaded(model, lambdas=unsafe)
-        save_model(model, run.model)
         about = {"recipe": "", "file": str(path), "class_names": names, "unsafe": unsafe}
-        run.write_config(about | ({"own_classes": own} if own else {}))
-        run.write_summary({"metrics": {}})
-        yield run.path
+        with tempfile.TemporaryDirectory(prefix="rudel-model-") as folder:
+            run = RunDirectory(Path(folder) / path.stem)
+            run.path.mkdir()
+            save_model(model, run.model)
+            run.write_config(about | ({"own_classes": own} if own else {}))
+            run.write_summary({"metrics": {}})
+            yield run.path
 
 
 def check_archive(path: Path) -> None:
