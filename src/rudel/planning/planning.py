@@ -66,7 +66,7 @@ def plan(
     Raises:
         ClusterError: no number of these hosts can hold the model and the data.
     """
-    sole, most = _sole_first(work, hosts, links), _most_first(hosts, links)
+    sole, most = _sole_first(work, hosts, links), _most_first(work, hosts, links)
 
     def chosen(count: int) -> list[Speed]:
         crowd = (count - 1) / max(1, len(hosts) - 1)
@@ -99,13 +99,13 @@ def _sole_first(work: Work, hosts: Sequence[Speed], links: Links) -> list[Speed]
     return [hosts[number] for number in np.lexsort((step, seconds))]
 
 
-def _most_first(hosts: Sequence[Speed], links: Links) -> list[Speed]:
+def _most_first(work: Work, hosts: Sequence[Speed], links: Links) -> list[Speed]:
     """Hosts, those first that do most in rounds: by the seconds of a step, with what one takes of a round's messages
     and of what it does beside its steps.
     """
     own = links.to(hosts)
     step, exchange, message = np.array([(host.step, host.exchange, host.message) for host in hosts]).T
-    computing = step * best_steps(step, exchange)
+    computing = step * best_steps(step, exchange, work.sgd)
     there = message / 2 / own.connection + own.delay(message / 2)
     back = message / 2 / own.up.connection + own.delay(message / 2)
     seconds = step * np.maximum(computing + exchange, there + back) / computing
@@ -170,8 +170,9 @@ def _as_agreed(
     )
     latency, slowest = float(np.max(links.latency)), max(step for step, _ in tried)
     worth = worth_of([1 / step for step, _ in tried])
-    speeds = Speeds(1 / speed, exchange, message, links.trial(count), 2 * latency, slowest, work.weights / 4, worth)
-    agreed = options.agree(count, work.steps, work.sgd, speeds)
+    link, weights = (links.trial(count), 2 * latency), work.weights / 4
+    speeds = Speeds(1 / speed, exchange, message, *link, slowest, weights, worth, work.sgd)
+    agreed = options.agree(count, work.steps, speeds)
     if agreed.delta_codec == IN_FULL:
         message = work.weights / 2  # a byte for each, there and back
     elif agreed.delta_codec != chosen.delta_codec:

@@ -92,7 +92,7 @@ class MergingOptions(ABC):
             merge_codec=self.merge_codec or codec,
         )
 
-    def agree(self, replicas: int, total_steps: int, sgd: bool, speeds: Speeds) -> Agreed:
+    def agree(self, replicas: int, total_steps: int, speeds: Speeds) -> Agreed:
         """Settles what was left open by the speeds of replicas and links.
 
         A host that is much slower than the others adds little: with learning rates and momentum for as many hosts as
@@ -101,16 +101,15 @@ class MergingOptions(ABC):
         Args:
             replicas: how many train together.
             total_steps: of all of them together.
-            sgd: see `chosen_for`.
             speeds: what was measured.
         """
-        chosen = self.chosen_for(replicas, total_steps, sgd, speeds.worth)
+        chosen = self.chosen_for(replicas, total_steps, speeds.sgd, speeds.worth)
         steps, codec = chosen.steps, CODEC
         steps_are_given = getattr(self, self.length) is not None
         if not steps_are_given and replicas > 1:
             steps = best_length(replicas, chosen.steps, speeds)
         if chosen.delta_codec == chosen.merge_codec == CODEC:
-            if goes_in_full(replicas, speeds, sgd):
+            if goes_in_full(replicas, speeds):
                 codec, chosen = IN_FULL, replace(chosen, outer=self.outer or PLAIN)
             elif not steps_are_given and self.delta_codec is self.merge_codec is None:
                 codec, steps = best_codec(replicas, chosen.steps, speeds)

@@ -13,7 +13,7 @@ import queue
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -231,7 +231,7 @@ class ReplicasEngine:
 
     def _agree(self, replicas: int, speeds: Speeds) -> Agreed:
         """Settles the options of all rounds; called in the thread of the coordinator."""
-        self._agreed = self._options.agree(replicas, self._job.schedule.total_steps, self._sgd, speeds)
+        self._agreed = self._options.agree(replicas, self._job.schedule.total_steps, replace(speeds, sgd=self._sgd))
         return self._agreed
 
     async def _prepare_replicas(self, fleet: "Fleet") -> None:

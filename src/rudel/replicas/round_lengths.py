@@ -17,6 +17,11 @@ with shorter ones, it is less in proportion. Chosen by the time that four nodes 
 `benchmarks/evaluate.py`, with rounds of 32 to 128 steps.
 """
 
+_DRIFT_STEPS_SGD = 50
+"""The same of SGD with momentum. In rounds of 4, 8, 16 and 32 steps, four replicas end at 0.822, 0.812, 0.790 and 0.749
+with a CNN on drawings after 1,024 steps, an MLP at 0.733, 0.712, 0.676 and 0.590 (`benchmarks/convergence.py`).
+"""
+
 _LEAST_OF_SLOWEST = 2
 """Steps of a round of the slowest replica."""
 
@@ -50,7 +55,7 @@ target and final accuracy): what a link carries in 40 steps, one element in 32, 
 
 @dataclass(frozen=True)
 class Speeds:
-    """Measurements before the first round, as means over the replicas.
+    """What is known before the first round, of measurements the means over the replicas.
 
     Args:
         step_seconds: of a local step.
@@ -61,6 +66,7 @@ class Speeds:
         slowest_seconds: of a local step of the slowest replica.
         weights: elements of the model.
         worth: how many hosts of equal speed these are worth, see `rudel.replicas.dealing.worth_of`.
+        sgd: see `rudel.replicas.keras_rates.is_momentum_sgd`.
     """
 
     step_seconds: float
@@ -71,6 +77,7 @@ class Speeds:
     slowest_seconds: float = 0.0
     weights: float = math.inf
     worth: int = 1
+    sgd: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,23 +98,24 @@ class Agreed:
     merge_codec: str
 
 
-def best_steps(step: Any, exchange: Any) -> Any:
+def best_steps(step: Any, exchange: Any, sgd: bool) -> Any:
     """Steps between two exchanges with the fastest progress in time, however fast the links are.
 
     Args:
         step: seconds of one; a number or an array.
         exchange: likewise, in which no steps are taken.
+        sgd: see `Speeds`.
     """
-    return np.maximum(_LEAST_STEPS, np.sqrt(_DRIFT_STEPS * exchange / step))
+    return np.maximum(_LEAST_STEPS, np.sqrt((_DRIFT_STEPS_SGD if sgd else _DRIFT_STEPS) * exchange / step))
 
 
 def best_length(replicas: int, most: int, speeds: Speeds) -> int:
     """Steps of a round with the fastest progress in time.
 
     The shorter rounds are, the less replicas drift apart, and the more of their time exchanges take: with a cost of c
-    steps for each, rounds of the root of 400 c steps are best; but the slowest replica is to take some steps, too. A
-    merge is to come before most of the next round is over, or it comes too late to be of use: on slow links, rounds are
-    as long as that takes, up to twice as long as they are otherwise at most.
+    steps for each, rounds of the root of 400 c steps are best, with SGD of 50 c; but the slowest replica is to take a
+    few steps, too. A merge is to come before most of the next round is over, or it comes too late to be of use: on
+    slow links, rounds are as long as that takes, up to twice as long as they are otherwise at most.
 
     Args:
         replicas: how many train together.
@@ -121,7 +129,7 @@ def best_length(replicas: int, most: int, speeds: Speeds) -> int:
     >>> best_length(4, 320, Speeds(0.03, 0.002, 20e3, bytes_per_second=10e6))
     5
     """
-    by_cost = round(float(best_steps(speeds.step_seconds, speeds.exchange_seconds)))
+    by_cost = round(float(best_steps(speeds.step_seconds, speeds.exchange_seconds, speeds.sgd)))
     by_slowest = math.ceil(_LEAST_OF_SLOWEST * speeds.slowest_seconds / speeds.step_seconds)
     by_link = math.ceil(_network_seconds(replicas, speeds.exchange_bytes, speeds) / (_OVERLAP * speeds.step_seconds))
     return max(min(most, max(by_cost, by_slowest)), min(_MOST_BY_LINK * most, by_link))
@@ -150,7 +158,7 @@ def best_codec(replicas: int, most: int, speeds: Speeds) -> tuple[str, int]:
     return next((item for item in lengths.items() if item[1] <= enough), [*lengths.items()][-1])
 
 
-def goes_in_full(replicas: int, speeds: Speeds, sgd: bool) -> bool:
+def goes_in_full(replicas: int, speeds: Speeds) -> bool:
     """Whether a byte for every weight, there and back, takes hardly longer on its way than what is sent otherwise.
 
     Then nothing needs to be left for later, as of small models, which learn fast and have few rounds. SGD with momentum
@@ -162,17 +170,16 @@ def goes_in_full(replicas: int, speeds: Speeds, sgd: bool) -> bool:
     Args:
         replicas: how many train together.
         speeds: what was measured.
-        sgd: see `rudel.replicas.keras_rates.is_momentum_sgd`.
 
-    >>> goes_in_full(4, Speeds(0.0007, 0.002, 400, bytes_per_second=10e6, round_trip=0.003, weights=4096), sgd=False)
+    >>> goes_in_full(4, Speeds(0.0007, 0.002, 400, bytes_per_second=10e6, round_trip=0.003, weights=4096))
     True
-    >>> goes_in_full(4, Speeds(0.0007, 0.002, 30e3, bytes_per_second=10e6, round_trip=0.003, weights=200e3), sgd=False)
+    >>> goes_in_full(4, Speeds(0.0007, 0.002, 30e3, bytes_per_second=10e6, round_trip=0.003, weights=200e3))
     False
-    >>> goes_in_full(4, Speeds(0.045, 0.002, 30e3, bytes_per_second=10e6, round_trip=0.003, weights=200e3), sgd=True)
+    >>> goes_in_full(4, Speeds(0.045, 0.002, 30e3, bytes_per_second=10e6, round_trip=0.003, weights=200e3, sgd=True))
     True
     """
     enough = _MORE_FOR_ALL * _network_seconds(replicas, speeds.exchange_bytes, speeds)
-    if sgd:
+    if speeds.sgd:
         enough = max(enough, _LEAST_STEPS * speeds.step_seconds)
     return _network_seconds(replicas, 2 * speeds.weights, speeds) <= enough
 

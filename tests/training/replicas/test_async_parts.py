@@ -252,5 +252,5 @@ def test_auto_keeps_what_all_strategies_have_and_refuses_what_one_has() -> None:
 
 def test_what_is_given_is_not_changed_by_what_is_measured() -> None:
     options = Async(steps_between=7, delta_codec="int8")
-    agreed = options.agree(4, 10_000, False, Speeds(1e-3, 1.0, 1e9, bytes_per_second=1.0))
+    agreed = options.agree(4, 10_000, Speeds(1e-3, 1.0, 1e9, bytes_per_second=1.0))
     assert (agreed.steps, agreed.delta_codec) == (7, "int8")

@@ -32,6 +32,7 @@ from rudel.replicas.diloco import round_coordinator as rounds
 from rudel.replicas.diloco.diloco_options import Diloco
 from rudel.replicas.diloco.round_coordinator import RoundCoordinator
 from rudel.replicas.host_checks import check_memory, check_versions
+from rudel.replicas.round_lengths import Speeds
 from rudel.replicas.supply import Supply
 from rudel.shipping.host_packages import VERSIONED
 from rudel.training.plan_recipe import plan_recipe
@@ -323,6 +324,24 @@ def test_moving_statistics_keep_pace_with_those_of_one_computer(strategy: Any, l
     x = np.full((512, 1), 3.0, "float32")
     rudel.fit(model, x, x, batch_size=8, epochs=1, client=crew.client, strategy=strategy)
     assert model.layers[0].moving_mean[0] == pytest.approx(3 * (1 - 0.95**64), abs=lag)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "outer", "codec"),
+    [("adam", "nesterov:1.25:0.29", "top8"), ("sgd", "nesterov:1.25:0.29", "top8"), (None, "nesterov:1:0", "int8")],
+    ids=["Adam", "SGD", "SGD with momentum"],
+)
+def test_changes_of_sgd_with_momentum_are_averaged_and_travel_in_full(
+    optimizer: str | None, outer: str, codec: str, crew: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = Speeds(0.01, 0.002, 3e4, 1e8, round_trip=0.003, slowest_seconds=0.01, weights=3e5, worth=2)
+    monkeypatch.setattr(coordinator, "Speeds", lambda *found: measured)
+    model = keras.Sequential([keras.Input((5,)), layers.Dense(4)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer or keras.optimizers.SGD(0.01, momentum=0.9), loss)
+    rudel.fit(model, TABLE, KINDS, epochs=1, client=crew.client, run=tmp_path)
+    options = json.loads((tmp_path / "summary.json").read_text())["strategy_options"]
+    assert (options["outer"], options["delta_codec"], options["merge_codec"]) == (outer, codec, codec)
 
 
 def test_workers_are_left_as_they_were(crew: Any) -> None:
