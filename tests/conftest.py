@@ -16,7 +16,7 @@ from browser import COMMAND, Browser, find, started
 from compiling import QUICKLY
 from golden import Golden
 from missing import skip_or_fail
-from warm.programs import JAX, TENSORFLOW, warm_programs
+from warm.programs import JAX, TENSORFLOW, put_programs, started_zygotes
 
 from rudel.errors import LabError
 from rudel.export import process
@@ -43,6 +43,26 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return parallel.make_scheduler(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tells a process that tests where the zygotes are that all of them share; they weigh like one of these."""
+    config = node.config
+    if _PLACES not in config.stash:
+        stack = contextlib.ExitStack()
+        config.add_cleanup(stack.close)
+        stack.callback(parallel.weigh_as_a_lab())
+        config.stash[_PLACES] = stack.enter_context(_zygotes())
+    node.workerinput["zygotes"] = config.stash[_PLACES]
+
+
+_PLACES = pytest.StashKey[list[dict[str, Any]]]()
+
+
+def _zygotes() -> contextlib.AbstractContextManager[list[dict[str, Any]]]:
+    environment = dict(os.environ)
+    return started_zygotes({JAX: environment, TENSORFLOW: environment | process.ENVIRONMENT})
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -114,14 +134,24 @@ def lab_machine(lacking: Callable[[str], NoReturn]) -> None:
 
 
 @pytest.fixture(scope="session")
-def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def zygotes(pytestconfig: pytest.Config) -> Iterator[list[dict[str, Any]]]:
+    """Where processes are from which programs are forked that begin with Rudel and Keras imported, or TensorFlow."""
+    if parallel.is_one_of_several(pytestconfig):
+        yield pytestconfig.workerinput["zygotes"]  # pyright: ignore[reportAttributeAccessIssue]
+        return
+    with _zygotes() as places:
+        yield places
+
+
+@pytest.fixture(scope="session")
+def warm_python(tmp_path_factory: pytest.TempPathFactory, zygotes: list[dict[str, Any]]) -> str:
     """`python` with Rudel and Keras imported, or TensorFlow for what an export starts: a second or three less of each.
 
     For programs of which only the result counts, not what they import or how they end (see warm/client.py).
     """
-    folder, environment = tmp_path_factory.mktemp("warm"), dict(os.environ)
-    with warm_programs(folder, {JAX: environment, TENSORFLOW: environment | process.ENVIRONMENT}):
-        yield str(folder / "python")
+    folder = tmp_path_factory.mktemp("warm")
+    put_programs(folder, zygotes)
+    return str(folder / "python")
 
 
 @pytest.fixture(scope="session")

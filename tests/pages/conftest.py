@@ -6,14 +6,14 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from homes import furnish, keep_programs
 from pages.data import drawings_served
-from warm.programs import JAX, TENSORFLOW, warm_programs
+from warm.programs import put_programs
 
 from rudel.cache import cache_folder
-from rudel.export.process import ENVIRONMENT
 
 SHARED = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_", "JAX_DISABLE_MOST_OPTIMIZATIONS")
 """Variables that `import rudel` and the tests set: the compiled programs are those of all tests, of earlier runs too.
@@ -30,7 +30,7 @@ def drawings() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def environment(tmp_path_factory: pytest.TempPathFactory, zygotes: list[dict[str, Any]]) -> dict[str, str]:
     """A user's environment, with a cache that all pages share, in other processes too, and programs that start fast."""
     folder = tmp_path_factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
@@ -47,7 +47,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     }
     warm = tmp_path_factory.mktemp("warm")
     programs = [str(warm), str(_programs(folder / "bin")), str(Path(sys.executable).parent)]
-    found = kept | {
+    put_programs(warm, zygotes)
+    return kept | {
         "PATH": os.pathsep.join([*programs, os.environ["PATH"]]),
         "RUDEL_CACHE": str(folder / "cache"),
         "PYTHONUNBUFFERED": "1",
@@ -57,8 +58,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
         "NO_PROXY": "*",
         "no_proxy": "*",
     }
-    with warm_programs(warm, {JAX: found, TENSORFLOW: found | ENVIRONMENT}):
-        yield found
 
 
 def _programs(folder: Path) -> Path:

@@ -12,15 +12,20 @@ import socket
 import sys
 
 FREE = {
-    *("PWD", "OLDPWD", "SHLVL", "_", "COLUMNS", "LINES", "RUDEL_SSH_CONFIG", "PYTEST_CURRENT_TEST", "TF_CONFIG"),
+    *("PWD", "OLDPWD", "SHLVL", "_", "COLUMNS", "LINES", "PATH", "NO_PROXY", "no_proxy", "PYTHONUNBUFFERED"),
+    *("RUDEL_SSH_CONFIG", "TF_CONFIG", "__DASK_PARENT_PID"),
     *("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "HDF5_PLUGIN_PATH", "ENABLE_RUNTIME_UPTIME_TELEMETRY"),
     *("ENVIRONMENT", "HOSTNAME", "TMPDIR", "HFI_NO_BACKTRACE", "IPATH_NO_BACKTRACE"),
     *("TF2_BEHAVIOR", "TF_FORCE_GPU_ALLOW_GROWTH", "TPU_SKIP_MDS_QUERY", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION"),
 }
-"""Variables that nothing reads when it is imported; those of jobs; those that packages set when they are imported."""
+"""Variables that nothing reads when it is imported, or that a zygote follows itself; those of jobs; those that packages
+set when they are imported.
+"""
 
-FREE_BEGINNINGS = ("SLURM", "SRUN_", "OMPI_", "PMIX_", "PMI_", "PRTE_")
-"""How the variables begin that tell the programs of a job, or of `mpirun`, who they are; nor are they read so early."""
+FREE_BEGINNINGS = ("PYTEST_", "SLURM", "SRUN_", "OMPI_", "PMIX_", "PMI_", "PRTE_")
+"""How the variables begin that tell processes that test, programs of a job, or of `mpirun`, who they are; nor are they
+read so early.
+"""
 
 DEFAULTS = {"KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "1"}
 """Variables that are the same without being set."""

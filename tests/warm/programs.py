@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from warm.client import counted
 
@@ -21,6 +22,7 @@ JAX = (
     "rudel.recipes.digits", "rudel.training.fit", "rudel.training.from_recipe", "rudel.training.plan_recipe",
     "rudel.runs.loading", "rudel.runs.evaluate_run", "rudel.tuning.tune", "rudel.tuning.sweep", "rudel.play.player",
     "rudel.replicas.diloco.round_coordinator", "rudel.replicas.replica",
+    "rudel.mesh.hosts.join", "rudel.mesh.hosts.job_parcel", "rudel.mesh.hosts.relay", "rudel.mesh.mesh_engine",
     "distributed.cli.dask_worker", "multiprocessing.spawn",
     "jax.experimental.multihost_utils", "jaxlib.mlir.dialects.builtin", "sklearn.datasets", "optuna",
     "matplotlib.figure", "matplotlib.backends.backend_svg", "PIL.ImageFont", "PIL.ImageOps", "PIL.JpegImagePlugin",
@@ -30,28 +32,38 @@ TENSORFLOW = ("rudel.export.process:import_tensorflow", "rudel.backend:keras_her
 
 
 @contextlib.contextmanager
-def warm_programs(folder: Path, zygotes: Mapping[tuple[str, ...], Mapping[str, str]]) -> Iterator[None]:
-    """Makes `rudel`, `dask` and `python` in a folder that begin with modules imported.
+def started_zygotes(zygotes: Mapping[tuple[str, ...], Mapping[str, str]]) -> Iterator[list[dict[str, Any]]]:
+    """Starts zygotes, which import nothing before their first command; yields where they are.
 
     Args:
-        folder: where to.
-        zygotes: by what they import, at the first command that is theirs: the environment of their commands. A command
-            with any other environment starts as always.
+        zygotes: by what they import: the environment of their commands. A command with any other starts as always.
     """
-    places = []
     with contextlib.ExitStack() as stack:
         sockets = stack.enter_context(tempfile.TemporaryDirectory())  # their paths must be short
+        places = []
         for number, (modules, environment) in enumerate(zygotes.items()):
             path = f"{sockets}/{number}"
             places.append({"socket": path, "environment": counted(dict(environment))})
             stack.enter_context(_zygote(path, modules, environment))
-        scripts = {name: str(Path(sys.executable).with_name(name)) for name in ("rudel", "dask")}
-        programs = {"python": sys.executable, **scripts}
-        (folder / "places.json").write_text(json.dumps({"programs": programs, "zygotes": places}))
-        shutil.copy(HERE / "client.py", folder)
-        for name in programs:
-            (folder / name).write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {folder}/client.py {name} "$@"\n')
-            (folder / name).chmod(0o755)
+        yield places
+
+
+def put_programs(folder: Path, places: Sequence[Mapping[str, Any]]) -> None:
+    """Makes `rudel`, `dask` and `python` in a folder that begin with what these zygotes have imported."""
+    scripts = {name: str(Path(sys.executable).with_name(name)) for name in ("rudel", "dask")}
+    programs = {"python": sys.executable, **scripts}
+    (folder / "places.json").write_text(json.dumps({"programs": programs, "zygotes": places}))
+    shutil.copy(HERE / "client.py", folder)
+    for name in programs:
+        (folder / name).write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {folder}/client.py {name} "$@"\n')
+        (folder / name).chmod(0o755)
+
+
+@contextlib.contextmanager
+def warm_programs(folder: Path, zygotes: Mapping[tuple[str, ...], Mapping[str, str]]) -> Iterator[None]:
+    """Both: starts zygotes, and makes programs in a folder that use them."""
+    with started_zygotes(zygotes) as places:
+        put_programs(folder, places)
         yield
 
 

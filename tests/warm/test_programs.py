@@ -54,6 +54,17 @@ def test_it_has_its_own_arguments_folder_files_and_environment(shell: Callable[.
     assert shell("python -c 'import sys; print(sys.executable)' | sed 's,.*/,,'").stdout == "python\n"
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_it_prints_waits_as_its_own_environment_says(
+    shell: Callable[..., Any], environment: dict[str, str], unbuffered: str
+) -> None:
+    code = "import os, sys; print('bad', file=sys.stderr); print(1); os._exit(0)"
+    own = environment | {"PYTHONUNBUFFERED": unbuffered}
+    warm, cold = (shell(f'{program} -c "{code}"', env=own) for program in ("python", sys.executable))
+    assert (warm.stdout, warm.stderr) == (cold.stdout, cold.stderr) == ("1\n" if unbuffered else "", "bad\n")
+    assert shell(f'PATH="$PATH:/nowhere" python -c "{WARM}"', env=own).stdout == "True\n"
+
+
 @pytest.mark.parametrize(
     ("code", "status", "error"),
     [

@@ -15,6 +15,7 @@ import atexit
 import contextlib
 import gc
 import importlib
+import io
 import json
 import os
 import runpy
@@ -139,6 +140,7 @@ def _become(arguments: list[str], folder: str, environment: dict[str, str], igno
         signal.signal(number, signal.SIG_IGN if number in ignored else default)
     sys.executable = own
     tempfile.tempdir = None  # TMPDIR may be another
+    _buffer(not environment.get("PYTHONUNBUFFERED"))
     page = types.ModuleType("__main__")
     page.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = page
@@ -157,6 +159,19 @@ def _become(arguments: list[str], folder: str, environment: dict[str, str], igno
         sys.path[:0] = [] if safe else [str(Path(first).resolve().parent)]
         page.__file__ = first
         exec(compile(Path(first).read_bytes(), first, "exec"), vars(page))
+
+
+def _buffer(wanted: bool) -> None:
+    """Has the standard files buffered or not, as the interpreter would by PYTHONUNBUFFERED."""
+    if wanted != sys.stdout.write_through:  # pyright: ignore[reportAttributeAccessIssue]
+        return
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        before = getattr(sys, name)
+        file: Any = open(number, "wb", -1 if wanted else 0, closefd=False)  # noqa: SIM115  # as long as it runs
+        how = {"write_through": not wanted, "line_buffering": wanted and name == "stderr"}
+        after = io.TextIOWrapper(file, before.encoding, before.errors, **how)
+        setattr(sys, name, after)
+        setattr(sys, f"__{name}__", after)
 
 
 def _end(work: Callable[[], object]) -> NoReturn:

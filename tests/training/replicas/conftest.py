@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import pytest
 from processes import LONG
-from warm.programs import Forked, forking, warm_programs
+from warm.programs import Forked, forking, put_programs
 
 from rudel.loop import model_state
 from rudel.replicas.codec.weight_vector import Layout
@@ -108,12 +108,6 @@ def hosted() -> Iterator[Callable[..., Hosted]]:
 
 
 MODULES = ("distributed.cli.dask_worker", "rudel.replicas.replica_service", "rudel.replicas.replica")
-MEMBER = (
-    "rudel.backend:keras_on_jax", "rudel.mesh.hosts.join", "rudel.mesh.hosts.job_parcel", "rudel.mesh.hosts.relay",
-    "rudel.mesh.mesh_engine", "rudel.session.session",
-)  # fmt: skip
-"""What the processes import that workers start for `mesh`."""
-
 _WORKER = "from distributed.cli.dask_worker import main; main()"
 
 
@@ -170,12 +164,12 @@ class Crew:
 
 
 @contextlib.contextmanager
-def made_crew(folder: Path) -> Iterator[Crew]:
+def made_crew(folder: Path, zygotes: list[dict[str, Any]]) -> Iterator[Crew]:
     from distributed import Client, LocalCluster
 
     (folder / "warm").mkdir()
+    put_programs(folder / "warm", zygotes)
     with (
-        warm_programs(folder / "warm", {MEMBER: _environment(folder)}),
         LocalCluster(n_workers=0, processes=True, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
         forking(MODULES, _environment(folder)) as fork,
@@ -194,8 +188,8 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def crew_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
-    with made_crew(tmp_path_factory.mktemp("crew")) as crew:
+def crew_of_the_session(tmp_path_factory: pytest.TempPathFactory, zygotes: list[dict[str, Any]]) -> Iterator[Crew]:
+    with made_crew(tmp_path_factory.mktemp("crew"), zygotes) as crew:
         yield crew
 
 
