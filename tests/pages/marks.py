@@ -217,10 +217,10 @@ ADDED: dict[str, dict[str, str]] = {
     "movement.md": {"rudel train motion": "--epochs 3 --batch-size 12"},
     "table.md": {"rudel train table": "--batch-size 71"},
     "sine.md": {
-        "rudel train sine --set net=small": "--batch-size 20 --epochs 300",
-        "rudel train sine$": "--batch-size 20",
+        "rudel train sine --set net=small": "--batch-size 20 --epochs 100",
+        "rudel train sine$": "--batch-size 20 --epochs 300",
     },
-    "micro.md": {"rudel train sine": "--batch-size 20"},
+    "micro.md": {"rudel train sine": "--batch-size 20 --epochs 30"},
     "strategies.md": {"rudel train digits": "--set filters=4 --epochs 1"},
     "watch.md": {"rudel watch": "--port 0 --no-browser"},
     "slurm.md": {"mpirun": "--epochs 1"},
