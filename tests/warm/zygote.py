@@ -168,8 +168,10 @@ def _buffer(wanted: bool) -> None:
     for number, name in ((1, "stdout"), (2, "stderr")):
         before = getattr(sys, name)
         file: Any = open(number, "wb", -1 if wanted else 0, closefd=False)  # noqa: SIM115  # as long as it runs
-        how = {"write_through": not wanted, "line_buffering": wanted and name == "stderr"}
-        after = io.TextIOWrapper(file, before.encoding, before.errors, **how)
+        by_lines = wanted and name == "stderr"
+        after = io.TextIOWrapper(
+            file, before.encoding, before.errors, line_buffering=by_lines, write_through=not wanted
+        )
         setattr(sys, name, after)
         setattr(sys, f"__{name}__", after)
 
