@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import importlib.util
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,8 +16,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 import rudel
-from rudel.data.batch_source import stream_of
-from rudel.errors import DataError, OptionError
+from rudel.data.batch_source import training_stream
+from rudel.errors import DataError, ModelError, OptionError
 
 X = np.random.default_rng(0).normal(size=(100, 8)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
@@ -33,21 +34,56 @@ def net() -> Any:
 
 
 class Numbered(keras.utils.PyDataset):
-    """Batches by number, the last of 4 examples, with weights."""
+    """Batches by number, the last of 4 examples, with weights; remembers what it was asked."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.passes = 0
+        self.calls: list[int | str] = []
 
     def __len__(self) -> int:
         return -(-len(X) // SIZE)
 
     def __getitem__(self, number: int) -> Any:
+        self.calls.append(number)
         rows = slice(number * SIZE, (number + 1) * SIZE)
         return X[rows], Y[rows], WEIGHTS[rows]
 
+    def on_epoch_begin(self) -> None:
+        self.calls.append("begin")
+
     def on_epoch_end(self) -> None:
-        self.passes += 1
+        self.calls.append("end")
+
+
+class Uneven(Numbered):
+    """Batches of 16, 16, 5, 16, 5, 16 and 4 examples."""
+
+    def __getitem__(self, number: int) -> Any:
+        return tuple(part[: 5 if number in (2, 4) else SIZE] for part in super().__getitem__(number))
+
+
+class Padded(keras.utils.PyDataset):
+    """Sequences of numbers, padded to the longest of their batch."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, number: int) -> Any:
+        rows = slice(number * SIZE, (number + 1) * SIZE)
+        return X[rows, : (8, 5, 5, 8, 3, 5)[number], None], Y[rows]
+
+
+def recurrent() -> Any:
+    """A model for sequences of any length."""
+    keras.utils.set_random_seed(0)
+    layers = keras.layers
+    model = keras.Sequential([keras.Input((None, 1)), layers.SimpleRNN(4), layers.Dense(2, activation="softmax")])
+    model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+def in_this_order(source: Any, numbers: list[int]) -> Iterator[Any]:
+    return (source[number] for number in numbers)
 
 
 class Loader:
@@ -94,12 +130,83 @@ def same(one: Any, other: Any) -> bool:
 
 def test_batches_by_number_train_and_evaluate_as_in_keras() -> None:
     mine, theirs, source = net(), net(), Numbered()
-    history = rudel.fit(mine, source, epochs=3, validation_data=Numbered(), verbose=0).history
-    expected = theirs.fit(X, Y, SIZE, 3, sample_weight=WEIGHTS, shuffle=False, verbose=0).history
+    history = rudel.fit(mine, source, epochs=3, shuffle=False, validation_data=Numbered(), verbose=0).history
+    keras_source = Numbered()
+    expected = theirs.fit(keras_source, epochs=3, shuffle=False, validation_data=Numbered(), verbose=0).history
     assert same(mine, theirs)
-    assert history["loss"] == pytest.approx(expected["loss"], rel=1e-5)
-    assert len(history["val_accuracy"]) == 3
-    assert source.passes == 3
+    for name, values in expected.items():
+        assert history[name] == pytest.approx(values, rel=1e-5)
+    assert source.calls[1:] == keras_source.calls[2:]  # the first batch is looked at before
+
+
+@pytest.mark.parametrize(("kind", "model"), [(Uneven, net), (Padded, recurrent)])
+def test_batches_of_any_size_and_shape_are_a_step_each_in_an_order_by_the_seed(
+    kind: Callable[[], Any], model: Callable[[], Any]
+) -> None:
+    class Remembers(kind):  # type: ignore[valid-type, misc]  # a class, that pyright takes for a function
+        def __init__(self) -> None:
+            super().__init__()
+            self.order: list[int] = []
+
+        def __getitem__(self, number: int) -> Any:
+            self.order.append(number)
+            return super().__getitem__(number)
+
+    mine, theirs, source = model(), model(), Remembers()
+    history = rudel.fit(mine, source, epochs=3, validation_data=kind(), seed=3, verbose=0).history
+    order, length = source.order[1:], len(source)
+    epochs = [order[i : i + length] for i in range(0, 3 * length, length)]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(length))] * 3
+    assert len(set(map(tuple, epochs))) == 3
+    batches = in_this_order(kind(), order)
+    expected = theirs.fit(
+        batches, epochs=3, steps_per_epoch=length, shuffle=False, validation_data=kind(), verbose=0
+    ).history
+    assert same(mine, theirs)
+    for name, values in expected.items():
+        assert history[name] == pytest.approx(values, rel=1e-5)
+    assert rudel.evaluate(mine, kind()) == pytest.approx(theirs.evaluate(kind(), return_dict=True, verbose=0), rel=1e-5)
+    np.testing.assert_allclose(rudel.predict(mine, kind()), theirs.predict(kind(), verbose=0), rtol=1e-5, atol=1e-6)
+
+
+def test_uneven_batches_of_an_iterable_train_as_in_keras() -> None:
+    class Again:
+        def __iter__(self) -> Iterator[Any]:
+            return in_this_order(Uneven(), list(range(7)))
+
+    mine, theirs = net(), net()
+    rudel.fit(mine, Again(), epochs=2, verbose=0)
+    theirs.fit(Uneven(), epochs=2, shuffle=False, verbose=0)
+    assert same(mine, theirs)
+
+
+def test_epochs_of_other_lengths_than_a_pass_end_for_the_source_as_in_keras() -> None:
+    mine, theirs, source, keras_source = net(), net(), Numbered(), Numbered()
+    rudel.fit(mine, source, epochs=4, steps_per_epoch=7, shuffle=False, verbose=0)
+    theirs.fit(keras_source, epochs=4, steps_per_epoch=7, shuffle=False, verbose=0)
+    assert same(mine, theirs)
+    assert source.calls[1:] == keras_source.calls[2:]
+    source = Numbered()
+    rudel.fit(net(), source, epochs=2, steps_per_epoch=10, verbose=0)
+    assert [source.calls[1:].index(call) for call in ("end", "begin")] == [0, 1]
+    assert sorted(source.calls[3:10]) == list(range(7))
+    assert source.calls[13] == "end"
+    assert sorted([*source.calls[10:13], *source.calls[15:19]]) == list(range(7))
+
+
+def test_an_endless_source_by_number_continues() -> None:
+    class Endless(Numbered):
+        @property
+        def num_batches(self) -> Any:
+            return None
+
+        def __getitem__(self, number: int) -> Any:
+            return super().__getitem__(number % 7)
+
+    mine, theirs = net(), net()
+    rudel.fit(mine, Endless(), epochs=2, steps_per_epoch=10, verbose=0)
+    theirs.fit(Endless(), epochs=2, steps_per_epoch=10, shuffle=False, verbose=0)
+    assert same(mine, theirs)
 
 
 def test_an_iterable_trains_as_in_keras() -> None:
@@ -122,8 +229,7 @@ def test_a_generator_may_write_its_next_batch_into_the_same_arrays() -> None:
             x[:], y[:] = X[first : first + SIZE], Y[first : first + SIZE]
             yield x, y
 
-    stream = stream_of(batches(X[:SIZE].copy(), Y[:SIZE].copy()), 6, "training")
-    taken = stream.take(np.arange(96))
+    taken = training_stream(batches(X[:SIZE].copy(), Y[:SIZE].copy()), 6).in_memory()
     np.testing.assert_array_equal(taken.x, X[:96])
     np.testing.assert_array_equal(taken.y, Y[:96])
 
@@ -140,10 +246,15 @@ def net():
     model.compile(keras.optimizers.Adam(0.02), "binary_crossentropy")
     return model
 source = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
-mine, theirs = net(), net()
-rudel.fit(mine, source, epochs=2, validation_data=source.take(2), verbose=0)
-theirs.fit(x, y, 16, 2, shuffle=False, verbose=0)
-assert all(np.allclose(a, b, atol=1e-6) for a, b in zip(mine.get_weights(), theirs.get_weights()))
+lengths = tf.data.Dataset.from_tensor_slices([16, 16, 5, 16, 4])
+x_there, y_there = tf.constant(x), tf.constant(y)
+uneven = lengths.map(lambda n: (x_there[:n], y_there[:n]))
+even = source.unbatch().batch(16, drop_remainder=True)
+for data, steps in (source, None), (source.repeat(), 9), (even, None), (uneven, None):
+    mine, theirs = net(), net()
+    rudel.fit(mine, data, epochs=2, steps_per_epoch=steps, validation_data=source.take(2), verbose=0)
+    theirs.fit(data, epochs=2, steps_per_epoch=steps, shuffle=False, verbose=0)
+    assert all(np.allclose(a, b, atol=1e-6) for a, b in zip(mine.get_weights(), theirs.get_weights())), data
 with (
     LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
     Client(cluster) as client,
@@ -173,7 +284,7 @@ def test_a_pytorch_loader_trains_as_in_keras(lacking: Callable[[str], NoReturn],
     rudel.fit(mine, loader, epochs=2, verbose=0)
     theirs.fit(X, Y, SIZE, 2, shuffle=False, verbose=0)
     assert same(mine, theirs)
-    shuffled = stream_of(data.DataLoader(tensors, batch_size=SIZE, shuffle=True), None, "training").in_memory()
+    shuffled = training_stream(data.DataLoader(tensors, batch_size=SIZE, shuffle=True), None).in_memory()
     assert not np.array_equal(shuffled.x, X)
     np.testing.assert_array_equal(np.sort(shuffled.x, axis=0), np.sort(X, axis=0))
     with two_hosts() as client:
@@ -213,17 +324,46 @@ def test_two_hosts_read_a_pass_into_memory() -> None:
     assert history["val_loss"][-1] < 0.8 * history["val_loss"][0]
 
 
-def test_a_source_with_a_length_is_resumed(tmp_path: Path) -> None:
-    whole, parts = net(), net()
-    rudel.fit(whole, Numbered(), epochs=3, verbose=0)
-    rudel.fit(parts, Numbered(), steps=9, run=tmp_path / "run", verbose=0)  # in the middle of the second epoch
-    again = net()
-    rudel.fit(again, Numbered(), epochs=3, run=tmp_path / "run", resume=True, verbose=0)
+@pytest.mark.parametrize(("kind", "model"), [(Numbered, net), (Loader, net), (Uneven, net), (Padded, recurrent)])
+def test_a_source_with_a_length_is_resumed(kind: Callable[[], Any], model: Callable[[], Any], tmp_path: Path) -> None:
+    whole, again, run = model(), model(), tmp_path / "run"
+    rudel.fit(whole, kind(), epochs=3, verbose=0)
+    rudel.fit(model(), kind(), steps=9, run=run, validation_data=kind(), verbose=0)  # in the middle of the second epoch
+    rudel.fit(again, kind(), epochs=3, run=run, validation_data=kind(), resume=True, verbose=0)
+    for one, other in zip(whole.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    counted = {Numbered: 300, Loader: 300, Uneven: 3 * 78, Padded: 3 * 96}[kind]
+    assert json.loads((run / "summary.json").read_text())["samples"] == counted
+    assert (run / "predictions.npz").exists()
+
+
+def test_a_source_resumes_with_the_state_that_its_epochs_leave(tmp_path: Path) -> None:
+    class Own(Numbered):
+        """Shuffles its examples itself."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.random = np.random.default_rng(0)
+            self.rows = np.arange(100)
+
+        def __getitem__(self, number: int) -> Any:
+            rows = self.rows[number * SIZE : (number + 1) * SIZE]
+            return X[rows], Y[rows]
+
+        def on_epoch_end(self) -> None:
+            self.random.shuffle(self.rows)
+
+    whole, theirs, again, run = net(), net(), net(), tmp_path / "run"
+    rudel.fit(whole, Own(), epochs=3, shuffle=False, verbose=0)
+    theirs.fit(Own(), epochs=3, shuffle=False, verbose=0)
+    assert same(whole, theirs)
+    rudel.fit(net(), Own(), steps=9, shuffle=False, run=run, verbose=0)
+    rudel.fit(again, Own(), epochs=3, shuffle=False, run=run, resume=True, verbose=0)
     assert same(whole, again)
 
 
 def test_examples_are_read_once_in_their_order() -> None:
-    stream = stream_of(Numbered(), None, "training")
+    stream = training_stream(Numbered(), None)
     assert len(stream) == 100
     np.testing.assert_array_equal(stream.take(np.array([0])).x, X[:1])
     over = np.array([97, 98, 99, 0, 1])
@@ -239,7 +379,6 @@ def test_examples_are_read_once_in_their_order() -> None:
         ({"batch_size": 8}, "The batch size is that of the Numbered"),
         ({"validation_split": 0.2}, "A Numbered cannot be split"),
         ({"on": "nowhere", "steps_per_epoch": 3}, "take one pass of a Numbered into memory: leave out"),
-        ({"steps_per_epoch": 3, "run": "run", "resume": True}, "cannot be resumed: its position is not known"),
     ],
 )
 def test_what_a_source_has_no_use_for_is_refused(
@@ -273,26 +412,46 @@ def test_a_source_is_evaluated_and_predicted(source: Callable[[], Any]) -> None:
     np.testing.assert_allclose(rudel.predict(model, source()), rudel.predict(model, X), rtol=1e-5)
 
 
-def test_batches_that_differ_are_refused() -> None:
+def test_batches_that_the_model_cannot_take_are_refused() -> None:
     def batches() -> Iterator[Any]:
         yield X[:4], Y[:4]
         yield X[:4, :3], Y[:4]
 
-    with pytest.raises(DataError, match="all have to be alike: pad them"):
-        rudel.fit(net(), batches(), steps_per_epoch=2)
+    with pytest.raises(ModelError, match=r"received input with shape \(4, 3\)"):
+        rudel.fit(net(), batches(), steps_per_epoch=2, verbose=0)
 
 
-def test_a_smaller_batch_before_the_last_is_refused() -> None:
-    class Uneven(Numbered):
+@pytest.mark.parametrize("where", [{"client": "tcp://nowhere:1"}, {"strategy": "mesh"}])
+def test_several_hosts_or_devices_refuse_changing_shapes(where: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=r"examples of the shapes \(3, 1\) and \(5, 1\), and several hosts or devices"):
+        rudel.fit(recurrent(), Padded(), **where)
+
+
+def test_outputs_of_several_shapes_are_refused() -> None:
+    inputs = keras.Input((None, 1))
+    with pytest.raises(DataError, match=r"outputs have the shapes \(3, 2\) and \(5, 2\)"):
+        rudel.predict(keras.Model(inputs, keras.layers.Dense(2)(inputs)), Padded())
+
+
+def test_programs_for_forms_that_come_late_count_as_compile_time() -> None:
+    class Late(Padded):
+        def __len__(self) -> int:
+            return 600
+
         def __getitem__(self, number: int) -> Any:
-            return (
-                tuple(part[:5] for part in super().__getitem__(number)) if number == 2 else super().__getitem__(number)
-            )
+            return super().__getitem__(0 if number < 599 else 4)
 
-    with pytest.raises(DataError, match="only the last batch of a pass may be smaller than the first"):
-        rudel.fit(net(), Uneven())
+    from rudel.loop.batch_blocks import BatchBlocks
+
+    stream = training_stream(Late(), None)
+    blocks = BatchBlocks(stream, recurrent(), "training", 1200)
+    groups = list(blocks.runs(stream.steps(0, 1200, lambda epoch: np.arange(600), blocks.together)))
+    runs = [run for group in groups for run in group]
+    assert [runs[0].first, *(run.last for run in runs)][:: len(runs)] == [0, 1200]
+    assert len({run.block.form for run in runs}) == 2
+    assert len(groups) > 2
 
 
 def test_a_source_that_ends_too_soon_is_refused() -> None:
-    with pytest.raises(DataError, match=r"ended after 16 of 48 examples of an epoch: give fewer `steps_per_epoch`"):
+    with pytest.raises(DataError, match=r"ended after 1 of 3 batches of an epoch: give fewer `steps_per_epoch`"):
         rudel.fit(net(), iter([(X[:SIZE], Y[:SIZE])]), steps_per_epoch=3)

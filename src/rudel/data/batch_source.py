@@ -1,19 +1,19 @@
 """Batches of what other libraries feed to Keras (`PyDataset`, `tf.data.Dataset`, `DataLoader`, ...), as a stream.
 
-Sources are recognised by what they can do, so none of these libraries is imported. A source gives batches, in its own
-order, and a stream gives examples by index: examples are numbered as they come, and read from one pass after another.
+Sources are recognised by what they can do, so none of these libraries is imported. A training takes whole batches, as
+the source gives them. Everything else reads the same batches as a stream of examples, numbered as they come.
 
-Guarantee: read in their order, as a training that does not shuffle reads them, every batch of a pass is taken once, and
-kept no longer than until the next ones are requested.
+Guarantee: a reader gets every batch of a pass once, and holds no more of them than it asked for together.
 
-Limits: indices that lie behind what was read begin a new pass. A source that cannot begin again (a generator) gives the
-next examples, whatever their indices.
+Limits: an example is found by its index where a pass gives the same examples as the one before. A source that cannot
+begin again (a generator) gives the next batches, whatever the index.
 """
 
 import itertools
+import sys
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,23 @@ from rudel.data.stream import Stream
 from rudel.errors import DataError, OptionError
 
 _INFINITE = -1  # of tf.data's cardinality
-_LEAST_BYTES, _MOST_BYTES = 1 << 22, 1 << 24  # of what is handed over at once
+
+Order = Callable[[int], np.ndarray]
+"""The numbers of a pass's batches in the order in which they are wanted, from the number of the pass."""
+
+
+class Piece(NamedTuple):
+    """Batches of a source, one after the other.
+
+    Args:
+        examples: of all of them.
+        sizes: examples of each.
+        number: of the first one, in its pass.
+    """
+
+    examples: Examples
+    sizes: Sequence[int]
+    number: int
 
 
 def is_source(data: object) -> bool:
@@ -39,52 +55,51 @@ def is_source(data: object) -> bool:
     return _is_indexed(data) or hasattr(data, "__iter__")
 
 
-def stream_of(source: Any, steps: int | None, what: str) -> "BatchStream":
-    """The stream of a source.
+def training_stream(source: Any, steps: int | None) -> "BatchStream":
+    """The stream of a source to train on.
 
     Args:
         source: for which `is_source` is true.
-        steps: batches of an epoch, where it is not a pass: the next epoch then continues where the last one ended.
-        what: the data set's part, for messages.
+        steps: batches of an epoch; None for those of a pass, which is read to count them where nothing else says it.
 
     Raises:
         OptionError: how many batches there are is not known, and `steps` does not say it.
         DataError: there is no batch, or one is not `x`, `(x, y)` or `(x, y, sample_weight)`.
     """
-    batches = _Batches(source, what)
-    first = batches.first()
-    if first is None:
-        raise DataError(f"The {what} data, a {type(source).__name__}, gives no batch.")
-    size = len(first)
-    if steps is None and (batches.length == _INFINITE or not batches.can_begin_again):
-        raise OptionError(
-            f"The {what} data, a {type(source).__name__}, does not say how many batches it has: give "
-            f"`{'validation_steps' if what == 'validation' else 'steps_per_epoch'}`."
-        )
-    if steps is not None:
-        return BatchStream(batches, steps * size, size, continues=True)
-    return BatchStream(batches, batches.rows(size), size, continues=False)
+    batches = _Batches(source, "training")
+    if steps is None and batches.has_no_end:
+        raise OptionError(_no_length(batches, "steps_per_epoch"))
+    count = batches.length
+    if steps is None and count is None:
+        count = sum(len(piece.sizes) for piece in batches.pieces())
+    has_end = count is not None and not batches.has_no_end
+    return BatchStream(batches, count if has_end else steps, epoch=steps or count, continues=not has_end)
 
 
-def one_pass(source: Any, what: str) -> "BatchStream | Examples":
-    """One pass of a source: as a stream, or in memory where the source cannot begin again.
+def pass_of(source: Any, what: str, steps: int | None = None) -> "BatchStream":
+    """The stream of a source to evaluate or to predict on.
 
     Args:
         source: for which `is_source` is true.
         what: the data set's part, for messages.
+        steps: batches, the first ones or, of a source that cannot begin again, the next ones; None for all.
 
     Raises:
-        DataError: it has no end, there is no batch, or one is not `x`, `(x, y)` or `(x, y, sample_weight)`.
+        OptionError: validation data that has no end, or can be read once alone, without `steps`.
+        DataError: other data without an end; there is no batch, or one is not `x`, `(x, y)` or `(x, y, sample_weight)`.
     """
-    batches, name = _Batches(source, what), type(source).__name__
-    if batches.length == _INFINITE:
-        raise DataError(f"The {what} data, a {name}, has no end: give a part of it.")
-    if batches.can_begin_again:
-        return stream_of(source, None, what)
-    parts = list(batches.passes())
-    if not parts:
-        raise DataError(f"The {what} data, a {name}, gives no batch.")
-    return _joined(parts)
+    batches = _Batches(source, what)
+    if steps is None and batches.has_no_end:
+        if what == "validation":
+            raise OptionError(_no_length(batches, "validation_steps"))
+        if batches.length == _INFINITE or batches.is_indexed:
+            raise DataError(f"The {what} data, a {batches.name}, has no end: give a part of it.")
+    count = None if batches.has_no_end else batches.length
+    return BatchStream(batches, min(filter(None, (steps, count)), default=None))
+
+
+def _no_length(batches: "_Batches", argument: str) -> str:
+    return f"The {batches.what} data, a {batches.name}, does not say how many batches it has: give `{argument}`."
 
 
 class _Batches:
@@ -93,105 +108,89 @@ class _Batches:
     Args:
         source: see the module.
         what: the data set's part, for messages.
+
+    Raises:
+        DataError: there is no batch.
     """
 
     def __init__(self, source: Any, what: str) -> None:
-        self.source, self.what = source, what
+        self.source, self.what, self.name = source, what, type(source).__name__
+        self.shapes: set[tuple[Any, ...]] = set()
+        """Of an example, in the batches that have been read."""
         self.is_indexed = _is_indexed(source)
         self.can_begin_again = self.is_indexed or iter(source) is not source
-        self._under_way: Iterator[Examples] | None = None
-        self.wanted = 0
-        """Examples that are needed next: sources that can hand them over at once do."""
-        self._looked_at: list[Examples] = []
-        self._batch = (0, 0)  # examples and bytes of the first one
-
-    @property
-    def length(self) -> int | None:
+        self.length = _length(source)
         """Batches of a pass; None where that is not known, -1 where there is no end."""
-        for name in ("num_batches", "cardinality"):
-            found: Any = getattr(self.source, name, None)
-            if found is not None:
-                value: Any = found() if callable(found) else found
-                return int(value) if int(value) >= _INFINITE else None
-        try:
-            return len(self.source)
-        except TypeError:
-            return None
-
-    def rows(self, size: int) -> int:
-        """Examples of a pass whose first batch has so many; a pass is read to count them only where nothing says it."""
-        sampler: Any = getattr(self.source, "sampler", None)
-        if hasattr(sampler, "__len__") and getattr(self.source, "batch_size", None) == size:  # a DataLoader
-            return len(sampler) // size * size if self.source.drop_last else len(sampler)
-        last = self._last()
-        if last is not None:
-            return (self.length or 1) * size - size + len(last)
-        return sum(len(batch) for batch in self.passes())
-
-    def first(self) -> Examples | None:
-        """The first batch, which the next pass has, too; None where there is none."""
-        batch = next(self.passes(), None)
-        if not self.can_begin_again and batch is not None:
-            self._looked_at.append(batch)
-        if batch is not None:
-            self._batch = len(batch), sum(array.nbytes for _, array in batch.named_arrays())
-        return batch
-
-    def _last(self) -> Examples | None:
-        """The last batch, where it can be had without all others."""
-        if not self.length or self.length < 0:
-            return None
-        if self.is_indexed:
-            return self._examples(self.source[self.length - 1])
-        if hasattr(self.source, "skip"):
-            return self._examples(next(iter(self.source.skip(self.length - 1))))
-        return None
-
-    def passes(self) -> Iterator[Examples]:
-        """Batches from the beginning; of a source that cannot begin again, the next ones."""
-        if self.is_indexed:
-            return self._by_number()
-        if self.can_begin_again:
-            source: Any = self.source
-            rows = self._rows_at_once
-            if rows and _is_of_tensors(source):
-                return self._of_tensors(source)
-            if rows and hasattr(source, "rebatch"):  # of tf.data
-                source = source.rebatch(rows)
-            return map(self._examples, getattr(source, "as_numpy_iterator", source.__iter__)())
-        self._under_way = self._under_way or map(self._examples, self.source)
-        return self._next_ones(self._under_way)
+        self._under_way = None if self.can_begin_again else map(self._examples, source)
+        first = next(self.pieces(), None)
+        if first is None:
+            raise DataError(f"The {what} data, a {self.name}, gives no batch.")
+        self.first = first.examples
+        if self._under_way:
+            self._under_way = itertools.chain([self.first], self._under_way)
 
     @property
-    def _rows_at_once(self) -> int:
-        examples, size = self._batch
-        least, most = (examples * (limit // max(1, size)) for limit in (_LEAST_BYTES, _MOST_BYTES))
-        return min(max(self.wanted, least), most)
+    def has_no_end(self) -> bool:
+        """Whether there is no end, or no beginning again."""
+        return self.length == _INFINITE or (self.length is None and self.is_indexed) or not self.can_begin_again
 
-    def _of_tensors(self, loader: Any) -> Iterator[Examples]:
-        """Large batches of a `DataLoader` whose tensors are in memory: indexed at once, not row by row."""
-        batches = iter(loader.batch_sampler)
-        while True:
-            count = max(1, -(-self._rows_at_once // loader.batch_size))
-            rows = list(itertools.chain.from_iterable(itertools.islice(batches, count)))
-            if not rows:
-                return
+    def numbered(self, number: int) -> Piece:
+        """One batch of an indexed source."""
+        examples = self._examples(self.source[number])
+        return Piece(examples, (len(examples),), number)
+
+    def pieces(self, first: int = 0, together: int = 1) -> Iterator[Piece]:
+        """A pass from a batch on, about so many together; of a source that cannot begin again, the next ones."""
+        source = self.source
+        if self.is_indexed:
+            ends = itertools.count() if self.has_no_end else range(self.length or 0)
+            return map(self.numbered, itertools.islice(ends, first, None))
+        if self._under_way:
+            parts: Iterator[tuple[Examples, Sequence[int]]] = ((batch, (len(batch),)) for batch in self._under_way)
+        elif _is_of_tensors(source):
+            parts = self._of_tensors(source, first, together)
+        elif together > 1 and _can_bejoined(source):
+            parts = self._of_tensorflow(source.skip(first), together)
+        else:
+            skips = first > 0 and hasattr(source, "skip")
+            source = source.skip(first) if skips else source
+            found = itertools.islice(
+                getattr(source, "as_numpy_iterator", source.__iter__)(), 0 if skips else first, None
+            )
+            parts = ((batch, (len(batch),)) for batch in map(self._examples, found))
+        return self._counted(parts, first)
+
+    def _counted(self, parts: Iterator[tuple[Examples, Sequence[int]]], number: int) -> Iterator[Piece]:
+        for examples, sizes in parts:
+            yield Piece(examples, sizes, number)
+            number += len(sizes)
+
+    def _of_tensors(self, loader: Any, first: int, together: int) -> Iterator[tuple[Examples, Sequence[int]]]:
+        """Batches of a `DataLoader` whose tensors are in memory: indexed at once, not row by row."""
+        batches = itertools.islice(iter(loader.batch_sampler), first, None)
+        while chosen := list(itertools.islice(batches, together)):
+            rows = list(itertools.chain.from_iterable(chosen))
             in_order = rows == list(range(rows[0], rows[0] + len(rows)))
             index = slice(rows[0], rows[0] + len(rows)) if in_order else rows  # of a slice, nothing is copied
-            yield self._examples([tensor[index] for tensor in loader.dataset.tensors])
+            yield self._examples([tensor[index] for tensor in loader.dataset.tensors]), list(map(len, chosen))
 
-    def _by_number(self) -> Iterator[Examples]:
-        number = 0
-        while self.length in (None, _INFINITE) or number < (self.length or 0):
-            yield self._examples(self.source[number])
-            number += 1
-        if hasattr(self.source, "on_epoch_end"):
-            self.source.on_epoch_end()
+    def _of_tensorflow(self, source: Any, together: int) -> Iterator[tuple[Examples, Sequence[int]]]:
+        """Batches that tf.data joins, with a mark on the last row of each, so that none is taken apart."""
+        tf = sys.modules["tensorflow"]
 
-    def _next_ones(self, batches: Iterator[Examples]) -> Iterator[Examples]:
-        while self._looked_at:
-            yield self._looked_at.pop()
-        yield from batches
+        def marked(*batch: Any) -> Any:
+            rows = tf.shape(tf.nest.flatten(batch)[0])[0]
+            return batch, tf.range(1, rows + 1) // rows
+
+        rest: Examples | None = None
+        for batch, marks in source.map(marked).rebatch(together * len(self.first)).as_numpy_iterator():
+            examples, ends = self._examples(batch), np.flatnonzero(marks) + 1
+            if rest is not None:
+                examples, ends = joined([rest, examples]), ends + len(rest)
+            whole = int(ends[-1]) if len(ends) else 0
+            rest = examples.take(slice(whole, None)) if whole < len(examples) else None
+            if whole:
+                yield examples if rest is None else examples.take(slice(whole)), np.diff(ends, prepend=0).tolist()
 
     def _examples(self, batch: Tree) -> Examples:
         parts = batch if isinstance(batch, tuple | list) else (batch,)
@@ -200,96 +199,187 @@ class _Batches:
                 f"A batch of the {self.what} data must be x, (x, y) or (x, y, sample_weight), not {len(parts)} parts."
             )
         x, y, weight = (*map(_arrays, parts), None, None)[:3]
-        return Examples(x, y, weight)
+        examples = Examples(x, y, weight)
+        self.shapes.add(_shapes(examples))
+        return examples
 
 
 class BatchStream(Stream):
-    """The examples of a source; see the module. To be read by one thread at a time.
+    """The batches of a source, and their examples; see the module.
 
     Args:
         batches: passes over it.
-        rows: examples of an epoch.
-        batch_size: examples of its first batch.
-        continues: whether an epoch begins where the last one ended.
+        length: batches to take of a pass, or of an epoch of a source without an end; None for as many as there are.
+        epoch: batches of an epoch, after which the source's `on_epoch_end` is called; None for `length`.
+        continues: whether the source has no end, so that an epoch begins where the last one ended.
     """
 
-    def __init__(self, batches: _Batches, rows: int, batch_size: int, continues: bool) -> None:
-        self._batches, self._rows, self.batch_size = batches, rows, batch_size
-        self.repeatable = batches.can_begin_again and not continues
-        """Whether an index means the same example in every pass, so that a training can be resumed."""
-        self._lock = threading.Lock()
-        self._pass: Iterator[Examples] | None = None
-        self._held: list[Examples] = []
-        self._first = self._last = self._served = 0  # indices of what is held, and to before which all was given
+    def __init__(
+        self, batches: _Batches, length: int | None, epoch: int | None = None, continues: bool = False
+    ) -> None:
+        self._batches, self._epoch, self._continues = batches, epoch or length, continues
+        self.length = length
+        self.first = batches.first
+        """The first batch."""
+        self.is_indexed = batches.is_indexed and not batches.has_no_end
+        """Whether the batches of a pass can be had in any order."""
+        self.repeatable = batches.is_indexed or (batches.can_begin_again and not continues)
+        """Whether a number means the same batch in every pass, so that a training can be resumed."""
+        self._lock, self._rows = (
+            threading.Lock(),
+            None if length is None or self.repeatable else length * len(self.first),
+        )
+        self._walk: Iterator[Piece] = iter(())
+        self._held, self._begin = self.first, 0  # a batch, and the index of its first example
+
+    def steps(self, first: int, last: int, order: Order, together: int) -> Iterator[Piece]:
+        """The batches of a training's steps.
+
+        Args:
+            first, last: numbers of steps since the beginning of the training, the last one exclusive.
+            order: of the batches of each pass, where `is_indexed`; else they come in that of the source.
+            together: batches that may come as one piece.
+
+        Raises:
+            DataError: there are fewer, or one is none.
+        """
+        assert self.length is not None
+        batches, length = self._batches, self.length
+        if batches.is_indexed:
+            yield from self._by_number(first, last, order if self.is_indexed else None)
+            return
+        while first < last:
+            place = 0 if self._continues else first % length
+            left = last - first if self._continues else min(length - place, last - first)
+            pieces, begun = batches.pieces(place, together), first
+            for piece in _at_most(pieces, left):
+                yield piece
+                first += len(piece.sizes)
+            if not self._continues:
+                next(pieces, None)  # lets the source see that the pass is over
+            if first < begun + left and (not self._continues or not batches.can_begin_again or first == begun):
+                raise self._ended(first % length)
+
+    def pieces(self, together: int = 1) -> Iterator[Piece]:
+        """One pass, in the source's order; of a source that cannot begin again, the next batches."""
+        if self._batches.is_indexed and self.length:
+            return self._by_number(0, self.length, None)
+        count = sys.maxsize if self.length is None else self.length
+        return _at_most(self._batches.pieces(0, together), count)
+
+    def __bool__(self) -> bool:
+        return True
 
     def __len__(self) -> int:
+        if self._rows is None:
+            self._rows = sum(len(piece.examples) for piece in self.pieces())
+        return self._rows
+
+    @property
+    def by_index(self) -> bool:
+        """Whether examples can be had by index: a pass is like the last, and all that were read have the same shape."""
+        return self.repeatable and len(self._batches.shapes) == 1
+
+    @property
+    def known_rows(self) -> int | None:
+        """The number of examples, if nothing has to be read to count them."""
         return self._rows
 
     def take(self, indices: np.ndarray | slice) -> Examples:
-        """See `Stream`; a slice is only looked at, and comes again."""
-        served = self._served
-        looked_at = isinstance(indices, slice)
-        numbers = np.arange(self._rows)[indices] if looked_at else np.asarray(indices)
-        runs = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
+        """See `Stream`; those of the first batch are at hand."""
+        if isinstance(indices, slice):
+            at_hand = indices.stop is not None and 0 <= indices.stop <= len(self.first)
+            indices = np.arange(*indices.indices(len(self.first) if at_hand else len(self)))
+        if indices.max() < len(self.first):
+            return self.first.take(indices)
+        by_place = np.argsort(indices, kind="stable")
+        wanted, parts, done = np.asarray(indices)[by_place], [], 0
         with self._lock:
-            taken = _joined([self._run(int(run[0]), int(run[-1]) + 1) for run in runs])
-            self._served = served if looked_at else self._served
-        return taken
+            if self._begin > wanted[0] or self._held is self.first:
+                self._walk, self._begin = self.pieces(), 0
+                self._held = self._next()
+            while done < len(wanted):
+                end = self._begin + len(self._held)
+                if wanted[done] >= end:
+                    self._held, self._begin = self._next(), end
+                    continue
+                stop = int(np.searchsorted(wanted, end))
+                parts.append(self._held.take(wanted[done:stop] - self._begin))
+                done = stop
+        return joined(parts).take(np.argsort(by_place))
+
+    def in_memory(self) -> Examples:
+        """See `Stream`."""
+        return joined([piece.examples for piece in self.pieces()])
 
     def fingerprint(self) -> str:
-        """See `Stream`: of a source, no more is known than how many examples it has, and of which kind."""
-        first = self.take(np.array([0]))
-        shapes = [(name, array.shape[1:], str(array.dtype)) for name, array in first.named_arrays()]
-        return f"{type(self._batches.source).__name__} {self._rows} {shapes}"
+        """See `Stream`: of a source, no more is known than how many batches it has, and of which kind."""
+        return f"{self._batches.name} {self.length} {len(self.first)} {_shapes(self.first)}"
 
-    def _run(self, first: int, last: int) -> Examples:
-        """Examples from one index to before another."""
-        self._batches.wanted = last - first
-        ended = self._served == self._rows and first < self._served
-        if self._pass is None or (self.repeatable and (ended or first < self._first)):
-            self._pass, self._held, self._first, self._last = self._batches.passes(), [], 0, 0
-        elif ended or first < self._first:  # the next epoch, which continues
-            self._drop(self._rows)
-            self._first = first
-            self._last = first + sum(map(len, self._held))
-        while self._last < last:
-            self._batches.wanted = last - self._last
-            self._hold(self._next())
-            self._drop(first)
-        self._drop(first)
-        self._served = last
-        return _joined(self._held).take(slice(0, last - first))
+    def _by_number(self, first: int, last: int, order: Order | None) -> Iterator[Piece]:
+        """Batches by their numbers; the source learns of epochs as from Keras, which also ends one before the first."""
+        source, length, epoch = self._batches.source, self.length or last, self._epoch or last
+        begin, end = (getattr(source, f"on_epoch_{name}", lambda: None) for name in ("begin", "end"))
+        end()
+        for _ in range(first // epoch):
+            begin()
+            end()
+        passes = -1
+        numbers: Any = range(length)
+        for step in range(first, last):
+            if step == first or not step % epoch:
+                begin()
+            if order and step // length != passes:
+                passes = step // length
+                numbers = order(passes)
+            yield self._batches.numbered(step if self._continues else int(numbers[step % length]))
+            if not (step + 1) % epoch:
+                end()
 
     def _next(self) -> Examples:
-        assert self._pass is not None
-        batch = next(self._pass, None)
-        if batch is None and not self.repeatable and self._batches.can_begin_again:
-            self._pass = self._batches.passes()
-            batch = next(self._pass, None)
-        if batch is None:
-            name = type(self._batches.source).__name__
-            why = "give fewer `steps_per_epoch`, or a source that begins again"
-            if self.repeatable:
-                why = "only the last batch of a pass may be smaller than the first, so shuffle before you batch"
-            raise DataError(
-                f"The {self._batches.what} data, a {name}, ended after {self._last:,} of {self._rows:,} examples of an "
-                f"epoch: {why}."
-            )
-        return batch
+        piece = next(self._walk, None)
+        if piece is None:
+            raise DataError(f"The {self._batches.what} data, a {self._batches.name}, gave fewer examples than before.")
+        return piece.examples
 
-    def _hold(self, batch: Examples) -> None:
-        self._held.append(batch)
-        self._last += len(batch)
-        if self.repeatable and self._last >= self._rows and self._pass:
-            next(self._pass, None)  # lets the source see that the pass is over
+    def _ended(self, count: int) -> DataError:
+        why = "give fewer `steps_per_epoch`, or a source that begins again"
+        if not self._continues:
+            why = "every pass has to give as many"
+        return DataError(
+            f"The {self._batches.what} data, a {self._batches.name}, ended after {count:,} of {self.length:,} batches "
+            f"of an epoch: {why}."
+        )
 
-    def _drop(self, first: int) -> None:
-        """Forgets what lies before an index."""
-        while self._held and self._first + len(self._held[0]) <= first:
-            self._first += len(self._held.pop(0))
-        if self._held and first > self._first:
-            self._held[0] = self._held[0].take(slice(first - self._first, None))
-            self._first = first
+
+def _at_most(pieces: Iterator[Piece], count: int) -> Iterator[Piece]:
+    """Pieces up to so many batches."""
+    while count > 0 and (piece := next(pieces, None)) is not None:
+        sizes = piece.sizes[:count]
+        count -= len(sizes)
+        yield (
+            piece
+            if len(sizes) == len(piece.sizes)
+            else piece._replace(examples=piece.examples.take(slice(sum(sizes))), sizes=sizes)
+        )
+
+
+def _shapes(examples: Examples) -> tuple[Any, ...]:
+    """Shapes and dtypes of an example."""
+    return tuple((array.shape[1:], array.dtype.name) for _, array in examples.named_arrays())
+
+
+def _length(source: Any) -> int | None:
+    """See `_Batches.length`."""
+    for name in ("num_batches", "cardinality"):
+        if hasattr(source, name):
+            found: Any = getattr(source, name)
+            value: Any = found() if callable(found) else found
+            return int(value) if value is not None and int(value) >= _INFINITE else None
+    try:
+        return len(source)
+    except TypeError:
+        return None
 
 
 def _is_indexed(data: object) -> bool:
@@ -302,6 +392,14 @@ def _is_of_tensors(source: Any) -> bool:
     plain = getattr(getattr(source, "collate_fn", None), "__name__", "") == "default_collate"
     tensors = getattr(getattr(source, "dataset", None), "tensors", None)
     return plain and isinstance(tensors, tuple) and not source.num_workers and bool(source.batch_size)
+
+
+def _can_bejoined(source: Any) -> bool:
+    """Whether a source is a `tf.data.Dataset` whose batches differ in nothing but their numbers of examples."""
+    if not hasattr(source, "rebatch") or "tensorflow" not in sys.modules:
+        return False
+    kinds = sys.modules["tensorflow"].nest.flatten(source.element_spec)
+    return all(type(kind).__name__ == "TensorSpec" and kind.shape[1:].is_fully_defined() for kind in kinds)
 
 
 def _arrays(part: Tree) -> Arrays:
@@ -324,7 +422,12 @@ def _arrays(part: Tree) -> Arrays:
     return array if narrower is None else array.astype(narrower)
 
 
-def _joined(parts: Sequence[Examples]) -> Examples:
+def joined(parts: Sequence[Examples]) -> Examples:
+    """Examples one after the other.
+
+    Raises:
+        DataError: they have different shapes.
+    """
     if len(parts) == 1:
         return parts[0]
     return Examples(*(_stacked([getattr(part, name) for part in parts]) for name in ("x", "y", "sample_weight")))
@@ -341,7 +444,7 @@ def _stacked(parts: Sequence[Any]) -> Any:
     shapes = sorted({part.shape[1:] for part in parts})
     if len(shapes) > 1:
         raise DataError(
-            f"A source gives examples of the shapes {shapes[0]} and {shapes[1]}, and all have to be alike: pad them, "
-            "or train with model.fit."
+            f"A source gives examples of the shapes {shapes[0]} and {shapes[1]}, and several hosts or devices take "
+            "them from one array: pad them to one shape, or train on one device."
         )
     return np.concatenate(parts)

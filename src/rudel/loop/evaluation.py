@@ -1,18 +1,20 @@
 """Evaluation and prediction with compiled loops, in which every example counts exactly once."""
 
 import contextlib
-from collections.abc import Generator, Iterator
+import itertools
+from collections.abc import Generator, Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from rudel.backend import backend_name
-from rudel.data.batch_source import is_source, one_pass
+from rudel.data.batch_source import BatchStream, is_source, joined, pass_of
 from rudel.data.dataset import Arrays, Examples
 from rudel.data.stream import Stream
 from rudel.errors import DataError
 from rudel.loop import model_state
+from rudel.loop.batch_blocks import BatchBlocks, Run
 from rudel.loop.blocks import Blocks, as_batch, is_small
 from rudel.loop.compiled_loop import Batch, Program, compile_evaluation, compile_prediction
 from rudel.loop.data_checks import as_examples, as_part, check_examples, check_indices
@@ -86,37 +88,82 @@ class Evaluator:
         """
         self._model.reset_metrics()
         metrics = model_state.read(self._model).metrics
-        with contextlib.closing(self._batch_blocks()) as blocks:
-            for program, data, batches in blocks:
+        with contextlib.closing(self._batch_blocks(state)) as blocks:
+            for program, data, first, last in blocks:
                 before = metrics
                 metrics = program.run(
-                    state.trainable, state.non_trainable, metrics, data, np.int32(0), np.int32(batches)
+                    state.trainable, state.non_trainable, metrics, data, np.int32(first), np.int32(last)
                 )
                 jax.block_until_ready(before)  # so that no more than two blocks are on the device
         jax.tree.map(lambda variable, value: variable.assign(value), self._model.metrics_variables, metrics)
         return as_floats(self._model.get_metrics_result())
 
-    def _batch_blocks(self) -> Generator[tuple[Program, Batch, int], None, None]:
-        """Programs, what they run on, and how many batches that is; all examples, once, in their order."""
+    def _batch_blocks(self, state: ModelState) -> Generator[tuple[Program, Batch, int, int], None, None]:
+        """Programs, and which batches of what they run on; all examples, once, in their order."""
         if self._blocks:
             with Ahead(self._read(self._blocks)) as blocks:
                 yield from blocks
             return
         if self._full:
-            yield self._full, self._data, self._batches
+            yield self._full, self._data, 0, self._batches
         if self._last and self._rest is not None:
-            yield self._last, self._rest, 1
+            yield self._last, self._rest, 0, 1
 
-    def _read(self, blocks: Blocks) -> Iterator[tuple[Program, Batch, int]]:
+    def _read(self, blocks: Blocks) -> Iterator[tuple[Program, Batch, int, int]]:
         """The same of a stream; runs in the reader's thread."""
         rows = self._batches * self._batch_size
         full = self._count - self._count % self._batch_size
         for first in range(0, full, rows):
             indices = np.arange(first, min(first + rows, full))
             assert self._full
-            yield self._full, blocks.read(indices, rows), len(indices) // self._batch_size
+            yield self._full, blocks.read(indices, rows), 0, len(indices) // self._batch_size
         if self._last:
-            yield self._last, blocks.read(np.arange(full, self._count)), 1
+            yield self._last, blocks.read(np.arange(full, self._count)), 0, 1
+
+
+class SourceEvaluator(Evaluator):
+    """See `Evaluator`; a step sees a batch of a source, whatever its shape, and each form of one has its programs.
+
+    Args:
+        model: a built, compiled Keras model.
+        state: its state; only shapes and dtypes are looked at.
+        stream: the source.
+        what: what messages call its batches.
+
+    Raises:
+        DataError, ModelError: one cannot be read, or the model's `test_step` not be compiled.
+    """
+
+    def __init__(self, model: "keras.Model", state: ModelState, stream: BatchStream, what: str = "evaluation") -> None:
+        self._model, self._stream = model, stream
+        self._of_batches = BatchBlocks(stream, model, what, stream.length)
+        self._programs: dict[Hashable, Program] = {}
+        self._held: list[list[Run]] | None = None
+        if stream.repeatable:
+            groups = list(itertools.islice(self._groups(), 3))
+            self._held = groups if len(groups) < 3 else None  # no more than what is in memory of a larger one
+            for run in itertools.chain(*groups):
+                self._program(run, state)
+
+    @property
+    def compile_seconds(self) -> float:
+        """See `Evaluator`; those of forms that come late are added."""
+        return sum(program.compile_seconds for program in self._programs.values())
+
+    def _groups(self) -> Iterator[list[Run]]:
+        return self._of_batches.runs(self._stream.pieces(self._of_batches.together))
+
+    def _program(self, run: Run, state: ModelState) -> Program:
+        data, _, size, form = run.block
+        if form not in self._programs:
+            self._programs[form] = compile_evaluation(self._model, state, data, size)
+        return self._programs[form]
+
+    def _batch_blocks(self, state: ModelState) -> Generator[tuple[Program, Batch, int, int], None, None]:
+        """See `Evaluator`."""
+        with contextlib.nullcontext(self._held) if self._held is not None else Ahead(self._groups()) as groups:
+            for run in itertools.chain.from_iterable(groups):
+                yield self._program(run, state), run.block.data, run.place, run.place + run.last - run.first
 
 
 def make_evaluator(
@@ -124,6 +171,8 @@ def make_evaluator(
 ) -> Any:
     """An `Evaluator`, or what does its work by Keras' own steps where Keras is not on JAX."""
     if backend_name() == "jax":
+        if isinstance(examples, BatchStream):
+            return SourceEvaluator(model, state, examples, what)
         return Evaluator(model, state, examples, batch_size, what)
     from rudel.loop.keras_evaluation import OwnEvaluator
 
@@ -146,7 +195,7 @@ def evaluate(
             `rudel.fit`), or a tuple `(x, y)` or `(x, y, sample_weight)`.
         y: targets (N, ...), if `x` holds inputs alone.
         sample_weight: weights (N,).
-        batch_size: examples a step.
+        batch_size: examples a step; a source has batches of its own.
 
     Returns:
         Loss and metrics by Keras' names, as Python floats.
@@ -156,11 +205,11 @@ def evaluate(
         ModelError: the model is not compiled, or its `test_step` cannot be.
     """
     check_whole_number("batch_size", batch_size)
-    x = one_pass(x, "evaluation") if is_source(x) else x
+    x = pass_of(x, "evaluation") if is_source(x) else x
     examples = as_part(x if y is None and sample_weight is None else (x, y, sample_weight), "evaluation")
-    if not len(examples):
+    if not examples:
         raise DataError("There is nothing to evaluate on: the stream has no examples.")
-    first = examples.take(slice(0, batch_size))
+    first = examples.first if isinstance(examples, BatchStream) else examples.take(slice(0, batch_size))
     model_state.build(model, (first.x, first.y, first.sample_weight))
     if isinstance(examples, Examples):
         check_examples(examples, model, "evaluation")
@@ -183,11 +232,12 @@ def predict(model: "keras.Model", x: Arrays, *, batch_size: int = DEFAULT_BATCH_
         The outputs as NumPy arrays (N, ...), in the form and the dtype in which the model gives them: float32 for most.
 
     Raises:
-        DataError: there are no inputs, those of a stream cannot be read, or an index is in no table of the model.
+        DataError: there are no inputs, those of a stream cannot be read, an index is in no table of the model, or
+            inputs of several shapes have outputs of several shapes.
         ModelError: the model's `predict_step` cannot be compiled.
     """
     check_whole_number("batch_size", batch_size)
-    x = one_pass(x, "prediction") if is_source(x) else x
+    x = pass_of(x, "prediction") if is_source(x) else x
     x = x.x if isinstance(x, Examples) else x
     if isinstance(x, Stream):
         outputs = [out for _, out in predictions(model, x, batch_size)]
@@ -199,21 +249,31 @@ def predict(model: "keras.Model", x: Arrays, *, batch_size: int = DEFAULT_BATCH_
             jax.tree.map(lambda array, rows=slice(start, start + batch_size): np.asarray(array)[rows], x)
             for start in range(0, count, batch_size)
         )
-        outputs = list(_predicted(model, inputs, min(batch_size, count)))
+        outputs = list(_predicted(model, inputs))
     if not outputs:
         raise DataError("There is nothing to predict: the arrays have length 0.")
-    return jax.tree.map(lambda *batches: np.concatenate(batches), *outputs)
+    return jax.tree.map(_concatenated, *outputs)
+
+
+def _concatenated(*batches: np.ndarray) -> np.ndarray:
+    shapes = sorted({batch.shape[1:] for batch in batches})
+    if len(shapes) > 1:
+        raise DataError(
+            f"The model's outputs have the shapes {shapes[0]} and {shapes[1]}, which no array holds together: predict "
+            "on inputs of one shape at a time."
+        )
+    return np.concatenate(batches)
 
 
 def predictions(model: "keras.Model", stream: Stream, batch_size: int) -> Iterator[tuple[Examples, Any]]:
     """Asks a model about a stream, batch by batch: the examples, and its outputs as NumPy arrays."""
-    count = len(stream)
 
     def read() -> Iterator[Examples]:
-        for start in range(0, count, batch_size):
-            rows = np.arange(start, min(start + batch_size, count))
-            examples = as_examples(stream.take(rows), "prediction")
+        start = 0
+        for taken in _together(stream, batch_size):
+            examples, rows = as_examples(taken, "prediction"), np.arange(start, start + len(taken))
             check_indices(examples.x, model, "prediction", rows)
+            start += len(rows)
             yield examples
 
     with Ahead(read()) as ahead:
@@ -224,23 +284,53 @@ def predictions(model: "keras.Model", stream: Stream, batch_size: int) -> Iterat
                 consumed.append(examples)
                 yield examples.x
 
-        for outputs in _predicted(model, inputs(), min(batch_size, count)):
+        for outputs in _predicted(model, inputs()):
             yield consumed.pop(), outputs
 
 
-def _predicted(model: "keras.Model", inputs: Iterator[Any], batch_size: int) -> Iterator[Any]:
-    """The outputs for each of some inputs, of which only the last may have fewer rows than the batch size."""
+def _together(stream: Stream, batch_size: int) -> Iterator[Examples]:
+    """The examples of a stream, in their order, at most so many at once; those of a source by their shapes."""
+    if not isinstance(stream, BatchStream):
+        for start in range(0, len(stream), batch_size):
+            yield stream.take(np.arange(start, min(start + batch_size, len(stream))))
+        return
+    for _, pieces in itertools.groupby(stream.pieces(), lambda piece: _row_form(piece.examples.x)):
+        held: list[Examples] = []
+        for piece in pieces:
+            held.append(piece.examples)
+            if sum(map(len, held)) >= batch_size:
+                rows = joined(held)
+                yield from (
+                    rows.take(slice(i, i + batch_size)) for i in range(0, len(rows) - batch_size + 1, batch_size)
+                )
+                left = len(rows) % batch_size
+                held = [rows.take(slice(-left, None))] if left else []
+        if held:
+            yield joined(held)
+
+
+def _row_form(x: Arrays) -> tuple[Any, ...]:
+    leaves, structure = jax.tree.flatten(x)
+    return structure, tuple((array.shape[1:], array.dtype) for array in leaves)
+
+
+def _predicted(model: "keras.Model", inputs: Iterator[Any]) -> Iterator[Any]:
+    """The outputs for each of some inputs; those with fewer rows than the first of their shape are filled up."""
     if backend_name() != "jax":
         from rudel.loop.keras_evaluation import predicted
 
         yield from predicted(model, inputs)
         return
     state = model_state.read(model)
-    program: Program | None = None
+    programs: dict[Any, tuple[int, Program]] = {}
     for x in inputs:
         rows = len(jax.tree.leaves(x)[0])
-        indices = np.minimum(np.arange(batch_size), rows - 1)
-        batch = jax.device_put(x if rows == batch_size else jax.tree.map(lambda array, i=indices: array[i], x))
-        program = program or compile_prediction(model, state, batch)
+        form = _row_form(x)
+        room = max(programs[form][0] if form in programs else 0, rows)
+        indices = np.minimum(np.arange(room), rows - 1)
+        batch = jax.device_put(x if rows == room else jax.tree.map(lambda array, i=indices: array[i], x))
+        if form not in programs or programs[form][0] < room:
+            programs[form] = room, compile_prediction(model, state, batch)
+        program = programs[form][1]
         outputs = jax.device_get(program.run(state.trainable, state.non_trainable, batch))
         yield jax.tree.map(lambda array, n=rows: array[:n], outputs)

@@ -2,17 +2,20 @@
 
 Either way a step sees the examples that the schedule says, so the weights are the same bits. Of a stream, blocks of
 steps are read and put on the device while earlier ones are being computed. A block may reach over the end of an epoch.
+Of a source of batches, a step sees a whole batch, whatever its shape.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from rudel.array_types import Int32
+from rudel.data.batch_source import BatchStream
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
+from rudel.loop.batch_blocks import BatchBlock, BatchBlocks, Run
 from rudel.loop.blocks import Blocks, as_batch
 from rudel.loop.compiled_loop import Batch
 from rudel.loop.read_ahead import Ahead
@@ -23,24 +26,23 @@ if TYPE_CHECKING:
 
 
 class StepBlock(NamedTuple):
-    """Steps of an epoch whose examples are on the device; see `rudel.loop.compiled_loop.compile_training`."""
+    """Steps of an epoch whose examples are on the device; see `rudel.loop.compiled_loop.compile_training`.
 
-    data: Batch
-    order: Int32[jax.Array, "steps *batch"]
-    first: np.int32
-    last: np.int32
-    offset: np.int32
-
-
-class Feed(Protocol):
-    """Brings the examples of steps to the device.
-
-    Attributes:
-        data, order: what the loop is compiled for; arrays, or their shapes and dtypes.
+    `form` is what a program is compiled for: blocks of the same form have arrays of the same shapes and dtypes, and
+    `size` examples in each batch.
     """
 
     data: Batch
-    order: jax.Array
+    order: Int32[jax.Array, "steps *batch"]
+    size: int
+    form: Hashable
+    first: np.int32 = np.int32(0)
+    last: np.int32 = np.int32(0)
+    offset: np.int32 = np.int32(0)
+
+
+class Feed(Protocol):
+    """Brings the examples of steps to the device."""
 
     @property
     def wait_seconds(self) -> float:
@@ -49,6 +51,13 @@ class Feed(Protocol):
 
     def start(self, step: int, interrupted: Callable[[], bool] = lambda: False) -> None:
         """Begins to read, from this step on."""
+        ...
+
+    def forms(self) -> list[StepBlock]:
+        """Blocks of the forms that are known when the training begins, the most frequent one first.
+
+        They have no steps; in the place of arrays there may be shapes and dtypes.
+        """
         ...
 
     def step_blocks(self, epoch: int, first: int, last: int, synchronise: Callable[[], Any]) -> Iterator[StepBlock]:
@@ -84,6 +93,10 @@ class Resident:
         self.order: jax.Array = self._ordered(0)
         self._epoch = 0
 
+    def forms(self) -> list[StepBlock]:
+        """See `Feed`."""
+        return [StepBlock(self.data, self.order, size, size) for size in self._schedule.sizes]
+
     def start(self, step: int, interrupted: Callable[[], bool] = lambda: False) -> None:
         """See `Feed`; there is nothing to read."""
 
@@ -91,8 +104,8 @@ class Resident:
         """See `Feed`; one block."""
         if epoch != self._epoch:
             self._epoch, self.order = epoch, self._ordered(epoch)
-        start = self._schedule.first_step(epoch)
-        yield StepBlock(self.data, self.order, np.int32(first - start), np.int32(last - start), np.int32(0))
+        start, size = self._schedule.first_step(epoch), self._schedule.size(first)
+        yield StepBlock(self.data, self.order, size, size, np.int32(first - start), np.int32(last - start))
 
     def close(self) -> None:
         """See `Feed`."""
@@ -108,7 +121,36 @@ class _Block(NamedTuple):
     data: Batch
 
 
-class Streamed:
+class _Read:
+    """What feeds have in common that are read ahead."""
+
+    def __init__(self) -> None:
+        self._ahead: Ahead[Any] | None = None
+        self._waited = 0.0
+
+    @property
+    def wait_seconds(self) -> float:
+        """See `Feed`."""
+        return self._waited
+
+    def close(self) -> None:
+        """See `Feed`."""
+        if self._ahead:
+            self._ahead.close()
+        self._ahead = None
+
+    def _next(self, synchronise: Callable[[], Any]) -> Any:
+        """What is read next, or None; only time in which the device has nothing to do counts as waiting."""
+        assert self._ahead
+        if not self._ahead.ready:
+            synchronise()
+        before = self._ahead.wait_seconds
+        read = next(self._ahead, None)
+        self._waited += self._ahead.wait_seconds - before
+        return read
+
+
+class Streamed(_Read):
     """A `Feed` of examples that are read block by block, from the first requested step on.
 
     Args:
@@ -118,6 +160,7 @@ class Streamed:
     """
 
     def __init__(self, stream: Stream, schedule: Schedule, model: "keras.Model") -> None:
+        super().__init__()
         self._schedule = schedule
         self._blocks = Blocks(stream, model, "training")
         self._steps = self._blocks.batches(schedule.batch_size, schedule.total_steps)
@@ -128,14 +171,11 @@ class Streamed:
         self._rows = self._steps * schedule.batch_size
         self.data = self._blocks.form(self._rows)
         self.order: jax.Array = jax.device_put(np.arange(self._rows, dtype=np.int32).reshape(self._steps, -1))
-        self._ahead: Ahead[_Block] | None = None
         self._block = _Block(0, 0, ())
-        self._waited = 0.0
 
-    @property
-    def wait_seconds(self) -> float:
+    def forms(self) -> list[StepBlock]:
         """See `Feed`."""
-        return self._waited
+        return [StepBlock(self.data, self.order, size, size) for size in self._schedule.sizes]
 
     def start(self, step: int, interrupted: Callable[[], bool] = lambda: False) -> None:
         """See `Feed`."""
@@ -147,29 +187,16 @@ class Streamed:
         """See `Feed`."""
         start = self._schedule.first_step(epoch)
         while first < last:
-            if first >= self._block.last and not self._advance(synchronise):
-                return
-            block = self._block
+            if first >= self._block.last:
+                read = self._next(synchronise)
+                if read is None:
+                    return
+                self._block = read
+            block, size = self._block, self._schedule.size(first)
             stop = min(last, block.last)
-            yield StepBlock(block.data, self.order, *map(np.int32, (first - start, stop - start, block.first - start)))
+            bounds = map(np.int32, (first - start, stop - start, block.first - start))
+            yield StepBlock(block.data, self.order, size, size, *bounds)
             first = stop
-
-    def close(self) -> None:
-        """See `Feed`."""
-        if self._ahead:
-            self._ahead.close()
-        self._ahead = None
-
-    def _advance(self, synchronise: Callable[[], Any]) -> bool:
-        """Goes on to the next block; only time in which the device has nothing to do counts as waiting."""
-        assert self._ahead
-        if not self._ahead.ready:
-            synchronise()
-        before = self._ahead.wait_seconds
-        block = next(self._ahead, None)
-        self._waited += self._ahead.wait_seconds - before
-        self._block = block or self._block
-        return block is not None
 
     def _read(self, step: int) -> Iterator[_Block]:
         """Blocks from a step on, to the end of the training; runs in the reader's thread."""
@@ -193,6 +220,56 @@ class Streamed:
         return self._blocks.read(order.reshape(-1), self._rows)
 
 
+class Batched(_Read):
+    """A `Feed` of the batches of a source, from the first requested step on.
+
+    Args:
+        stream: the source.
+        schedule: of its steps, of which each sees a batch.
+        model: a compiled Keras model, which they have to fit.
+    """
+
+    def __init__(self, stream: BatchStream, schedule: Schedule, model: "keras.Model") -> None:
+        super().__init__()
+        self._stream, self._schedule = stream, schedule
+        self._blocks = BatchBlocks(stream, model, "training", schedule.total_steps)
+        self._runs: list[Run] = []
+
+    def start(self, step: int, interrupted: Callable[[], bool] = lambda: False) -> None:
+        """See `Feed`."""
+        self.close()
+        schedule, blocks = self._schedule, self._blocks
+        pieces = self._stream.steps(step, schedule.total_steps, schedule.order_of_batches, blocks.together)
+        self._runs, self._ahead = [], Ahead(blocks.runs(pieces, step), interrupted)
+
+    def forms(self) -> list[StepBlock]:
+        """See `Feed`; the two most frequent ones of those that are read together first."""
+        self._runs = self._runs or self._next(lambda: None) or []
+        steps: dict[Hashable, int] = {}
+        for run in self._runs:
+            steps[run.block.form] = steps.get(run.block.form, 0) + run.last - run.first
+        blocks: dict[Hashable, BatchBlock] = {run.block.form: run.block for run in self._runs}
+        return [StepBlock(*blocks[form]) for form in sorted(blocks, key=lambda form: -steps[form])[:2]]
+
+    def step_blocks(self, epoch: int, first: int, last: int, synchronise: Callable[[], Any]) -> Iterator[StepBlock]:
+        """See `Feed`."""
+        start = self._schedule.first_step(epoch)
+        while first < last:
+            while self._runs and self._runs[0].last <= first:
+                self._runs.pop(0)
+            self._runs = self._runs or self._next(synchronise)
+            if not self._runs:
+                self._runs = []
+                return
+            run = self._runs[0]
+            stop = min(last, run.last)
+            bounds = map(np.int32, (first - start, stop - start, run.first - run.place - start))
+            yield StepBlock(*run.block, *bounds)
+            first = stop
+
+
 def feed_of(examples: Examples | Stream, schedule: Schedule, model: "keras.Model") -> Feed:
     """The way of these examples into the loop."""
+    if isinstance(examples, BatchStream):
+        return Batched(examples, schedule, model)
     return Streamed(examples, schedule, model) if isinstance(examples, Stream) else Resident(examples, schedule)

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from rudel.data.batch_source import BatchStream
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
 from rudel.errors import ModelError
 from rudel.loop import model_state
 from rudel.loop.blocks import Blocks
+from rudel.loop.data_checks import check_examples
 from rudel.loop.metric_values import as_floats
 from rudel.loop.model_state import ModelState, first_line
 from rudel.loop.read_ahead import Ahead
@@ -35,8 +37,10 @@ class OwnEvaluator:
     def __init__(
         self, model: "keras.Model", examples: Examples | Stream, batch_size: int, what: str = "evaluation"
     ) -> None:
-        self._model, self._examples, self._batch_size = model, examples, batch_size
-        self._blocks = Blocks(examples, model, what) if isinstance(examples, Stream) else None
+        self._model, self._examples, self._batch_size, self._what = model, examples, batch_size, what
+        self._blocks: Blocks | None = None
+        if isinstance(examples, Stream) and not isinstance(examples, BatchStream):
+            self._blocks = Blocks(examples, model, what)
 
     def run(self, state: ModelState) -> dict[str, float]:
         """The metrics of a state, by Keras' names; model and metric variables hold what belongs to them afterwards.
@@ -52,8 +56,9 @@ class OwnEvaluator:
         assert model.test_function is not None
         with contextlib.closing(self._example_blocks()) as blocks:
             for block in blocks:
-                for first in range(0, len(block), self._batch_size):
-                    rows = block.take(slice(first, first + self._batch_size))
+                size = len(block) if isinstance(self._examples, BatchStream) else self._batch_size
+                for first in range(0, len(block), size):
+                    rows = block.take(slice(first, first + size))
                     try:
                         model.test_function([(rows.x, rows.y, rows.sample_weight)])
                     except Exception as error:
@@ -62,6 +67,12 @@ class OwnEvaluator:
         return as_floats(model.get_metrics_result())
 
     def _example_blocks(self) -> Generator[Examples, None, None]:
+        if isinstance(self._examples, BatchStream):
+            with Ahead(self._examples.pieces()) as pieces:
+                for piece in pieces:
+                    check_examples(piece.examples, self._model, self._what)
+                    yield piece.examples
+            return
         if self._blocks is None:
             assert isinstance(self._examples, Examples)
             yield self._examples

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rudel.data.batch_source import BatchStream
 from rudel.data.dataset import Dataset, Examples
 from rudel.data.stream import Stream
 from rudel.loop.classification import class_labels
@@ -44,7 +45,8 @@ def answers_about(model: "keras.Model", dataset: Dataset) -> dict[str, Answers] 
     Returns:
         Answers by split; None where the model is no such model, or its outputs are not like its targets.
     """
-    splits = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
+    named = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
+    splits = {name: split for name, split in named.items() if not isinstance(split, BatchStream) or split.by_index}
     if not is_regression(model, _some(dataset.train)):
         return None
     answers = {split: _answers(model, examples, split == "train") for split, examples in splits.items() if examples}
@@ -54,6 +56,8 @@ def answers_about(model: "keras.Model", dataset: Dataset) -> dict[str, Answers] 
 
 def _some(examples: Examples | Stream) -> Examples:
     """Enough of a stream to tell what its targets are; arrays as they are."""
+    if isinstance(examples, BatchStream):
+        return examples.first
     return examples.take(slice(0, _LOOKED_AT)) if isinstance(examples, Stream) else examples
 
 

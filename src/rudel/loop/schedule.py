@@ -86,6 +86,11 @@ class Schedule:
         missing = self.steps_per_epoch * self.batch_size - self.examples
         return np.pad(order, (0, missing), constant_values=-1).reshape(-1, self.batch_size)
 
+    def order_of_batches(self, epoch: int) -> np.ndarray:
+        """Numbers of the batches of an epoch (from 0), (steps_per_epoch,), where a source gives whole ones."""
+        order = np.arange(self.steps_per_epoch)
+        return np.random.default_rng([self.seed, epoch]).permutation(order) if self.shuffle else order
+
 
 def plan_schedule(
     examples: int, batch_size: int, epochs: int | None, steps: int | None, seed: int, shuffle: bool = True

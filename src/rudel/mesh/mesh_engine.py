@@ -20,7 +20,7 @@ from rudel.aliases import Tree
 from rudel.backend import without_tensorflow
 from rudel.loop import model_state
 from rudel.loop.compiled_loop import Program
-from rudel.loop.feed import Feed
+from rudel.loop.feed import Feed, StepBlock
 from rudel.loop.model_state import ModelState
 from rudel.mesh import agreement as agree
 from rudel.mesh import mesh_devices as devices
@@ -133,9 +133,10 @@ class MeshDevices:
         """See `Devices`."""
         return feed_of(job.train, job.schedule, job.model, self._placement)
 
-    def compile(self, job: Job, state: ModelState, feed: Feed, size: int) -> tuple[Program, Any]:
+    def compile(self, job: Job, state: ModelState, block: StepBlock, ahead: bool) -> tuple[Program, Any]:
         """See `Devices`."""
-        return compile_training(job.model, self._placement, state, feed.data, feed.order, size, job.augment)
+        data, order, size, *_ = block
+        return compile_training(job.model, self._placement, state, data, order, size, job.augment)
 
     def evaluator(self, job: Job, state: ModelState) -> MeshEvaluator:
         """See `Devices`."""

@@ -48,23 +48,23 @@ class MeshEvaluator(Evaluator):
         self._last = self._compiled(state, 1, rest) if rest else None
         self._held = list(self._read(self._blocks)) if resident else None
 
-    def _batch_blocks(self) -> Generator[tuple[Program, Batch, int], None, None]:
+    def _batch_blocks(self, state: ModelState) -> Generator[tuple[Program, Batch, int, int], None, None]:
         """See `Evaluator`."""
         if self._held is None:
-            yield from super()._batch_blocks()
+            yield from super()._batch_blocks(state)
             return
         yield from self._held
 
-    def _read(self, blocks: Blocks) -> Iterator[tuple[Program, Batch, int]]:
+    def _read(self, blocks: Blocks) -> Iterator[tuple[Program, Batch, int, int]]:
         """See `Evaluator`; each process reads the rows of its devices."""
         size = self._batch_size
         full = self._count - self._count % size
         for first in range(0, full, self._batches * size):
             indices = np.arange(first, min(first + self._batches * size, full)).reshape(-1, size)
             assert self._full
-            yield self._full, self._load(blocks, indices, self._batches), len(indices)
+            yield self._full, self._load(blocks, indices, self._batches), 0, len(indices)
         if self._last:
-            yield self._last, self._load(blocks, np.arange(full, self._count)[None], 1), 1
+            yield self._last, self._load(blocks, np.arange(full, self._count)[None], 1), 0, 1
 
     def _load(self, blocks: Blocks, indices: np.ndarray, batches: int) -> Batch:
         rows = indices.shape[1]

@@ -6,7 +6,7 @@ checkpoints.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
@@ -15,7 +15,7 @@ import numpy as np
 from rudel.loop import model_state
 from rudel.loop.compiled_loop import Program, Progress, unused_key
 from rudel.loop.evaluation import Evaluator
-from rudel.loop.feed import Feed
+from rudel.loop.feed import Feed, StepBlock
 from rudel.loop.metric_values import as_floats
 from rudel.loop.model_state import ModelState
 from rudel.runs.checkpoint import Checkpoint
@@ -57,10 +57,10 @@ class Devices(Protocol):
         """The examples' way into the loop."""
         ...
 
-    def compile(self, job: Job, state: ModelState, feed: Feed, size: int) -> tuple[Program, Any]:
-        """The program that takes steps with batches of this size, and logs to begin with.
+    def compile(self, job: Job, state: ModelState, block: StepBlock, ahead: bool) -> tuple[Program, Any]:
+        """The program that takes steps with blocks of this form, and logs to begin with.
 
-        One for a smaller batch than the schedule's first is compiled while the others take theirs.
+        With `ahead`, it may be compiled while others take their steps.
         """
         ...
 
@@ -143,12 +143,13 @@ class CompiledEngine:
     ) -> None:
         self._devices, self._decisions, self._on_begin = devices, decisions, on_begin
         self._steps_a_block = 1
-        self._programs: dict[int, Program] = {}
-        """By the size of a batch."""
+        self._programs: dict[Hashable, tuple[Program, Any]] = {}
+        """With logs to begin with, by the form of a block."""
         self._can_write = True
         self._feed: Feed | None = None
         self._evaluator: Evaluator | None = None
-        self._keyed = -1
+        self._keyed, self._samples = -1, 0
+        self._form: Hashable = None
 
     def prepare(self, session: Session) -> None:
         """See `Engine`."""
@@ -156,12 +157,13 @@ class CompiledEngine:
         self._decisions.prepare(session)
         self._devices.prepare(session)
         self._state = self._devices.read(session.model)
+        self._samples = self._job.schedule.samples(session.first_step)
         self._feed = feed = self._devices.feed(self._job)
         feed.start(session.saved.step if session.saved else session.first_step, lambda: session.interrupts.received)
+        blocks = feed.forms()
         clock.setup = session.seconds
-        for size in self._job.schedule.sizes:
-            self._programs[size], self._logs = self._devices.compile(self._job, self._state, feed, size)
-            clock.compile += self._programs[size].compile_seconds
+        for number, block in enumerate(blocks):
+            self._program(block, self._state, ahead=number > 0)
         if self._job.validation is not None:
             self._evaluator = self._devices.evaluator(self._job, self._state)
             clock.compile += self._evaluator.compile_seconds
@@ -179,6 +181,7 @@ class CompiledEngine:
         model = self._session.model
         model_state.write(model, jax.device_put(self._session.state_in(saved)))
         self._state = self._devices.read(model)
+        self._samples = saved.document.get("samples", self._job.schedule.samples(saved.step))
 
     def run(self) -> None:
         """See `Engine`."""
@@ -198,8 +201,7 @@ class CompiledEngine:
 
     def describe(self) -> dict[str, Any]:
         """See `Engine`."""
-        samples = self._job.schedule.samples(self._session.position.step)
-        return {**self._devices.describe(), "samples": samples, **self._decisions.traffic()}
+        return {**self._devices.describe(), "samples": self._samples, **self._decisions.traffic()}
 
     def close(self) -> None:
         """See `Engine`."""
@@ -217,7 +219,10 @@ class CompiledEngine:
         self.write()
         logs = session.logs_of_span(logs, are_results=model_state.logs_its_metrics(model))
         if evaluator := self._evaluator:
+            compiled = evaluator.compile_seconds
             logs |= session.evaluate(lambda: evaluator.run(self._devices.read(model)))
+            position.clock.compile += evaluator.compile_seconds - compiled
+            position.clock.evaluate -= evaluator.compile_seconds - compiled
         logs = self._decisions.logs(logs)
         session.end_span(number, logs)
         model.stop_training = self._decisions.stop(bool(model.stop_training))
@@ -235,22 +240,24 @@ class CompiledEngine:
         feed, clock = self._feed, position.clock
         assert feed
         began, first = time.perf_counter(), position.step
-        progress = Progress(self._state, self._logs, np.asarray(-1, np.int32))
+        progress = Progress(self._state, {}, np.asarray(-1, np.int32))
+        self._form = None
         while position.step < end:
             epoch, batch = position.step // schedule.steps_per_epoch, position.step - first
             if session.acts_between_steps:
                 session.callbacks.on_train_batch_begin(batch)
             steps = self._decisions.steps(self._wanted_steps())
             stop = min(position.step + steps, schedule.same_size_until(position.step), end)
-            block_began, waited = time.perf_counter(), feed.wait_seconds
+            block_began, waited, compiled = time.perf_counter(), feed.wait_seconds, clock.compile
             progress, done, bad_step = self._take_steps(feed, progress, epoch, stop)
             if bad_step >= 0:
                 raise session.not_finite("loss", schedule.first_step(epoch) + bad_step + 1)
-            took = time.perf_counter() - block_began
+            compiled = clock.compile - compiled
+            took = time.perf_counter() - block_began - compiled
             if schedule.size(position.step) == schedule.sizes[0]:
                 self._steps_a_block = _next_block(max(1, done - position.step), took, self._decisions.block_seconds)
             position.step = done
-            clock.train += time.perf_counter() - began
+            clock.train += time.perf_counter() - began - compiled
             clock.wait += feed.wait_seconds - waited
             session.display.advance(done, as_floats(progress.logs), clock.train)
             if session.acts_between_steps:
@@ -278,9 +285,13 @@ class CompiledEngine:
             key = jax.random.key(self._job.schedule.seed) if augments else unused_key()
             self._keyed, self._key = epoch, jax.random.fold_in(key, epoch) if augments else key
         done = self._session.position.step
-        program = self._programs[self._job.schedule.size(done)]
         under_way: list[jax.Array] = []
         for block in feed.step_blocks(epoch, done, stop, lambda: jax.block_until_ready(under_way)):
+            if block.form not in self._programs:
+                jax.block_until_ready(under_way)  # so that its time is not counted as compile time
+            program, logs = self._program(block, progress.state)
+            if block.form != self._form:
+                self._form, progress = block.form, progress._replace(logs=logs)
             progress, bad_step = program.run(
                 progress, block.data, block.order, self._key, block.first, block.last, block.offset
             )
@@ -288,7 +299,15 @@ class CompiledEngine:
             jax.block_until_ready(under_way)
             under_way[:] = [bad_step]
             done = self._job.schedule.first_step(epoch) + int(block.last)
+            self._samples += block.size * int(block.last - block.first)
         return progress, done, int(under_way[0]) if under_way else -1
+
+    def _program(self, block: StepBlock, state: ModelState, ahead: bool = False) -> tuple[Program, Any]:
+        """The program for a block, compiled when it is first needed, and logs to begin with."""
+        if block.form not in self._programs:
+            self._programs[block.form] = found = self._devices.compile(self._job, state, block, ahead)
+            self._session.position.clock.compile += found[0].compile_seconds
+        return self._programs[block.form]
 
     def _let_callbacks_act(self, batch: int, progress: Progress) -> Progress:
         """Gives callbacks the model as it is after a step; returns the progress with what they have changed in it."""
@@ -312,7 +331,7 @@ class CompiledEngine:
         if self._decisions.keeps:
             with self._session.position.clock.counting("checkpoint"):
                 arrays = model_state.as_arrays(self._devices.to_host(self._state))
-            self._session.save(arrays)
+            self._session.save(arrays, samples=self._samples)
 
 
 def _next_block(steps: int, seconds: float, aim: float) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rudel.data.batch_source import BatchStream
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
 from rudel.loop.evaluation import DEFAULT_BATCH_SIZE
@@ -49,6 +50,8 @@ class Job:
     @property
     def validation_batch_size(self) -> int:
         """Examples a step of the evaluation."""
+        if isinstance(self.validation, BatchStream):
+            return len(self.validation.first)
         size = self.options.validation_batch_size or max(self.schedule.batch_size, DEFAULT_BATCH_SIZE)
         return min(size, len(self.validation) if self.validation else 1)
 

@@ -9,7 +9,7 @@ import numpy as np
 from rudel.loop import model_state
 from rudel.loop.compiled_loop import Program, compile_training
 from rudel.loop.evaluation import Evaluator, make_evaluator
-from rudel.loop.feed import Feed, feed_of
+from rudel.loop.feed import Feed, StepBlock, feed_of
 from rudel.loop.model_state import ModelState
 from rudel.session.compiled_engine import CompiledEngine
 from rudel.session.job import Job
@@ -57,12 +57,12 @@ class OneDevice:
         """See `Devices`."""
         return feed_of(job.train, job.schedule, job.model)
 
-    def compile(self, job: Job, state: ModelState, feed: Feed, size: int) -> tuple[Program, Any]:
+    def compile(self, job: Job, state: ModelState, block: StepBlock, ahead: bool) -> tuple[Program, Any]:
         """See `Devices`."""
-        ahead = size < job.schedule.sizes[0]
-        steps, total = job.schedule.steps_of(size), job.schedule.total_steps
+        steps, total = job.schedule.steps_of(block.size), job.schedule.total_steps
         rare = steps <= 2 and steps * 32 <= total  # so that what such steps take longer counts for little
-        return compile_training(job.model, state, feed.data, feed.order, job.augment, size=size, ahead=ahead, rare=rare)
+        data, order, size, *_ = block
+        return compile_training(job.model, state, data, order, job.augment, size=size, ahead=ahead, rare=rare)
 
     def evaluator(self, job: Job, state: ModelState) -> Evaluator:
         """See `Devices`."""

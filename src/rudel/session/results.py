@@ -12,6 +12,7 @@ import numpy as np
 
 from rudel.aliases import Tree
 from rudel.backend import backend_name
+from rudel.data.batch_source import BatchStream
 from rudel.data.dataset import Dataset, Examples
 from rudel.data.stream import Stream
 from rudel.errors import CheckpointError
@@ -130,9 +131,11 @@ def _keep_predictions(path: Path, model: "keras.Model", dataset: Dataset) -> Non
         regression_data.save(path, answers)
         return
     examples = dataset.validation
-    if examples is None:
+    if examples is None or (isinstance(examples, BatchStream) and not examples.repeatable):
         return
     inputs = _Inputs(examples) if isinstance(examples, Stream) else examples.x
+    if isinstance(examples, BatchStream) and not examples.by_index:
+        inputs = None
     answered = _of_stream(model, examples) if isinstance(examples, Stream) else _of_examples(model, examples)
     if answered:
         save(path, answered, inputs, rate_of(model))

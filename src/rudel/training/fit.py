@@ -200,7 +200,7 @@ def fit(
         dataset = keras_arguments.hold_out_last(dataset, validation_split)
     dataset = keras_arguments.first_batches(dataset, validation_steps, validation_batch_size or batch_size)
     dataset = keras_arguments.weigh_classes(dataset, class_weight)
-    schedule = options.schedule(len(dataset.train))
+    schedule = options.schedule(len(dataset.train) if source is None else source.examples)
     with place(on, cluster, client, strategy) as (where, spread):
         request = Request(
             model,

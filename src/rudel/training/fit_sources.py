@@ -2,10 +2,8 @@
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from rudel.aliases import TrainingData
-from rudel.data.batch_source import BatchStream, is_source, stream_of
+from rudel.data.batch_source import BatchStream, is_source, pass_of, training_stream
 from rudel.data.dataset import Examples
 from rudel.errors import OptionError
 
@@ -14,14 +12,20 @@ class Source(NamedTuple):
     """Training data from batches.
 
     Args:
-        data: in the source's order, or all of it in memory.
+        data: batches as the source gives them, or all of it in memory.
         batch_size: examples of the source's first batch.
-        shuffle: whether epochs may take the examples in an order of their own.
+        shuffle: whether epochs may take the batches, or of what is in memory the examples, in an order of their own.
     """
 
     data: BatchStream | Examples
     batch_size: int
     shuffle: bool
+
+    @property
+    def examples(self) -> int:
+        """Examples of a pass, if all batches are as large as the first."""
+        data = self.data
+        return len(data) if isinstance(data, Examples) else self.batch_size * (data.length or 0)
 
 
 def training_source(
@@ -45,7 +49,7 @@ def training_source(
         targets: whether `y` or `sample_weight` were given, too.
         batch_size, steps_per_epoch, validation_split, resume: as given.
         here: whether the training is on one device of this computer.
-        shuffle: as given; of no effect here.
+        shuffle: as given; of effect here where batches can be had by number.
 
     Raises:
         OptionError: an argument that a source has no use for, or a source without an end for several hosts.
@@ -65,15 +69,15 @@ def training_source(
             f"Several hosts or devices take one pass of a {name} into memory: leave out `steps_per_epoch`, and give a "
             "source with an end, arrays or rudel.Records."
         )
-    stream = stream_of(x, steps_per_epoch, "training")
+    stream = training_stream(x, steps_per_epoch)
     if resume and not stream.repeatable:
         raise OptionError(
-            f"A training on a {name} without an end, or with `steps_per_epoch`, cannot be resumed: its position is not "
-            "known. Leave out `resume`, or give a source with a length."
+            f"A training on a {name} without an end cannot be resumed: its position is not known. Leave out `resume`, "
+            "or give a source with a length."
         )
     if not here:
-        return Source(stream.take(np.arange(len(stream))), stream.batch_size, shuffle)
-    return Source(stream, stream.batch_size, False)
+        return Source(stream.in_memory(), len(stream.first), shuffle)
+    return Source(stream, len(stream.first), shuffle and stream.is_indexed)
 
 
 def validation_stream(validation: TrainingData, steps: int | None) -> Any:
@@ -87,4 +91,4 @@ def validation_stream(validation: TrainingData, steps: int | None) -> Any:
         OptionError: a source without an end, and no `steps`.
         DataError: the source gives no batch, or one that is none.
     """
-    return stream_of(validation, steps, "validation") if is_source(validation) else validation
+    return pass_of(validation, "validation", steps) if is_source(validation) else validation

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rudel.aliases import TrainingData
+from rudel.data.batch_source import BatchStream
 from rudel.data.dataset import Dataset, Examples
 from rudel.data.stream import Stream
 from rudel.errors import DataError, OptionError
@@ -117,7 +118,7 @@ def first_batches(dataset: Dataset, steps: int | None, batch_size: int) -> Datas
     if steps is None:
         return dataset
     check_whole_number("validation_steps", steps)
-    if dataset.validation is None:
+    if dataset.validation is None or isinstance(dataset.validation, BatchStream):  # which knows its end
         return dataset
     count = min(steps * batch_size, len(dataset.validation))
     return replace(dataset, validation=_range(dataset.validation, 0, count))

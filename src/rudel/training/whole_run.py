@@ -9,7 +9,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.backend import without_tensorflow
+from rudel.data.batch_source import BatchStream
 from rudel.data.dataset import Dataset, Examples
+from rudel.data.stream import Stream
 from rudel.errors import OptionError, RunError, option
 from rudel.loop.data_checks import check_examples
 from rudel.loop.model_state import check_compiled
@@ -225,6 +227,13 @@ def _begun(request: Request, identity: dict[str, Any]) -> tuple[RunDirectory | N
         raise
 
 
+def _count(split: Examples | Stream | None) -> int | None:
+    """The number of examples; None where a source would have to be read to count them."""
+    if split is None:
+        return 0
+    return split.known_rows if isinstance(split, BatchStream) else len(split)
+
+
 def _open(request: Request) -> RunDirectory | None:
     if request.run is not None:
         return run_directory.create(request.run, request.resume)
@@ -261,7 +270,7 @@ def _config(request: Request, identity: dict[str, Any], own: Places, started: st
             "class_names": list(dataset.class_names),
             "attribution": dataset.attribution,
             "model": {"parameters": int(request.model.count_params()), "text": "\n".join(lines)},
-            "data": {"train": len(dataset.train), "validation": len(dataset.validation or ())}
+            "data": {"train": _count(dataset.train), "validation": _count(dataset.validation)}
             | ({"test": len(dataset.test)} if dataset.test else {}),
             "versions": versions(),
             "started": started or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
