@@ -18,6 +18,7 @@ from distributed import Client, LocalCluster
 import rudel
 from rudel.data.batch_source import training_stream
 from rudel.errors import DataError, ModelError, OptionError
+from rudel.loop.batch_blocks import BatchBlocks
 
 X = np.random.default_rng(0).normal(size=(100, 8)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
@@ -433,15 +434,13 @@ def test_outputs_of_several_shapes_are_refused() -> None:
         rudel.predict(keras.Model(inputs, keras.layers.Dense(2)(inputs)), Padded())
 
 
-def test_programs_for_forms_that_come_late_count_as_compile_time() -> None:
+def test_few_programs_serve_many_batches() -> None:
     class Late(Padded):
         def __len__(self) -> int:
             return 600
 
         def __getitem__(self, number: int) -> Any:
             return super().__getitem__(0 if number < 599 else 4)
-
-    from rudel.loop.batch_blocks import BatchBlocks
 
     stream = training_stream(Late(), None)
     blocks = BatchBlocks(stream, recurrent(), "training", 1200)

@@ -225,12 +225,10 @@ class BatchStream(Stream):
         """Whether the batches of a pass can be had in any order."""
         self.repeatable = batches.is_indexed or (batches.can_begin_again and not continues)
         """Whether a number means the same batch in every pass, so that a training can be resumed."""
-        self._lock, self._rows = (
-            threading.Lock(),
-            None if length is None or self.repeatable else length * len(self.first),
-        )
-        self._walk: Iterator[Piece] = iter(())
-        self._held, self._begin = self.first, 0  # a batch, and the index of its first example
+        self._sizes = np.zeros(length or 0, np.int64)  # of a pass's batches, as far as they have been read
+        self._lock = threading.Lock()
+        self._walk: Iterator[Piece] | None = None
+        self._held, self._begin = self.first, 0  # the batch where it is, and the index of its first example
 
     def steps(self, first: int, last: int, order: Order, together: int) -> Iterator[Piece]:
         """The batches of a training's steps.
@@ -243,11 +241,13 @@ class BatchStream(Stream):
         Raises:
             DataError: there are fewer, or one is none.
         """
-        assert self.length is not None
-        batches, length = self._batches, self.length
-        if batches.is_indexed:
-            yield from self._by_number(first, last, order if self.is_indexed else None)
-            return
+        if self._batches.is_indexed:
+            return self._noted(self._by_number(first, last, order if self.is_indexed else None))
+        return self._noted(self._in_passes(first, last, together))
+
+    def _in_passes(self, first: int, last: int, together: int) -> Iterator[Piece]:
+        """Batches in the source's order."""
+        batches, length = self._batches, self.length or last
         while first < last:
             place = 0 if self._continues else first % length
             left = last - first if self._continues else min(length - place, last - first)
@@ -263,17 +263,23 @@ class BatchStream(Stream):
     def pieces(self, together: int = 1) -> Iterator[Piece]:
         """One pass, in the source's order; of a source that cannot begin again, the next batches."""
         if self._batches.is_indexed and self.length:
-            return self._by_number(0, self.length, None)
+            return self._noted(self._by_number(0, self.length, None))
         count = sys.maxsize if self.length is None else self.length
-        return _at_most(self._batches.pieces(0, together), count)
+        return self._noted(_at_most(self._batches.pieces(0, together), count))
+
+    def _noted(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """The same, whose sizes are kept."""
+        for piece in pieces:
+            if self.length and not self._continues:
+                self._sizes[piece.number : piece.number + len(piece.sizes)] = piece.sizes
+            yield piece
 
     def __bool__(self) -> bool:
         return True
 
     def __len__(self) -> int:
-        if self._rows is None:
-            self._rows = sum(len(piece.examples) for piece in self.pieces())
-        return self._rows
+        known = self.known_rows
+        return sum(len(piece.examples) for piece in self.pieces()) if known is None else known
 
     @property
     def by_index(self) -> bool:
@@ -282,8 +288,10 @@ class BatchStream(Stream):
 
     @property
     def known_rows(self) -> int | None:
-        """The number of examples, if nothing has to be read to count them."""
-        return self._rows
+        """The number of examples, if nothing has to be read to count them; about that of an epoch without an end."""
+        if self._continues:
+            return len(self._sizes) * len(self.first)
+        return int(self._sizes.sum()) if len(self._sizes) and self._sizes.all() else None
 
     def take(self, indices: np.ndarray | slice) -> Examples:
         """See `Stream`; those of the first batch are at hand."""
@@ -295,7 +303,7 @@ class BatchStream(Stream):
         by_place = np.argsort(indices, kind="stable")
         wanted, parts, done = np.asarray(indices)[by_place], [], 0
         with self._lock:
-            if self._begin > wanted[0] or self._held is self.first:
+            if self._walk is None or self._begin > wanted[0]:
                 self._walk, self._begin = self.pieces(), 0
                 self._held = self._next()
             while done < len(wanted):
@@ -337,7 +345,7 @@ class BatchStream(Stream):
                 end()
 
     def _next(self) -> Examples:
-        piece = next(self._walk, None)
+        piece = next(self._walk or iter(()), None)
         if piece is None:
             raise DataError(f"The {self._batches.what} data, a {self._batches.name}, gave fewer examples than before.")
         return piece.examples

@@ -19,7 +19,7 @@ from rudel.loop import model_state
 if TYPE_CHECKING:
     import keras
 
-_MOST = 16
+_MOST = 64
 """Programs a model."""
 
 

@@ -68,10 +68,11 @@ def fit(
         x: inputs (N, ...) of any dtype, or a `rudel.Dataset`, a `rudel.Examples`, or a tuple `(x, y)` or
             `(x, y, sample_weight)`; x and y are arrays, or dicts, lists or tuples of arrays for several inputs or
             outputs. Or a stream such as `rudel.Records`, for data larger than memory: it is read while it is trained
-            on, and the weights are the same bits. Or a source of batches, in its own order: a
-            `keras.utils.PyDataset`, a `tf.data.Dataset`, a `torch.utils.data.DataLoader`, a generator. One with a
-            length is resumed by skipping what was seen; others want `steps_per_epoch`, and cannot be resumed. Several
-            hosts or devices read one pass into memory first, and take its examples in any order. Or a `Dataset` of
+            on, and the weights are the same bits. Or a source of batches: a `keras.utils.PyDataset`, a
+            `tf.data.Dataset`, a `torch.utils.data.DataLoader`, a generator. Each of its batches is a step, whatever its
+            size and shape; each form is compiled once. One with a length is resumed by skipping what was seen; others
+            want `steps_per_epoch`, and cannot be resumed. Several hosts or devices read one pass into memory first,
+            whose examples must have one shape, and take them in any order. Or a `Dataset` of
             Hugging Face's `datasets`, read by index as a stream is; its labels' names become those of the classes.
         y: targets (N, ...), if `x` holds inputs alone. Labels may be strings: they are numbered in alphabetical order,
             or in that of the `class_names` of a `Dataset`, and become the names of the classes. Of a Hugging Face data
@@ -84,7 +85,8 @@ def fit(
         validation_split: fraction of the training examples to hold out, the last ones, before they are shuffled;
             `validation` holds out examples at random.
         validation_data: Keras' name of `validation`, for examples; goes before `validation_split`.
-        shuffle: False to take the examples in the order in which they are given.
+        shuffle: False to take the examples, or the batches of a `PyDataset`, in the order in which they are given.
+            Other sources keep theirs.
         class_weight: weight of the examples of a class in the loss, by label or name; other classes weigh 1.
         sample_weight: weight of each example in the loss (N,).
         initial_epoch: epochs (from 0) to leave out, because the model has been trained for so many: on one device.
