@@ -29,7 +29,7 @@ class StepBlock(NamedTuple):
     """Steps of an epoch whose examples are on the device; see `rudel.loop.compiled_loop.compile_training`.
 
     `form` is what a program is compiled for: blocks of the same form have arrays of the same shapes and dtypes, and
-    `size` examples in each batch.
+    `size` examples in each batch. Blocks that were read together have the same number `read`.
     """
 
     data: Batch
@@ -39,6 +39,7 @@ class StepBlock(NamedTuple):
     first: np.int32 = np.int32(0)
     last: np.int32 = np.int32(0)
     offset: np.int32 = np.int32(0)
+    read: int = 0
 
 
 class Feed(Protocol):
@@ -195,7 +196,7 @@ class Streamed(_Read):
             block, size = self._block, self._schedule.size(first)
             stop = min(last, block.last)
             bounds = map(np.int32, (first - start, stop - start, block.first - start))
-            yield StepBlock(block.data, self.order, size, size, *bounds)
+            yield StepBlock(block.data, self.order, size, size, *bounds, read=block.first)
             first = stop
 
     def _read(self, step: int) -> Iterator[_Block]:
@@ -261,10 +262,10 @@ class Batched(_Read):
             if not self._runs:
                 self._runs = []
                 return
-            run = self._runs[0]
+            run, read = self._runs[0], self._runs[-1].last
             stop = min(last, run.last)
             bounds = map(np.int32, (first - start, stop - start, run.first - run.place - start))
-            yield StepBlock(*run.block, *bounds)
+            yield StepBlock(*run.block, *bounds, read=read)
             first = stop
 
 

@@ -274,7 +274,7 @@ class CompiledEngine:
     def _take_steps(self, feed: Feed, progress: Progress, epoch: int, stop: int) -> tuple[Progress, int, int]:
         """Takes steps of an epoch up to this one, or fewer if it is interrupted while it waits for their examples.
 
-        Blocks of steps are given to the device without waiting for it to be done with the last but one.
+        Blocks of steps are given to the device without waiting for it to be done with those that were read before.
 
         Returns:
             The progress, steps done since the beginning of the training, and the number in the epoch of the first with
@@ -286,6 +286,7 @@ class CompiledEngine:
             self._keyed, self._key = epoch, jax.random.fold_in(key, epoch) if augments else key
         done = self._session.position.step
         under_way: list[jax.Array] = []
+        read: int | None = None
         for block in feed.step_blocks(epoch, done, stop, lambda: jax.block_until_ready(under_way)):
             if block.form not in self._programs:
                 jax.block_until_ready(under_way)  # so that its time is not counted as compile time
@@ -296,8 +297,9 @@ class CompiledEngine:
                 progress, block.data, block.order, self._key, block.first, block.last, block.offset
             )
             self._state = progress.state  # what went in is gone
-            jax.block_until_ready(under_way)
-            under_way[:] = [bad_step]
+            if block.read != read:
+                jax.block_until_ready(under_way)
+            read, under_way[:] = block.read, [bad_step]
             done = self._job.schedule.first_step(epoch) + int(block.last)
             self._samples += block.size * int(block.last - block.first)
         return progress, done, int(under_way[0]) if under_way else -1
