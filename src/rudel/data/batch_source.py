@@ -9,6 +9,7 @@ Limits: an example is found by its index where a pass gives the same examples as
 begin again (a generator) gives the next batches, whatever the index.
 """
 
+import functools
 import itertools
 import sys
 import threading
@@ -150,7 +151,7 @@ class _Batches:
         elif _is_of_tensors(source):
             parts = self._of_tensors(source, first, together)
         elif together > 1 and _can_bejoined(source):
-            parts = self._of_tensorflow(source.skip(first), together)
+            parts = self._of_tensorflow(first, together)
         else:
             skips = first > 0 and hasattr(source, "skip")
             source = source.skip(first) if skips else source
@@ -174,17 +175,26 @@ class _Batches:
             index = slice(rows[0], rows[0] + len(rows)) if in_order else rows  # of a slice, nothing is copied
             yield self._examples([tensor[index] for tensor in loader.dataset.tensors]), list(map(len, chosen))
 
-    def _of_tensorflow(self, source: Any, together: int) -> Iterator[tuple[Examples, Sequence[int]]]:
-        """Batches that tf.data joins, with a mark on the last row of each, so that none is taken apart."""
+    @functools.cached_property
+    def _marked(self) -> Any:
+        """Batches of tf.data with a mark on the last row of each."""
         tf = sys.modules["tensorflow"]
 
         def marked(*batch: Any) -> Any:
             rows = tf.shape(tf.nest.flatten(batch)[0])[0]
             return batch, tf.range(1, rows + 1) // rows
 
+        return self.source.map(marked)
+
+    def _of_tensorflow(self, first: int, together: int) -> Iterator[tuple[Examples, Sequence[int]]]:
+        """Batches that tf.data joins, and that are found again by their marks, or by the size that all of them have."""
         rest: Examples | None = None
-        for batch, marks in source.map(marked).rebatch(together * len(self.first)).as_numpy_iterator():
-            examples, ends = self._examples(batch), np.flatnonzero(marks) + 1
+        size = sys.modules["tensorflow"].nest.flatten(self.source.element_spec)[0].shape[0]
+        source = self.source if size else self._marked
+        for read in source.skip(first).rebatch(together * len(self.first)).as_numpy_iterator():
+            batch, marks = (read, None) if size else read
+            examples = self._examples(batch)
+            ends = np.arange(size, len(examples) + 1, size) if size else np.flatnonzero(marks) + 1
             if rest is not None:
                 examples, ends = joined([rest, examples]), ends + len(rest)
             whole = int(ends[-1]) if len(ends) else 0
@@ -374,7 +384,7 @@ def _at_most(pieces: Iterator[Piece], count: int) -> Iterator[Piece]:
 
 def _shapes(examples: Examples) -> tuple[Any, ...]:
     """Shapes and dtypes of an example."""
-    return tuple((array.shape[1:], array.dtype.name) for _, array in examples.named_arrays())
+    return tuple((array.shape[1:], array.dtype.str) for _, array in examples.named_arrays())
 
 
 def _length(source: Any) -> int | None:
