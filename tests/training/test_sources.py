@@ -396,6 +396,14 @@ def test_a_generator_without_steps_is_refused() -> None:
         rudel.fit(net(), endless())
 
 
+def test_the_first_validation_batches_are_evaluated_as_in_keras() -> None:
+    mine, theirs = net(), net()
+    given = {"epochs": 2, "shuffle": False, "validation_data": Uneven(), "validation_steps": 3, "verbose": 0}
+    history, expected = rudel.fit(mine, Uneven(), **given).history, theirs.fit(Uneven(), **given).history
+    assert history["val_loss"] == pytest.approx(expected["val_loss"], rel=1e-5)
+    assert history["val_accuracy"] == pytest.approx(expected["val_accuracy"])
+
+
 def test_validation_batches_without_a_number_are_refused() -> None:
     with pytest.raises(OptionError, match=r"The validation data, a generator, .* give `validation_steps`"):
         rudel.fit(net(), endless(), steps_per_epoch=2, validation_data=endless())

@@ -192,9 +192,8 @@ class _Batches:
         size = sys.modules["tensorflow"].nest.flatten(self.source.element_spec)[0].shape[0]
         source = self.source if size else self._marked
         for read in source.skip(first).rebatch(together * len(self.first)).as_numpy_iterator():
-            batch, marks = (read, None) if size else read
-            examples = self._examples(batch)
-            ends = np.arange(size, len(examples) + 1, size) if size else np.flatnonzero(marks) + 1
+            examples = self._examples(read if size else read[0])
+            ends = np.arange(size, len(examples) + 1, size) if size else np.flatnonzero(read[1]) + 1
             if rest is not None:
                 examples, ends = joined([rest, examples]), ends + len(rest)
             whole = int(ends[-1]) if len(ends) else 0
