@@ -17,15 +17,13 @@ IN_FULL = "int8"
 """The codec of small models, where that takes hardly longer."""
 
 PLAIN = "nesterov:1:0"
-"""The outer optimizer where changes travel in full, and where the optimizer is SGD with momentum: their mean.
+"""The outer optimizer where the optimizer is SGD with momentum: the mean of the changes, applied.
 
-An outer momentum is of use where a part of each change stays behind for later, and steps are as long as an adaptive
-optimizer makes them. Otherwise it costs. Steps of one of four replicas to a target, and final accuracy, with
-nesterov:1.25:0.5 and with the mean (`benchmarks/convergence.py`, two or three seeds). In full: digits 88 (0.986) and 56
-(0.982), movements 32 (0.961) and 32 (0.985), spoken words 72 (0.989) and 60 (0.987); eight replicas, digits 80 (0.981)
-and 48 (0.983). SGD: a CNN on drawings, rounds of 8, in full never (0.803) and 168 (0.824), one element in 8 240 (0.802)
-and 228 (0.812); rounds of 4, 232 (0.815) and 148 (0.842), never (0.804) and 172 (0.822); an MLP, final 0.610 and 0.722,
-0.630 and 0.712.
+An outer momentum costs there. Steps of one of four replicas to a target, and final accuracy, with nesterov:1.25:0.5 and
+with the mean (`benchmarks/convergence.py`, two or three seeds): a CNN on drawings, rounds of 8, in full never (0.803),
+168 (0.824), one element in 8 240 (0.802) and 228 (0.812); rounds of 4, 232 (0.815) and 148 (0.842), never (0.804) and
+172 (0.822); an MLP, final 0.610 and 0.722, 0.630 and 0.712. With adaptive optimizers and changes that travel in full it
+depends: digits 88 and 56, movements 32 and 32, but a table 28 and 42; there it stays.
 """
 
 
@@ -110,7 +108,7 @@ class MergingOptions(ABC):
             steps = best_length(replicas, chosen.steps, speeds)
         if chosen.delta_codec == chosen.merge_codec == CODEC:
             if goes_in_full(replicas, speeds):
-                codec, chosen = IN_FULL, replace(chosen, outer=self.outer or PLAIN)
+                codec = IN_FULL
             elif not steps_are_given and self.delta_codec is self.merge_codec is None:
                 codec, steps = best_codec(replicas, chosen.steps, speeds)
             chosen = self.completed(steps, chosen.rate_factor, chosen.outer, codec)

@@ -33,8 +33,8 @@ class Async(MergingOptions):
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
             root of the number of replicas, at least 1 and at most 3, and for 1 with single steps.
         outer: what becomes of a delta: `sum` or `nesterov:LR:MU`; None for `nesterov:1:MU` with a momentum
-            of half of 1 - 1 / square root of the number of replicas, of 0 where changes travel in full or the optimizer
-            is SGD with momentum, and for `sum` with single steps.
+            of half of 1 - 1 / square root of the number of replicas, of 0 where the optimizer is SGD with momentum,
+            and for `sum` with single steps.
         delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `int8`, `top8`, `top16` or
             `top32`; None for `top8` (with fewer elements on slow links), and for `float16` with single steps.
         merge_codec: how what others have done travels to a replica, in the same words; None for `top8`, and for

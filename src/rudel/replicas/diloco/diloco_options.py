@@ -41,8 +41,8 @@ class Diloco(MergingOptions):
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
             root of the number of replicas, at least 1 and at most 3.
         outer: what becomes of the mean delta: `nesterov:LR:MU`; None for `nesterov:1.25:MU`
-            with a momentum of 1 - 1 / square root of the number of replicas, at most 0.99, and for `nesterov:1:0` where
-            changes travel in full or the optimizer is SGD with momentum.
+            with a momentum of 1 - 1 / square root of the number of replicas, at most 0.99; for SGD with
+            momentum, `nesterov:1:0`.
         delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `int8`, `top8`, `top16` or
             `top32`; None for `int8` where that takes hardly longer on its way, else `top8`, or fewer elements where
             links are slow.
