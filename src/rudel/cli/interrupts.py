@@ -61,7 +61,7 @@ def ending_at_once(opened: contextlib.ExitStack) -> Iterator[None]:
             signal.signal(each, signal.SIG_IGN)
         try:
             opened.close()
-            os.write(2, b"Ended by SIGTERM.\n" if number == signal.SIGTERM else b"Interrupted.\n")
+            os.write(2, f"{ending(number == signal.SIGTERM)}\n".encode())
         finally:
             leave(128 + number)
 
@@ -74,6 +74,11 @@ def ending_at_once(opened: contextlib.ExitStack) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def ending(terminated: bool) -> str:
+    """How a process says that it was ended by SIGTERM, or by Ctrl-C."""
+    return "Ended by SIGTERM." if terminated else "Interrupted."
 
 
 def leave(code: int) -> NoReturn:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import typer
 
-from rudel.cli.interrupts import TERMINATED, terminated
+from rudel.cli.interrupts import TERMINATED, ending, terminated
 
 
 def print_json(document: object) -> None:
@@ -36,7 +36,7 @@ def reporting_interrupts() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        typer.echo(str(interrupt) or ("Ended by SIGTERM." if terminated() else "Interrupted."), err=True)
+        typer.echo(str(interrupt) or ending(terminated()), err=True)
         raise typer.Exit(TERMINATED if terminated() else 130) from interrupt
 
 

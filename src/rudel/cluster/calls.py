@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rudel.cluster.host_options import hosts_argument
 from rudel.cluster.ssh_cluster import ClientCluster, Cluster
-from rudel.errors import ClusterError, OptionError, option
+from rudel.errors import ClusterError
 
 _GLANCE_SECONDS = 2.0
 _CALLS_PER_THREAD = 2
@@ -87,9 +88,7 @@ def clients_of(
         HostError: a host cannot be reached, or has no Rudel.
         ClusterError: the scheduler does not answer, or workers cannot be started.
     """
-    if on is not None and scheduler is not None:
-        raise OptionError(f"Hosts are given twice, as {option('on')} and as {option('client')}: give one of them.")
-    if on is None and scheduler is None:
+    if hosts_argument(on=on, client=scheduler) is None:
         yield None
         return
     with contextlib.ExitStack() as stack:

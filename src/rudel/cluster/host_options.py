@@ -3,6 +3,18 @@
 from rudel.errors import OptionError, option
 
 
+def hosts_argument(**arguments: object) -> str | None:
+    """The name of the one of these arguments that is given; None where none is.
+
+    Raises:
+        OptionError: more than one is given.
+    """
+    given = [name for name, value in arguments.items() if value is not None]
+    if len(given) > 1:
+        raise OptionError(f"Hosts are given twice, as {option(given[0])} and as {option(given[1])}: give one of them.")
+    return given[0] if given else None
+
+
 def check_used(
     on: object,
     client: object = None,

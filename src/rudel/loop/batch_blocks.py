@@ -13,7 +13,7 @@ import numpy as np
 
 from rudel.data.batch_source import BatchStream, Piece
 from rudel.data.dataset import Examples, aligned_empty
-from rudel.loop.blocks import BLOCK_BYTES, MOST_STEPS
+from rudel.loop.blocks import BLOCK_BYTES, MOST_STEPS, batches_of, evenly
 from rudel.loop.compiled_loop import Batch
 from rudel.loop.data_checks import as_examples, check_examples
 
@@ -72,10 +72,9 @@ class BatchBlocks:
 
     def __init__(self, stream: BatchStream, model: "keras.Model", what: str, most: int | None) -> None:
         self._stream, self._model, self._what = stream, model, what
-        batches = max(1, min(int(BLOCK_BYTES // max(1, bytes_of(stream.first))), MOST_STEPS, most or MOST_STEPS))
-        if stream.length and stream.length > batches:  # of about the same size
-            batches = -(-stream.length // -(-stream.length // batches))
-        self.together = batches
+        batches = batches_of(bytes_of(stream.first), most or MOST_STEPS)
+        length = stream.length or 0
+        self.together = evenly(length, batches) if length > batches else batches
         """Batches that are read together: some megabytes."""
         self._room: dict[Hashable, int] = {}
         self._orders: dict[tuple[int, int], jax.Array] = {}

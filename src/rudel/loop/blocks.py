@@ -32,6 +32,20 @@ def as_batch(examples: Examples) -> Batch:
     return jax.device_put((examples.x, examples.y, examples.sample_weight))
 
 
+def batches_of(size: int, most: int) -> int:
+    """The number of batches of so many bytes that a block should have, of at most so many at all."""
+    return max(1, min(int(BLOCK_BYTES // max(1, size)), MOST_STEPS, most))
+
+
+def evenly(count: int, most: int) -> int:
+    """The number of batches of a block, at most so many, where blocks of about the same size hold all `count`.
+
+    >>> evenly(1000, 512), evenly(100, 512)
+    (500, 100)
+    """
+    return -(-count // -(-count // most))
+
+
 class Blocks:
     """Reads blocks of a stream.
 
@@ -56,7 +70,7 @@ class Blocks:
 
     def batches(self, batch_size: int, most: int) -> int:
         """The number of batches that a block should have."""
-        return max(1, min(int(BLOCK_BYTES // max(1, self.row_bytes * batch_size)), MOST_STEPS, most))
+        return batches_of(self.row_bytes * batch_size, most)
 
     def read(self, indices: Integer[np.ndarray, "examples"], rows: int | None = None) -> Batch:
         """The examples at these indices, on the device; rows of an index of -1, and those up to `rows`, are zeros.

@@ -16,7 +16,7 @@ from rudel.data.batch_source import BatchStream
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
 from rudel.loop.batch_blocks import BatchBlock, BatchBlocks, Run
-from rudel.loop.blocks import Blocks, as_batch
+from rudel.loop.blocks import Blocks, as_batch, evenly
 from rudel.loop.compiled_loop import Batch
 from rudel.loop.read_ahead import Ahead
 from rudel.loop.schedule import Schedule
@@ -168,7 +168,7 @@ class Streamed(_Read):
         self._ends_with_epochs = schedule.steps_per_epoch > self._steps
         """Whether no block has steps of two epochs, where there are several blocks in one: of about the same size."""
         if self._ends_with_epochs:
-            self._steps = -(-schedule.steps_per_epoch // -(-schedule.steps_per_epoch // self._steps))
+            self._steps = evenly(schedule.steps_per_epoch, self._steps)
         self._rows = self._steps * schedule.batch_size
         self.data = self._blocks.form(self._rows)
         self.order: jax.Array = jax.device_put(np.arange(self._rows, dtype=np.int32).reshape(self._steps, -1))

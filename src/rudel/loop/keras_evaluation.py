@@ -54,25 +54,28 @@ class OwnEvaluator:
         model.reset_metrics()
         model.make_test_function()
         assert model.test_function is not None
-        with contextlib.closing(self._example_blocks()) as blocks:
-            for block in blocks:
-                size = len(block) if isinstance(self._examples, BatchStream) else self._batch_size
-                for first in range(0, len(block), size):
-                    rows = block.take(slice(first, first + size))
-                    try:
-                        model.test_function([(rows.x, rows.y, rows.sample_weight)])
-                    except Exception as error:
-                        message = f"`test_step` of the model `{model.name}` fails: {first_line(error)}"
-                        raise ModelError(message) from error
+        with contextlib.closing(self._batches()) as batches:
+            for rows in batches:
+                try:
+                    model.test_function([(rows.x, rows.y, rows.sample_weight)])
+                except Exception as error:
+                    message = f"`test_step` of the model `{model.name}` fails: {first_line(error)}"
+                    raise ModelError(message) from error
         return as_floats(model.get_metrics_result())
 
-    def _example_blocks(self) -> Generator[Examples, None, None]:
+    def _batches(self) -> Generator[Examples, None, None]:
         if isinstance(self._examples, BatchStream):
             with Ahead(self._examples.pieces()) as pieces:
                 for piece in pieces:
                     check_examples(piece.examples, self._model, self._what)
                     yield piece.examples
             return
+        with contextlib.closing(self._example_blocks()) as blocks:
+            for block in blocks:
+                for first in range(0, len(block), self._batch_size):
+                    yield block.take(slice(first, first + self._batch_size))
+
+    def _example_blocks(self) -> Generator[Examples, None, None]:
         if self._blocks is None:
             assert isinstance(self._examples, Examples)
             yield self._examples

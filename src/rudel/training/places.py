@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rudel.backend import backend_name
-from rudel.cluster.host_options import check_used
+from rudel.cluster.host_options import check_used, hosts_argument
 from rudel.errors import ModelError, OptionError, option
 from rudel.mesh.hosts.lifecycle import join_for
 from rudel.training.strategies import Strategy, as_auto, named
@@ -33,9 +33,7 @@ def check_place(
         OptionError: says what.
         ModelError: Keras runs on a backend by which that strategy cannot train.
     """
-    given = [name for name, value in (("on", on), ("cluster", cluster), ("client", client)) if value is not None]
-    if len(given) > 1:
-        raise OptionError(f"Hosts are given twice, as {option(given[0])} and as {option(given[1])}: give one of them.")
+    given = hosts_argument(on=on, cluster=cluster, client=client)
     check_used(on, client, ssh_config=ssh_config, min_hosts=min_hosts, dashboard=dashboard)
     auto = as_auto(strategy)
     if auto and auto.patience is not None and not given:
@@ -46,7 +44,7 @@ def check_place(
     options = named(strategy, bool(given))
     if given and options is None:
         raise OptionError(
-            f"The strategy `single` trains on this computer: leave out {option(given[0])}, or take `diloco`."
+            f"The strategy `single` trains on this computer: leave out {option(given)}, or take `diloco`."
         )
     if not given and options is not None and options.needs_hosts:
         raise OptionError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rudel.cluster.host_options import check_used
+from rudel.cluster.host_options import check_used, hosts_argument
 from rudel.errors import OptionError, option
 from rudel.loop.schedule import check_whole_number
 from rudel.runs.run_directory import path_of
@@ -117,9 +117,7 @@ def tune(
     """
     optuna = _optuna()
     check_whole_number("trials", trials)
-    given = [name for name, value in (("on", on), ("cluster", cluster), ("client", client)) if value is not None]
-    if len(given) > 1:
-        raise OptionError(f"Hosts are given twice, as {option(given[0])} and as {option(given[1])}: give one of them.")
+    hosts_argument(on=on, cluster=cluster, client=client)
     check_used(on, client, ssh_config=ssh_config, min_hosts=min_hosts, dashboard=False)
     is_recipe = isinstance(objective, str)
     if is_recipe:
