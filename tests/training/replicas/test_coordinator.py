@@ -226,10 +226,9 @@ def test_a_worker_that_others_would_wait_for_takes_part_when_they_are_lost(
     prepare = coordinator.Coordinator._prepare
 
     async def not_in_a_fast_moment(self: Any, member: Any) -> None:
-        """A try-out of some steps may fall into a moment in which a worker that is stopped most of the time runs."""
+        """A try-out of some steps may fall into a moment in which a worker that is stopped runs, or another waits."""
         await prepare(self, member)
-        if member.name == "c":
-            member.step_seconds = max(member.step_seconds, 0.1)
+        member.step_seconds = max(member.step_seconds, 0.1) if member.name == "c" else 0.001
 
     monkeypatch.setattr(coordinator.Coordinator, "_prepare", not_in_a_fast_moment)
     crew.only("a", "b", "c")
