@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from rudel.errors import OptionError, option
 from rudel.loop.schedule import check_whole_number
-from rudel.replicas.round_lengths import Agreed, Speeds, best_codec, best_length, goes_in_full
+from rudel.replicas.round_lengths import Agreed, Speeds, best_codec, best_length, goes_in_full, least_by_link
 
 CODEC = "top8"
 """The codec of changes, there and back; slow links have fewer elements (`rudel.replicas.round_lengths.best_codec`)."""
@@ -104,8 +104,9 @@ class MergingOptions(ABC):
         chosen = self.chosen_for(replicas, total_steps, speeds.sgd, speeds.worth)
         steps, codec = chosen.steps, CODEC
         steps_are_given = getattr(self, self.length) is not None
-        if not steps_are_given and replicas > 1:
-            steps = best_length(replicas, chosen.steps, speeds)
+        if not steps_are_given:
+            alone = max(steps, least_by_link(1, steps, speeds))  # which sends its weights as they are
+            steps = best_length(replicas, steps, speeds) if replicas > 1 else alone
         if chosen.delta_codec == chosen.merge_codec == CODEC:
             if goes_in_full(replicas, speeds):
                 codec = IN_FULL

@@ -131,8 +131,20 @@ def best_length(replicas: int, most: int, speeds: Speeds) -> int:
     """
     by_cost = round(float(best_steps(speeds.step_seconds, speeds.exchange_seconds, speeds.sgd)))
     by_slowest = math.ceil(_LEAST_OF_SLOWEST * speeds.slowest_seconds / speeds.step_seconds)
+    return max(min(most, max(by_cost, by_slowest)), least_by_link(replicas, most, speeds))
+
+
+def least_by_link(replicas: int, most: int, speeds: Speeds) -> int:
+    """Steps of a round, at least, so that a merge comes before most of the next one is over.
+
+    Args:
+        replicas, most, speeds: see `best_length`.
+
+    >>> least_by_link(1, 640, Speeds(0.0007, 0.002, 1.6e6, bytes_per_second=2.3e6))
+    1170
+    """
     by_link = math.ceil(_network_seconds(replicas, speeds.exchange_bytes, speeds) / (_OVERLAP * speeds.step_seconds))
-    return max(min(most, max(by_cost, by_slowest)), min(_MOST_BY_LINK * most, by_link))
+    return min(_MOST_BY_LINK * most, by_link)
 
 
 def best_codec(replicas: int, most: int, speeds: Speeds) -> tuple[str, int]:
