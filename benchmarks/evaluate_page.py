@@ -41,9 +41,10 @@ In the manner of [AlgoPerf](https://github.com/mlcommons/algorithmic-efficiency)
   Evaluations and checkpoints do not count; exchanges, waiting and the driver's work do.
 - **Evaluations.** On the same validation set after every {evaluations} steps of {batch} examples (the three models
   below), or at the end of a tool's own rounds.
-- **Target.** The first evaluation with a validation accuracy that the median training on one host reaches.
-- **Seeds.** {seeds}, of weights, dropout and order: the median, and in brackets the range. A training that misses the
-  target is infinite, and a cell with an infinite median "not reached".
+- **Target.** The first evaluation with at least the validation accuracy below, which the median training on one host
+  reaches.
+- **Seeds.** {seeds}, of weights, dropout and order: the median, and in brackets the range. A miss counts as
+  infinite; a cell with an infinite median is "not reached".
 - **Settings.** Rudel's defaults; for other tools, the [best we found](../benchmarks/README.md).
 """
 
@@ -153,7 +154,7 @@ def _setting(document: Mapping[str, Any]) -> Iterator[str]:
     job, machine = document["job"], document["machine"]
     yield (
         f"Hosts are nodes of a simulated Wi-Fi ([`rudel lab`](lab.md)) with {job['cpu']:g} of a core each, however "
-        f"many they are, {job['latency']:g} ms apart, on {machine['cores']} cores of {_article(machine['processor'])}. "
+        f"many they are, {job['latency']:g} ms one way, on {machine['cores']} cores of {_article(machine['processor'])}. "
         f"They learn drawings of {len(job['classes'])} classes of *Quick, Draw!* in batches of {BATCH_SIZE}:"
     )
     rows = [
@@ -243,11 +244,13 @@ def _missing(numbers: Numbers) -> Iterator[str]:
 
 def _how(document: Mapping[str, Any]) -> str:
     quota, cores = document["job"]["cpu"], document["machine"]["cores"]
+    measured = any(name.startswith("post-local-sgd/") for name in document["cells"])
+    post_local_sgd = ", PostLocalSGD (every 64 steps)" if measured else ""
     return f"""\
 - One host, and tools that all-reduce in every step (`mesh`, MultiWorkerMirroredStrategy, DDP), are timed over some
   steps, and take those to the target that a training on one computer takes. So does ParameterServerStrategy, in its
   favour: its gradients are of older weights.
-- `diloco`, `async`, PostLocalSGD (every 64 steps) and Flower (NumPy clients, rounds of 256) train to the end.
+- `diloco`, `async`{post_local_sgd} and Flower (NumPy clients, rounds of 256) train to the end.
 - Bytes are all frames on the network while the clock ran.
 - Nodes with {quota:g} of a core share {cores} cores with driver and network. † marks cells for which these were busy
   for {_BUSY:.0%} of the time or more, ‡ cells during which something else used the computer, § cells measured on an
