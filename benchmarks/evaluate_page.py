@@ -154,8 +154,9 @@ def _setting(document: Mapping[str, Any]) -> Iterator[str]:
     job, machine = document["job"], document["machine"]
     yield (
         f"Hosts are nodes of a simulated Wi-Fi ([`rudel lab`](lab.md)) with {job['cpu']:g} of a core each, however "
-        f"many they are, {job['latency']:g} ms one way, on {machine['cores']} cores of {_article(machine['processor'])}. "
-        f"They learn drawings of {len(job['classes'])} classes of *Quick, Draw!* in batches of {BATCH_SIZE}:"
+        f"many they are, {job['latency']:g} ms one way, on {machine['cores']} cores of "
+        f"{_article(machine['processor'])}. They learn drawings of {len(job['classes'])} classes of *Quick, "
+        f"Draw!* in batches of {BATCH_SIZE}:"
     )
     rows = [
         (net.title, f"{net.weights:,}", f"{net.weights * 4 / 1e6:.2g} MB", f"{net.steps:,}", f"{net.target:.2f}")

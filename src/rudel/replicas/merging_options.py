@@ -105,9 +105,10 @@ class MergingOptions(ABC):
         chosen = self.chosen_for(replicas, total_steps, speeds.sgd, speeds.worth)
         steps, codec = chosen.steps, CODEC
         steps_are_given = getattr(self, self.length) is not None
-        if not steps_are_given:
-            alone = max(steps, least_by_link(1, steps, speeds))  # which sends its weights as they are
-            steps = best_length(replicas, steps, speeds) if replicas > 1 else alone
+        if not steps_are_given and replicas > 1:
+            steps = best_length(replicas, steps, speeds)
+        elif not steps_are_given:  # nothing drifts apart, and all weights travel
+            steps = max(steps, least_by_link(replicas, steps, speeds))
         if chosen.delta_codec == chosen.merge_codec == CODEC:
             if goes_in_full(replicas, speeds):
                 codec = IN_FULL
