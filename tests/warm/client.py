@@ -17,6 +17,7 @@ FREE = {
     *("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "HDF5_PLUGIN_PATH", "ENABLE_RUNTIME_UPTIME_TELEMETRY"),
     *("ENVIRONMENT", "HOSTNAME", "TMPDIR", "HFI_NO_BACKTRACE", "IPATH_NO_BACKTRACE"),
     *("TF2_BEHAVIOR", "TF_FORCE_GPU_ALLOW_GROWTH", "TPU_SKIP_MDS_QUERY", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION"),
+    "_RJEM_MALLOC_CONF",
 }
 """Variables that nothing reads when it is imported, or that a zygote follows itself; those of jobs; those that packages
 set when they are imported.

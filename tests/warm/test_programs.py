@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from processes import LONG
+from warm.client import counted
 from warm.programs import forking, warm_programs
 
 
@@ -43,6 +44,12 @@ def test_modules_are_there_only_for_the_same_environment(shell: Callable[..., An
     assert shell(f'python -I -c "{WARM}"').stdout == "False\n"
     assert shell("python --version").stdout.startswith("Python 3")
     assert shell("rudel --version").stdout.startswith("rudel ")
+
+
+def test_no_package_that_tests_import_keeps_programs_cold(zygotes: list[dict[str, Any]]) -> None:
+    import polars  # noqa: F401  # it sets a variable, as others may that this process has imported
+
+    assert counted(dict(os.environ)) == zygotes[0]["environment"]
 
 
 def test_it_has_its_own_arguments_folder_files_and_environment(shell: Callable[..., Any], tmp_path: Path) -> None:
