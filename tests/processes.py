@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,15 @@ import pytest
 
 LONG = 240.0
 """Seconds to wait for what takes moments: so long that no slow or busy computer needs them, and a hang still ends."""
+
+
+def until(reached: Callable[[], Any], seconds: float = LONG) -> Any:
+    """Waits until this is true; returns what it then is."""
+    deadline = time.monotonic() + seconds
+    while not (found := reached()):
+        assert time.monotonic() < deadline, "this did not happen"
+        time.sleep(0.02)
+    return found
 
 
 @contextlib.contextmanager

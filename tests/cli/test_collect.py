@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import threading
-import time
 import tty
 import wave
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from missing import skip_or_fail
-from processes import LONG
+from processes import until
 
 from rudel.cli import data_collect
 from rudel.data.collecting.cutting import ROWS, Cutter
@@ -42,13 +41,6 @@ COLUMNS = ("aX", "aY", "aZ", "gX", "gY", "gZ")
 
 def tool(name: str) -> str:
     return shutil.which(name) or skip_or_fail(f"{name} is needed: apt-get install g++ gcc-arm-none-eabi")
-
-
-def until(there: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LONG
-    while not there():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture(scope="module")

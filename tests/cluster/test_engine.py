@@ -11,7 +11,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ import numpy as np
 import psutil
 import pytest
 from PIL import Image
-from processes import LONG, started
+from processes import LONG, started, until
 
 import rudel
 from rudel.cluster.certificates import Authority
@@ -130,14 +129,6 @@ def answers(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
-
-
-def until(reached: Callable[[], Any], seconds: float = LONG) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := reached()):
-        assert time.monotonic() < deadline, "this did not happen"
-        time.sleep(0.02)
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,12 @@ FREE_BEGINNINGS = ("PYTEST_", "SLURM", "SRUN_", "OMPI_", "PMIX_", "PMI_", "PRTE_
 read so early.
 """
 
-DEFAULTS = {"KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "1"}
-"""Variables that are the same without being set."""
+DEFAULTS = {
+    **{"KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "1"},
+    **{"PYTHONHASHSEED": "6640", "MALLOC_TRIM_THRESHOLD_": "65536"},
+    **{"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+}
+"""Variables that are the same without being set, or that Dask sets in a process that has started a worker, for good."""
 
 MODULES = (
     *("rudel.export.", "rudel.doctor.answering", "rudel.micro.interpreters", "rudel.tuning.trial_process"),
