@@ -220,25 +220,29 @@ def test_a_slow_worker_is_given_less_to_do(crew: Any, classifier: Any, many: Any
     assert waited < 0.5, "the fast one does not wait for the slow one for most of the time"
 
 
-def test_a_worker_that_others_would_wait_for_takes_part_when_they_are_lost(
-    crew: Any, classifier: Any, many: Any, directed: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def slow_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever tries out the worker c finds it a hundred times slower than the others."""
     prepare = coordinator.Coordinator._prepare
 
-    async def not_in_a_fast_moment(self: Any, member: Any) -> None:
-        """A try-out of some steps may fall into a moment in which a worker that is stopped runs, or another waits."""
+    async def found(self: Any, member: Any) -> None:
         await prepare(self, member)
         member.step_seconds = max(member.step_seconds, 0.1) if member.name == "c" else 0.001
 
-    monkeypatch.setattr(coordinator.Coordinator, "_prepare", not_in_a_fast_moment)
+    monkeypatch.setattr(coordinator.Coordinator, "_prepare", found)
+
+
+@pytest.mark.usefixtures("slow_at_first")
+def test_a_worker_that_others_would_wait_for_takes_part_when_they_are_lost(
+    crew: Any, classifier: Any, many: Any, directed: Any
+) -> None:
     crew.only("a", "b", "c")
-    with slowed(crew, "c", 0.03):
-        training = directed(lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, **more))
-        (standby,) = training.until(lambda log: log.events("standby"))
-        assert standby["host"] == "c"
-        assert "times slower than the fastest host" in standby["reason"]
-        training.more_rounds(5, {"a", "b"})
-        assert not training.log.events("lost")
+    training = directed(lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, **more))
+    (standby,) = training.until(lambda log: log.events("standby"))
+    assert standby["host"] == "c"
+    assert "times slower than the fastest host" in standby["reason"]
+    training.more_rounds(5, {"a", "b"})
+    assert not training.log.events("lost")
     crew.kill("a")
     crew.kill("b")
     training.more_rounds(3, {"c"})
@@ -270,14 +274,14 @@ def test_a_worker_that_joins_more_slowly_than_others_close_rounds_joins_again(
     assert next(slowly, None) is None, "it was slow once"
 
 
+@pytest.mark.usefixtures("slow_at_first")
 def test_nobody_stands_by_where_nobody_waits(crew: Any, classifier: Any, many: Any, directed: Any) -> None:
     crew.only("a", "b", "c")
-    with slowed(crew, "c", 0.04):
-        training = directed(
-            lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, strategy=Async(), **more)
-        )
-        training.until(lambda log: [line for line in log.rounds if "c" in line["hosts"]])
-        assert not training.log.events("standby")
+    training = directed(
+        lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, strategy=Async(), **more)
+    )
+    training.until(lambda log: [line for line in log.rounds if "c" in line["hosts"]])
+    assert not training.log.events("standby")
     training.stop()
 
 
@@ -290,7 +294,7 @@ def test_a_worker_that_has_become_slow_stands_by_and_takes_part_when_it_has_beco
     crew.only("a", "b", "c")
     training = directed(lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, **more))
     training.more_rounds(3, {"a", "b", "c"})
-    with slowed(crew, "b", 0.01):
+    with slowed(crew, "b", 0.03):
         (standby,) = training.until(lambda log: log.events("standby"))
         assert standby["host"] == "b"
         training.more_rounds(3, {"a", "c"})
