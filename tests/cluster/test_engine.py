@@ -374,6 +374,7 @@ def test_a_loss_brings_no_lines_of_dask_to_the_terminal(computer: Computer, tmp_
     (tmp_path / "hosts").write_text(f"one python={PYTHON}\ntwo python={PYTHON}\n")
     command = [warm_python, "-c", "from rudel.cli.main import run; run()", "train", "sine", "--epochs", "100000"]
     command += ["--on", tmp_path / "hosts", "--ssh-config", computer.ssh_config, "--run", tmp_path / "run"]
+    command += ["--sync-every", "512"]
     before, rounds = computer.workers(), tmp_path / "run" / "rounds.jsonl"
     with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         until(lambda: process.poll() is not None or (rounds.exists() and rounds.read_text().count("\n") > 5))

@@ -542,7 +542,7 @@ def test_a_loss_brings_no_lines_of_dask_to_the_terminal(
     crew: Any, tmp_path: Path, read_log: Any, warm_python: str
 ) -> None:
     command = [warm_python, "-c", "from rudel.cli.main import run; run()", "train", "sine", "--epochs", "100000"]
-    command += ["--scheduler", crew.address, "--run", str(tmp_path), "--resume", "--sync-every", "16"]
+    command += ["--scheduler", crew.address, "--run", str(tmp_path), "--resume", "--sync-every", "512"]
     with started(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
         wait_for_rounds(process, tmp_path, 5, read_log)
         crew.kill("a")
