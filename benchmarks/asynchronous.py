@@ -136,7 +136,7 @@ def side_by_side(name: str, programs: Sequence[Alone], steps: int) -> Numbers:
         each.program.tell(f"go {max(64, round(0.7 * each.share * steps) if each.share < 1 else steps)}")
     answers = [each.program.wait_for("done", 600.0) for each in programs]
     rates = [one["samples"] / one["train_seconds"] for one in answers]
-    say(f"{name}: {sum(rates):,.0f} samples/s")
+    say(f"{name}: {sum(rates):,.0f} examples/s")
     return {"samples_per_second": sum(rates), "each": rates}
 
 
@@ -165,7 +165,7 @@ def train(cluster: Any, job: ClusterJob, strategy: str, seed: int, steps: int, k
     numbers |= {"samples": BATCH_SIZE * sum(hosts.values()), "steps_of": hosts, "waited": waited(lines)}
     numbers |= {"accuracy": summary["metrics"]["val_accuracy"], "options": summary["strategy_options"]}
     say(
-        f"{strategy}, seed {seed}: {numbers['samples'] / numbers['train_seconds']:,.0f} samples/s, accuracy "
+        f"{strategy}, seed {seed}: {numbers['samples'] / numbers['train_seconds']:,.0f} examples/s, accuracy "
         f"{numbers['accuracy']:.4f}, waited {numbers['waited']:.1%}, {numbers['train_seconds']:.2f} s, steps {hosts}"
     )
     return numbers

@@ -189,9 +189,9 @@ def test_what_hosts_are_sent_before_the_first_step_is_shown_on_its_way(
         rudel.fit(model, X[:600], Y[:600], steps=10, cluster=cluster)
     finally:
         lab.set_rate(100)
-    weights = 4 * model.count_params() * len(lab.hosts)
+    weights = 4 * model.count_params()  # of one host; a busy computer may have set others on standby
     on_the_way = {done for done, total in shown.sent if total > weights and done < 0.9 * total}
-    assert len(on_the_way) >= 5
+    assert len(on_the_way) >= 5, shown.sent
     assert [done for done, _ in shown.sent] == sorted(done for done, _ in shown.sent)
     assert all(total for _, total in shown.sent)
 

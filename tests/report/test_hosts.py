@@ -99,7 +99,7 @@ def test_what_it_says_of_three_hosts(spread_run):
 def test_the_rest_of_the_page_knows_of_the_rounds(spread_run):
     page = spread_run.rounds(log()).report()
     header = page.words("header")
-    for text in ("steps a second300", "rounds30", "over the network1.5 MB", "3 hosts"):
+    for text in ("steps/s300", "rounds30", "over the network1.5 MB", "3 hosts"):
         assert text in header
     (training,) = [row for row in page.table("Parts of the run's time") if row[0] == "training"]
     assert training[1] == "rounds: computing 88\u202f%, waiting 13\u202f%"

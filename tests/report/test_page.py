@@ -26,7 +26,7 @@ def test_a_whole_run_has_all_sections(whole):
     assert "75.0\u202f%" in page.text
     assert "validation accuracy" in words
     assert "20 November 2026, 13:01 UTC" in words
-    for number in ("769", "24,600", "204,301"):  # steps/s, samples/s, parameters
+    for number in ("769", "24,600", "204,301"):  # steps/s, examples/s, parameters
         assert number in words
     assert "not finished" not in page.words()
 

@@ -346,7 +346,7 @@ def _print_result(trained: "TrainedRun") -> None:
         typer.echo(f"mesh     {described_mesh(summary['strategy_options'])}")
         for restart in summary.get("restarts", ()):
             typer.echo(f"lost     {restart['reason']}; went on from step {restart['from_step']:,}")
-    typer.echo(f"speed    {steps / seconds:,.0f} steps/s, {samples / seconds:,.0f} samples/s")
+    typer.echo(f"speed    {steps / seconds:,.0f} steps/s, {samples / seconds:,.0f} examples/s")
     typer.echo(f"time     {steps:,} steps in {duration(seconds)}, compiled in {duration(summary['compile_seconds'])}")
     if summary["backend"] != "jax":
         typer.echo(f"backend  every step by Keras on {summary['backend']}, slower than Rudel's loop on JAX")

@@ -8,6 +8,7 @@ itself, or by the guest's watchdog if the driver was killed.
 import asyncio
 import contextlib
 import logging
+import math
 import secrets
 import time
 from collections.abc import Iterable, Iterator
@@ -216,16 +217,18 @@ class Fleet:
             ClusterError: somebody else uses it, or it cannot load Rudel.
         """
         assert self._guest
-        began = time.monotonic()
+        began = math.inf
         while True:
             await self._add(address, self._guest)
+            asked = time.monotonic()
+            began = min(began, asked)  # what a driver that is gone now has sent before has been read by then
             answer = await self._send(address, "rudel_renew", guest=self._guest.name)
             if answer is None:  # it was freed in between
                 continue
             if "result" in answer:
                 self._ready.add(address)
                 return
-            if answer["quiet_for"] < time.monotonic() - began:  # heard of since the request
+            if answer["quiet_for"] < asked - began:  # heard of since, however long the answer took
                 self._given.discard(address)
                 raise self._busy(address, answer["holder"])
             await asyncio.sleep(_LOOK_SECONDS)

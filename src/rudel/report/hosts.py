@@ -110,7 +110,7 @@ def _figures(rounds: Rounds) -> Html:
         "host",
         "steps",
         "share",
-        "steps a second",
+        "steps/s",
         "computing",
         "waiting",
         "CPU",

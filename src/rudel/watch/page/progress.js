@@ -92,8 +92,8 @@ export class Progress {
     const speed = run.state === "finished" ? (run.seconds ? run.step / run.seconds : null) : run.speed.at(-1)?.[2];
     const shown = [
       ["training", run.seconds === null ? null : duration(run.seconds)],
-      ["steps a second", speed === null || speed === undefined ? null : rate(speed)],
-      ["samples a second", speed && run.batch_size ? rate(speed * run.batch_size) : null],
+      ["steps/s", speed === null || speed === undefined ? null : rate(speed)],
+      ["examples/s", speed && run.batch_size ? rate(speed * run.batch_size) : null],
       [
         "learning rate",
         run.learning_rate === null || run.learning_rate === undefined ? null : value(run.learning_rate, 3),
