@@ -5,14 +5,13 @@ import shutil
 import signal
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from processes import LONG
+from processes import LONG, until
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 from serve_support import dense, serving, write_run
@@ -20,15 +19,6 @@ from serve_support import dense, serving, write_run
 import rudel
 
 ROW = [0.5, 1.0, -1.0, 2.0]
-
-
-def until(there: Callable[[], Any], seconds: float = LONG) -> Any:
-    """What `there` returns, as soon as it is something."""
-    end = time.monotonic() + seconds
-    while not (found := there()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    return found
 
 
 def versions(server: Any, name: str) -> list[str]:

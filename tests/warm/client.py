@@ -37,9 +37,11 @@ DEFAULTS = {
 
 MODULES = (
     *("rudel.export.", "rudel.doctor.answering", "rudel.micro.interpreters", "rudel.tuning.trial_process"),
-    *("rudel.mesh.hosts.member", "distributed.cli.dask_worker"),
+    "distributed.cli.dask_worker",
 )
-"""Modules that may be run by `-m`, as their names begin; others are services that go on without their parents."""
+"""Modules that may be run by `-m`, as their names begin; others are services that go on without their parents, or, as
+members of a mesh, are killed by who cleans up behind them at once: a program here ends a moment later than its client.
+"""
 
 RELAYED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 

@@ -280,8 +280,10 @@ def test_nobody_stands_by_where_nobody_waits(crew: Any, classifier: Any, many: A
     training = directed(
         lambda **more: rudel.fit(classifier(), *many, steps=ENDLESS, client=crew.client, strategy=Async(), **more)
     )
-    training.until(lambda log: [line for line in log.rounds if "c" in line["hosts"]])
-    assert not training.log.events("standby")
+    before = len(training.until(lambda log: [line for line in log.rounds if "c" in line["hosts"]]))
+    with slowed(crew, "c", 0.04):
+        training.until(lambda log: len([line for line in log.rounds if "c" in line["hosts"]]) > before + 1)
+        assert not training.log.events("standby")
     training.stop()
 
 

@@ -20,7 +20,7 @@ import cloudpickle
 import keras
 import numpy as np
 import pytest
-from processes import LONG, interrupted, started
+from processes import LONG, interrupted, started, until
 
 import rudel
 from rudel.errors import ClusterError, ModelError, NonFiniteError, OptionError, RunError
@@ -546,14 +546,13 @@ def test_a_loss_brings_no_lines_of_dask_to_the_terminal(
     with started(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
         wait_for_rounds(process, tmp_path, 5, read_log)
         crew.kill("a")
-        while not (log := (tmp_path / "rounds.jsonl").read_text()).count('"lost"') and process.poll() is None:
-            time.sleep(0.02)
+        rounds = tmp_path / "rounds.jsonl"
+        until(lambda: process.poll() is not None or '"lost"' in rounds.read_text())
         crew.start("a", wait=False)
-        while not (log := (tmp_path / "rounds.jsonl").read_text()).count('"joined"') and process.poll() is None:
-            time.sleep(0.02)
+        until(lambda: process.poll() is not None or '"joined"' in rounds.read_text())
         process.send_signal(signal.SIGTERM)
         errors = process.communicate(timeout=LONG)[1]
-    assert '"lost"' in log
+    assert '"lost"' in rounds.read_text()
     assert [line for line in errors.splitlines() if not line.startswith("Interrupted after")] == []
     assert process.returncode == 128 + signal.SIGTERM
 
