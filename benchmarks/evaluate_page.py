@@ -52,6 +52,14 @@ BEGIN, END = "<!-- the evaluation: begin -->", "<!-- the evaluation: end -->"
 """Lines between which a page has the evaluation."""
 
 _BUSY = 0.95
+
+MARKS = {
+    "†": f"† marks cells for which the cores were busy for {_BUSY:.0%} of the time or more.",
+    "‡": "‡ marks cells during which something else used the computer.",
+    "§": "§ marks cells measured on an earlier day, when it may have been slower.",
+}
+"""Of cells, and what each says; a page explains those that it has."""
+
 _NOT_MEASURED, _NOT_REACHED = "–", "not reached"
 _RUN_AGAIN = """\
 ```
@@ -109,12 +117,10 @@ def _evaluation(document: Mapping[str, Any]) -> str:
         ),
         "Four hosts; examples/s are multiples of one host's. Final: accuracy after all examples, the seeds' mean.",
         *_missing(numbers),
-        "### How it was measured",
-        _how(document),
-        "### Run it again",
-        _RUN_AGAIN.rstrip(),
     ]
-    return "\n\n".join(parts)
+    shown = "\n\n".join(parts)
+    how = _how(document, [text for mark, text in MARKS.items() if mark in shown])
+    return "\n\n".join([shown, "### How it was measured", how, "### Run it again", _RUN_AGAIN.rstrip()])
 
 
 def comma_separated(document: Mapping[str, Any]) -> str:
@@ -243,25 +249,24 @@ def _missing(numbers: Numbers) -> Iterator[str]:
     yield f"{measured} of the {len(everything)} cells of the full product are measured{without}."
 
 
-def _how(document: Mapping[str, Any]) -> str:
+def _how(document: Mapping[str, Any], marks: Sequence[str]) -> str:
     quota, cores = document["job"]["cpu"], document["machine"]["cores"]
     measured = any(name.startswith("post-local-sgd/") for name in document["cells"])
     post_local_sgd = ", PostLocalSGD (every 64 steps)" if measured else ""
-    return f"""\
+    about = f"""\
 - One host, and tools that all-reduce in every step (`mesh`, MultiWorkerMirroredStrategy, DDP), are timed over some
   steps, and take those to the target that a training on one computer takes. So does ParameterServerStrategy, in its
   favour: its gradients are of older weights.
 - `diloco`, `async`{post_local_sgd} and Flower (NumPy clients, rounds of 256) train to the end.
 - Bytes are all frames on the network while the clock ran.
-- Nodes with {quota:g} of a core share {cores} cores with driver and network. † marks cells for which these were busy
-  for {_BUSY:.0%} of the time or more, ‡ cells during which something else used the computer, § cells measured on an
-  earlier day, when it may have been slower."""
+- Nodes with {quota:g} of a core share {cores} cores with driver and network."""
+    return "\n- ".join([about, *marks])
 
 
 def _burdened(numbers: Numbers, found: Mapping[str, Any]) -> str:
     busy = found["cores_busy"]
-    marks = {"†": busy and busy >= _BUSY * numbers.cores, "‡": found["disturbed"], "§": found["day"] < numbers.day}
-    return "".join(mark for mark, holds in marks.items() if holds)
+    holds = busy and busy >= _BUSY * numbers.cores, found["disturbed"], found["day"] < numbers.day
+    return "".join(mark for mark, held in zip(MARKS, holds, strict=True) if held)
 
 
 def _mark(strategy: str) -> str:

@@ -453,12 +453,15 @@ def test_the_evaluation_compares_with_the_node_alone(benchmark_module: Any, tmp_
     assert "| MLP | `diloco` | 100 | 4.0† | 1.5 [1-missed] | 2.7 | 2.4 | 0.812 |" in written
     assert "without an average is 2.0 at 100 Mbit/s." in written
     assert "| MLP | `single` (one host) | | 1.0‡ |" in written
+    assert ["§ marks" in written, "† marks" in written, "‡ marks" in written] == [False, True, True], "as there are"
     table = page.comma_separated(document).splitlines()
     assert table[0].startswith("cell,step_seconds,steps,target_steps,target_seconds,")
     assert table[1].startswith("single/mlp/1/100,0.002,64,2000,4,")
     assert "tried, and failed: `mesh/mlp/4/5`." in written
     cells["diloco/mlp/4/100"] = [run | {"day": "2026-11-25"} for run in cells["diloco/mlp/4/100"]]
-    assert "| MLP | `single` (one host) | | 1.0‡§ |" in page.written(written, document), "on an earlier day"
+    later = page.written(written, document)
+    assert "| MLP | `single` (one host) | | 1.0‡§ |" in later, "on an earlier day"
+    assert "- § marks" in later
     document["cells"]["diloco/mlp/4/100"] = cells["diloco/mlp/4/100"][2:]
     assert "| MLP | `diloco` | 100 | 4.0† | not reached | | | 0.775 |" in page.written(written, document)
     plots.draw_all(document, tmp_path)
