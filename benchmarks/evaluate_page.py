@@ -53,12 +53,12 @@ BEGIN, END = "<!-- the evaluation: begin -->", "<!-- the evaluation: end -->"
 
 _BUSY = 0.95
 
-MARKS = {
-    "†": f"† marks cells for which the cores were busy for {_BUSY:.0%} of the time or more.",
-    "‡": "‡ marks cells during which something else used the computer.",
-    "§": "§ marks cells measured on an earlier day, when it may have been slower.",
+_MARKS = {
+    "†": f"cells for which the cores were busy for {_BUSY:.0%} of the time or more",
+    "‡": "cells during which something else used the computer",
+    "§": "cells measured on an earlier day, when it may have been slower",
 }
-"""Of cells, and what each says; a page explains those that it has."""
+"""Marks of cells, and which have them."""
 
 _NOT_MEASURED, _NOT_REACHED = "–", "not reached"
 _RUN_AGAIN = """\
@@ -119,7 +119,7 @@ def _evaluation(document: Mapping[str, Any]) -> str:
         *_missing(numbers),
     ]
     shown = "\n\n".join(parts)
-    how = _how(document, [text for mark, text in MARKS.items() if mark in shown])
+    how = _how(document, [f"{mark} marks {which}." for mark, which in _MARKS.items() if mark in shown])
     return "\n\n".join([shown, "### How it was measured", how, "### Run it again", _RUN_AGAIN.rstrip()])
 
 
@@ -266,7 +266,7 @@ def _how(document: Mapping[str, Any], marks: Sequence[str]) -> str:
 def _burdened(numbers: Numbers, found: Mapping[str, Any]) -> str:
     busy = found["cores_busy"]
     holds = busy and busy >= _BUSY * numbers.cores, found["disturbed"], found["day"] < numbers.day
-    return "".join(mark for mark, held in zip(MARKS, holds, strict=True) if held)
+    return "".join(mark for mark, held in zip(_MARKS, holds, strict=True) if held)
 
 
 def _mark(strategy: str) -> str:
