@@ -129,12 +129,21 @@ def test_the_features_of_the_page_are_those_of_numpy(ears: Path, words: Path, ke
     np.testing.assert_array_equal(found, features(sound))
 
 
-def test_words_from_the_microphone_are_recognised(ears: Path, listening: Browser) -> None:
-    with serving(folder_server(ears)) as address, listening.page(address) as page:
+def hear_all(page: Page, address: str) -> None:
+    """Has all words said, and again where a computer too busy to fetch them from its microphone in time lost some."""
+    for last in (False, False, True):
+        page.open(address)
         page.until("document.body.dataset.ready")
         page.value("document.getElementById('start').click()")
         page.until("document.body.dataset.running")
-        page.until(f"document.querySelectorAll('#log li').length >= {len(SPOKEN)}", 60)
+        with contextlib.nullcontext() if last else contextlib.suppress(AssertionError):
+            page.until(f"document.querySelectorAll('#log li').length >= {len(SPOKEN)}", 60)
+            return
+
+
+def test_words_from_the_microphone_are_recognised(ears: Path, listening: Browser) -> None:
+    with serving(folder_server(ears)) as address, listening.page() as page:
+        hear_all(page, address)
         assert log_of(page) == list(SPOKEN)
         painted = "document.getElementById('seen').getContext('2d').getImageData(0, 0, 300, 20).data"
         assert page.value(f"new Set({painted}).size") > 20

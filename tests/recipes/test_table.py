@@ -282,10 +282,10 @@ def test_workers_train_together(file: Path, tmp_path: Path) -> None:
         Client(cluster, set_as_default=False) as client,
     ):
         trained = rudel.train_recipe(
-            "table", data=str(file), options=options, run=tmp_path / "run", epochs=15, client=client
-        )
+            "table", data=str(file), options=options, run=tmp_path / "run", epochs=30, client=client
+        )  # each takes as many steps as one alone in 15 epochs
     assert len(trained.summary["hosts"]) == 2
-    assert trained.summary["metrics"]["val_accuracy"] > 0.8
+    assert trained.summary["metrics"]["val_accuracy"] > 0.9
 
 
 def test_a_run_is_resumed(classifier: Any, file: Path, tmp_path: Path) -> None:
