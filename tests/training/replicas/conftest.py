@@ -183,21 +183,25 @@ def made_crew(folder: Path, zygotes: list[dict[str, Any]]) -> Iterator[Crew]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """That of a crew's workers: their cache is not this process's, which other tests use, too."""
-    return os.environ | {"TMPDIR": str(folder), "RUDEL_CACHE": str(folder / "cache")}
+    """That of a crew's workers: their cache is not this process's, which other tests use, too.
+
+    Nor do they watch themselves a hundred times a second, for which each took 4 % of a core from other tests.
+    """
+    unwatched = {"DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s", "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}
+    return os.environ | unwatched | {"TMPDIR": str(folder), "RUDEL_CACHE": str(folder / "cache")}
 
 
-@pytest.fixture(scope="session")
-def crew_of_the_session(tmp_path_factory: pytest.TempPathFactory, zygotes: list[dict[str, Any]]) -> Iterator[Crew]:
+@pytest.fixture(scope="package")
+def crew_of_the_package(tmp_path_factory: pytest.TempPathFactory, zygotes: list[dict[str, Any]]) -> Iterator[Crew]:
     with made_crew(tmp_path_factory.mktemp("crew"), zygotes) as crew:
         yield crew
 
 
 @pytest.fixture
-def crew(crew_of_the_session: Crew) -> Crew:
+def crew(crew_of_the_package: Crew) -> Crew:
     """Two workers, a and b, alive at the beginning of each test."""
-    crew_of_the_session.only("a", "b")
-    return crew_of_the_session
+    crew_of_the_package.only("a", "b")
+    return crew_of_the_package
 
 
 class Log:

@@ -37,10 +37,10 @@ def _sent_as_they_are() -> Iterator[None]:
 
 
 def test_workers_are_measured_and_auto_takes_what_is_soonest_done(
-    crew_of_the_session: Any, tmp_path: Any, capsys: pytest.CaptureFixture[str]
+    crew_of_the_package: Any, tmp_path: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    crew_of_the_session.only("a", "b")
-    client = crew_of_the_session.client
+    crew_of_the_package.only("a", "b")
+    client = crew_of_the_package.client
     outlook = plan_recipe(RecipeRequest("digits", steps=200), client=client)
     assert outlook.measured is not None
     assert [host.speed.name for host in outlook.measured.hosts] == ["a", "b"]
@@ -179,10 +179,10 @@ def test_auto_trains_by_diloco_where_measuring_fails(
 
 
 def test_what_cannot_be_trained_is_refused_before_anything_is_measured(
-    crew_of_the_session: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, blobs: Any, classifier: Any
+    crew_of_the_package: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, blobs: Any, classifier: Any
 ) -> None:
     monkeypatch.setattr(measure_hosts.Rehearsal, "measure", lambda self: pytest.fail("measured"))
-    client, (x, y) = crew_of_the_session.client, blobs
+    client, (x, y) = crew_of_the_package.client, blobs
     with pytest.raises(DataError, match="NaN or an infinity"):
         rudel.fit(classifier(), np.where(x == x[0, 0], np.nan, x), y, client=client, strategy="auto")
     rudel.fit(classifier(), x, y, steps=1, run=tmp_path / "run", verbose=False)

@@ -80,11 +80,11 @@ def test_a_loss_that_is_not_finite_is_told_also_with_loss_scaling() -> None:
 
 @pytest.mark.parametrize("precision", PRECISIONS[1:])
 def test_hosts_are_as_accurate_with_mixed_precision(
-    crew_of_the_session: Any, accuracies: dict[str, float], precision: str
+    crew_of_the_package: Any, accuracies: dict[str, float], precision: str
 ) -> None:
-    crew_of_the_session.only("a", "b")
+    crew_of_the_package.only("a", "b")
     model = network(precision)
-    settings = {"epochs": 12, "client": crew_of_the_session.client, "strategy": rudel.Diloco(round_steps=16)}
+    settings = {"epochs": 12, "client": crew_of_the_package.client, "strategy": rudel.Diloco(round_steps=16)}
     history = rudel.fit(model, *TRAIN, validation=HELD_OUT, **settings)
     assert {str(w.dtype) for w in model.trainable_variables} == {"float32"}
     assert history.history["val_accuracy"][-1] == pytest.approx(accuracies["float32"], abs=0.04)
