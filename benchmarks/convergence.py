@@ -55,7 +55,7 @@ from rudel.errors import RudelError  # noqa: E402
 from rudel.loop import compiled_loop as loop  # noqa: E402
 from rudel.loop import model_state as state  # noqa: E402
 from rudel.loop.blocks import as_batch  # noqa: E402
-from rudel.loop.evaluation import Evaluator  # noqa: E402
+from rudel.loop.evaluation import make_evaluator  # noqa: E402
 from rudel.recipes.load import find_recipe  # noqa: E402
 from rudel.replicas.asynchronous.delayed import freshness, make_delayed  # noqa: E402
 from rudel.replicas.asynchronous.visits import in_step  # noqa: E402
@@ -216,7 +216,7 @@ class Bench:
         with quickened(model, setting.workers):
             self.program, self.logs = loop.compile_training(model, values, self.data, order, self.dataset.augment)
         assert self.dataset.validation
-        self.evaluator = Evaluator(model, values, self.dataset.validation, 256)
+        self.evaluator = make_evaluator(model, values, self.dataset.validation, 256)
         self.metric = next(name for name in model.get_metrics_result() if name != "loss")
 
     def model(self, seed: int) -> Any:

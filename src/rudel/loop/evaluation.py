@@ -2,8 +2,8 @@
 
 import contextlib
 import itertools
-from collections.abc import Generator, Hashable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import numpy as np
@@ -29,67 +29,54 @@ if TYPE_CHECKING:
 DEFAULT_BATCH_SIZE = 256
 
 
+Step = tuple[Program, Batch, int, int]
+"""A program, what it runs on, and from which of its batches to which."""
+
+
+class Pass(Protocol):
+    """A pass over the examples of an evaluation, to be taken again and again."""
+
+    @property
+    def programs(self) -> Collection[Program]:
+        """Those compiled so far."""
+        ...
+
+    def steps(self, state: ModelState) -> Generator[Step, None, None]:
+        """All examples, once, in their order.
+
+        Args:
+            state: of the model; only shapes and dtypes are looked at.
+        """
+        ...
+
+
 class Evaluator:
     """Evaluates a model again and again on the same examples.
 
-    Full batches run in one program; the examples that are left over are one batch of their own, in a second program, so
-    that nothing is padded and batch-wise metrics stay right. A stream is read block by block each time, unless it is
-    small: then it is read once.
-
     Args:
         model: a built, compiled Keras model.
-        state: its state; only shapes and dtypes are looked at.
-        examples: what to evaluate on; they are put on the device.
-        batch_size: examples a step.
-        what: what messages call them.
-
-    Raises:
-        ModelError: the model's `test_step` cannot be compiled.
+        examples: a pass over them.
     """
 
-    def __init__(
-        self,
-        model: "keras.Model",
-        state: ModelState,
-        examples: Examples | Stream,
-        batch_size: int,
-        what: str = "evaluation",
-    ) -> None:
-        self._model = model
-        self._count, self._batch_size = len(examples), batch_size
-        batches, rest = divmod(len(examples), batch_size)
-        self._blocks: Blocks | None = None
-        if isinstance(examples, Stream):
-            blocks = Blocks(examples, model, what)
-            if is_small(blocks):
-                examples = blocks.examples(np.arange(len(examples)))
-            else:
-                self._blocks = blocks
-        if self._blocks:
-            self._batches = self._blocks.batches(batch_size, max(1, batches))
-            data, last = self._blocks.form(self._batches * batch_size), self._blocks.form(rest) if rest else None
-        else:
-            self._batches = batches
-            data = self._data = as_batch(examples)  # type: ignore[arg-type]  # streams are in _blocks
-            last = self._rest = as_batch(examples.take(slice(-rest, None))) if rest else None
-        self._full = compile_evaluation(model, state, data, batch_size) if batches else None
-        self._last = compile_evaluation(model, state, last, rest) if last is not None else None
+    def __init__(self, model: "keras.Model", examples: Pass) -> None:
+        self._model, self._pass = model, examples
 
     @property
     def compile_seconds(self) -> float:
-        """Seconds spent on tracing and compiling."""
-        return sum(program.compile_seconds for program in (self._full, self._last) if program)
+        """Seconds spent on tracing and compiling; those of forms that come late are added."""
+        return sum(program.compile_seconds for program in self._pass.programs)
 
     def run(self, state: ModelState) -> dict[str, float]:
         """The metrics of a state, by Keras' names; the model's metric variables hold them afterwards.
 
         Raises:
             DataError: an example of a stream cannot be read, or is none that can be evaluated.
+            ModelError: a form of batch comes late, and the model's `test_step` cannot be compiled for it.
         """
         self._model.reset_metrics()
         metrics = model_state.read(self._model).metrics
-        with contextlib.closing(self._batch_blocks(state)) as blocks:
-            for program, data, first, last in blocks:
+        with contextlib.closing(self._pass.steps(state)) as steps:
+            for program, data, first, last in steps:
                 before = metrics
                 metrics = program.run(
                     state.trainable, state.non_trainable, metrics, data, np.int32(first), np.int32(last)
@@ -98,31 +85,84 @@ class Evaluator:
         jax.tree.map(lambda variable, value: variable.assign(value), self._model.metrics_variables, metrics)
         return as_floats(self._model.get_metrics_result())
 
-    def _batch_blocks(self, state: ModelState) -> Generator[tuple[Program, Batch, int, int], None, None]:
-        """Programs, and which batches of what they run on; all examples, once, in their order."""
-        if self._blocks:
-            with Ahead(self._read(self._blocks)) as blocks:
-                yield from blocks
-            return
-        if self._full:
-            yield self._full, self._data, 0, self._batches
-        if self._last and self._rest is not None:
-            yield self._last, self._rest, 0, 1
 
-    def _read(self, blocks: Blocks) -> Iterator[tuple[Program, Batch, int, int]]:
-        """The same of a stream; runs in the reader's thread."""
-        rows = self._batches * self._batch_size
-        full = self._count - self._count % self._batch_size
-        for first in range(0, full, rows):
-            indices = np.arange(first, min(first + rows, full))
-            assert self._full
-            yield self._full, blocks.read(indices, rows), 0, len(indices) // self._batch_size
-        if self._last:
-            yield self._last, blocks.read(np.arange(full, self._count)), 0, 1
+class HeldPass:
+    """A pass over what stays on the device.
+
+    Args:
+        steps: of the pass, each with a program of its own.
+    """
+
+    def __init__(self, steps: Iterable[Step]) -> None:
+        self._steps = list(steps)
+
+    @property
+    def programs(self) -> Collection[Program]:
+        """See `Pass`."""
+        return [program for program, *_ in self._steps]
+
+    def steps(self, state: ModelState) -> Generator[Step, None, None]:
+        """See `Pass`."""
+        yield from self._steps
 
 
-class SourceEvaluator(Evaluator):
-    """See `Evaluator`; a step sees a batch of a source, whatever its shape, and each form of one has its programs.
+class ReadPass:
+    """A pass that is read anew each time, ahead of its evaluation.
+
+    Args:
+        programs: of its steps.
+        read: gives the steps; runs in the reader's thread.
+    """
+
+    def __init__(self, programs: Collection[Program], read: Callable[[], Iterator[Step]]) -> None:
+        self.programs, self._read = programs, read
+
+    def steps(self, state: ModelState) -> Generator[Step, None, None]:
+        """See `Pass`."""
+        with Ahead(self._read()) as steps:
+            yield from steps
+
+
+def _pass_over(
+    model: "keras.Model", state: ModelState, examples: Examples | Stream, batch_size: int, what: str
+) -> HeldPass | ReadPass:
+    """A pass whose full batches run in one program; what is left over is one batch of its own, in a second program.
+
+    So nothing is padded, and batch-wise metrics stay right. A stream is read block by block each time, unless it is
+    small: then it is read once.
+    """
+    count = len(examples)
+    batches, rest = divmod(count, batch_size)
+    if isinstance(examples, Stream):
+        blocks = Blocks(examples, model, what)
+        if not is_small(blocks):
+            together = blocks.batches(batch_size, max(1, batches))
+            rows, full = together * batch_size, batches * batch_size
+            program = compile_evaluation(model, state, blocks.form(rows), batch_size) if batches else None
+            remainder = compile_evaluation(model, state, blocks.form(rest), rest) if rest else None
+
+            def read() -> Iterator[Step]:
+                for first in range(0, full, rows):
+                    indices = np.arange(first, min(first + rows, full))
+                    assert program
+                    yield program, blocks.read(indices, rows), 0, len(indices) // batch_size
+                if remainder:
+                    yield remainder, blocks.read(np.arange(full, count)), 0, 1
+
+            return ReadPass([each for each in (program, remainder) if each], read)
+        examples = blocks.examples(np.arange(count))
+    steps: list[Step] = []
+    if batches:
+        data = as_batch(examples)
+        steps.append((compile_evaluation(model, state, data, batch_size), data, 0, batches))
+    if rest:
+        data = as_batch(examples.take(slice(-rest, None)))
+        steps.append((compile_evaluation(model, state, data, rest), data, 0, 1))
+    return HeldPass(steps)
+
+
+class SourcePass:
+    """A pass over a source: a step sees a batch of it, whatever its shape, and each form of one has its programs.
 
     Args:
         model: a built, compiled Keras model.
@@ -134,7 +174,7 @@ class SourceEvaluator(Evaluator):
         DataError, ModelError: one cannot be read, or the model's `test_step` not be compiled.
     """
 
-    def __init__(self, model: "keras.Model", state: ModelState, stream: BatchStream, what: str = "evaluation") -> None:
+    def __init__(self, model: "keras.Model", state: ModelState, stream: BatchStream, what: str) -> None:
         self._model, self._stream = model, stream
         self._of_batches = BatchBlocks(stream, model, what, stream.length)
         self._programs: dict[Hashable, Program] = {}
@@ -146,9 +186,9 @@ class SourceEvaluator(Evaluator):
                 self._program(run, state)
 
     @property
-    def compile_seconds(self) -> float:
-        """See `Evaluator`; those of forms that come late are added."""
-        return sum(program.compile_seconds for program in self._programs.values())
+    def programs(self) -> Collection[Program]:
+        """See `Pass`."""
+        return self._programs.values()
 
     def _groups(self) -> Iterator[list[Run]]:
         return self._of_batches.runs(self._stream.pieces(self._of_batches.together))
@@ -159,8 +199,8 @@ class SourceEvaluator(Evaluator):
             self._programs[form] = compile_evaluation(self._model, state, data, size)
         return self._programs[form]
 
-    def _batch_blocks(self, state: ModelState) -> Generator[tuple[Program, Batch, int, int], None, None]:
-        """See `Evaluator`."""
+    def steps(self, state: ModelState) -> Generator[Step, None, None]:
+        """See `Pass`."""
         with contextlib.nullcontext(self._held) if self._held is not None else Ahead(self._groups()) as groups:
             for run in itertools.chain.from_iterable(groups):
                 yield self._program(run, state), run.block.data, run.place, run.place + run.last - run.first
@@ -169,11 +209,22 @@ class SourceEvaluator(Evaluator):
 def make_evaluator(
     model: "keras.Model", state: ModelState, examples: Examples | Stream, batch_size: int, what: str = "evaluation"
 ) -> Any:
-    """An `Evaluator`, or what does its work by Keras' own steps where Keras is not on JAX."""
+    """An `Evaluator`, or what does its work by Keras' own steps where Keras is not on JAX.
+
+    Args:
+        model: a built, compiled Keras model.
+        state: its state; only shapes and dtypes are looked at.
+        examples: what to evaluate on; they are put on the device.
+        batch_size: examples a step; a source has batches of its own.
+        what: what messages call the examples.
+
+    Raises:
+        DataError, ModelError: an example cannot be read, or the model's `test_step` not be compiled.
+    """
     if backend_name() == "jax":
         if isinstance(examples, BatchStream):
-            return SourceEvaluator(model, state, examples, what)
-        return Evaluator(model, state, examples, batch_size, what)
+            return Evaluator(model, SourcePass(model, state, examples, what))
+        return Evaluator(model, _pass_over(model, state, examples, batch_size, what))
     from rudel.loop.keras_evaluation import OwnEvaluator
 
     return OwnEvaluator(model, examples, batch_size, what)

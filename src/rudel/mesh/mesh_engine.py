@@ -20,13 +20,14 @@ from rudel.aliases import Tree
 from rudel.backend import without_tensorflow
 from rudel.loop import model_state
 from rudel.loop.compiled_loop import Program
+from rudel.loop.evaluation import Evaluator
 from rudel.loop.feed import Feed, StepBlock
 from rudel.loop.model_state import ModelState
 from rudel.mesh import agreement as agree
 from rudel.mesh import mesh_devices as devices
 from rudel.mesh.decisions import Together
 from rudel.mesh.layouts import Spec
-from rudel.mesh.mesh_evaluation import MeshEvaluator
+from rudel.mesh.mesh_evaluation import make_mesh_evaluator
 from rudel.mesh.mesh_feed import feed_of
 from rudel.mesh.mesh_loop import compile_training
 from rudel.mesh.placement import Placement, check_batch, on_host, on_one_device
@@ -138,11 +139,11 @@ class MeshDevices:
         data, order, size, *_ = block
         return compile_training(job.model, self._placement, state, data, order, size, job.augment)
 
-    def evaluator(self, job: Job, state: ModelState) -> MeshEvaluator:
+    def evaluator(self, job: Job, state: ModelState) -> Evaluator:
         """See `Devices`."""
         assert job.validation is not None
         size = job.validation_batch_size
-        return MeshEvaluator(job.model, self._placement, state, job.validation, size, "validation")
+        return make_mesh_evaluator(job.model, self._placement, state, job.validation, size, "validation")
 
     def note(self) -> str:
         """See `Devices`."""

@@ -1,6 +1,6 @@
 """Evaluation over a mesh: each device has its rows of every batch, and every example counts exactly once."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import jax
@@ -10,7 +10,7 @@ from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
 from rudel.loop.blocks import Blocks, is_small
 from rudel.loop.compiled_loop import Batch, Program
-from rudel.loop.evaluation import Evaluator
+from rudel.loop.evaluation import Evaluator, HeldPass, ReadPass, Step
 from rudel.loop.model_state import ModelState
 from rudel.mesh.mesh_feed import Held
 from rudel.mesh.mesh_loop import compile_evaluation
@@ -20,64 +20,61 @@ if TYPE_CHECKING:
     import keras
 
 
-class MeshEvaluator(Evaluator):
-    """See `Evaluator`; what is left over from full batches, and cannot be sharded, is computed by every device.
+def make_mesh_evaluator(
+    model: "keras.Model",
+    placement: Placement,
+    state: ModelState,
+    examples: Examples | Stream,
+    batch_size: int,
+    what: str = "evaluation",
+) -> Evaluator:
+    """An `Evaluator`; what is left over from full batches, and cannot be sharded, is computed by every device.
 
     Args:
+        model: a built, compiled Keras model.
         placement: where the model is.
+        state: its state; only shapes and dtypes are looked at.
+        examples: what to evaluate on.
         batch_size: examples a step, made a little smaller where it cannot be sharded.
+        what: what messages call the examples.
+
+    Raises:
+        DataError, ModelError: an example cannot be read, or the model's `test_step` not be compiled.
     """
+    shards, count = placement.shards, len(examples)
+    size = max(batch_size - batch_size % shards, min(shards, batch_size))
+    batches, rest = divmod(count, size)
+    blocks = Blocks(Held(examples) if isinstance(examples, Examples) else examples, model, what)
+    resident = isinstance(examples, Examples) or is_small(blocks)
+    together = max(1, batches) if resident else blocks.batches(size, max(1, batches))
 
-    def __init__(
-        self,
-        model: "keras.Model",
-        placement: Placement,
-        state: ModelState,
-        examples: Examples | Stream,
-        batch_size: int,
-        what: str = "evaluation",
-    ) -> None:
-        self._model, self._placement = model, placement
-        shards = placement.shards
-        self._count, self._batch_size = len(examples), max(batch_size - batch_size % shards, min(shards, batch_size))
-        batches, rest = divmod(self._count, self._batch_size)
-        self._blocks = Blocks(Held(examples) if isinstance(examples, Examples) else examples, model, what)
-        resident = isinstance(examples, Examples) or is_small(self._blocks)
-        self._batches = max(1, batches) if resident else self._blocks.batches(self._batch_size, max(1, batches))
-        self._full = self._compiled(state, self._batches, self._batch_size) if batches else None
-        self._last = self._compiled(state, 1, rest) if rest else None
-        self._held = list(self._read(self._blocks)) if resident else None
-
-    def _batch_blocks(self, state: ModelState) -> Generator[tuple[Program, Batch, int, int], None, None]:
-        """See `Evaluator`."""
-        if self._held is None:
-            yield from super()._batch_blocks(state)
-            return
-        yield from self._held
-
-    def _read(self, blocks: Blocks) -> Iterator[tuple[Program, Batch, int, int]]:
-        """See `Evaluator`; each process reads the rows of its devices."""
-        size = self._batch_size
-        full = self._count - self._count % size
-        for first in range(0, full, self._batches * size):
-            indices = np.arange(first, min(first + self._batches * size, full)).reshape(-1, size)
-            assert self._full
-            yield self._full, self._load(blocks, indices, self._batches), 0, len(indices)
-        if self._last:
-            yield self._last, self._load(blocks, np.arange(full, self._count)[None], 1), 0, 1
-
-    def _load(self, blocks: Blocks, indices: np.ndarray, batches: int) -> Batch:
-        rows = indices.shape[1]
-        columns = self._placement.columns(rows)
-        batch = blocks.arrays(indices[:, columns].reshape(-1), batches * len(columns))
-        batch = jax.tree.map(lambda a: a.reshape(batches, len(columns), *a.shape[1:]), batch)
-        return self._placement.put_batches(batch, rows)
-
-    def _compiled(self, state: ModelState, batches: int, rows: int) -> Program:
-        blocks, sharding = self._blocks, self._placement.batches(rows)
-        assert blocks
+    def compiled(batches: int, rows: int) -> Program:
+        sharding = placement.batches(rows)
         form = jax.tree.map(
             lambda a: jax.ShapeDtypeStruct((batches, rows, *a.shape[1:]), a.dtype, sharding=sharding),
             blocks.form(rows),
         )
-        return compile_evaluation(self._model, self._placement, state, form, rows)
+        return compile_evaluation(model, placement, state, form, rows)
+
+    full = compiled(together, size) if batches else None
+    remainder = compiled(1, rest) if rest else None
+
+    def read() -> Iterator[Step]:
+        for first in range(0, batches * size, together * size):
+            indices = np.arange(first, min(first + together * size, batches * size)).reshape(-1, size)
+            assert full
+            yield full, _load(blocks, placement, indices, together), 0, len(indices)
+        if remainder:
+            yield remainder, _load(blocks, placement, np.arange(batches * size, count)[None], 1), 0, 1
+
+    programs = [each for each in (full, remainder) if each]
+    return Evaluator(model, HeldPass(read()) if resident else ReadPass(programs, read))
+
+
+def _load(blocks: Blocks, placement: Placement, indices: np.ndarray, batches: int) -> Batch:
+    """Batches of rows: int (B, rows) of the stream, filled up to so many; each process reads those of its devices."""
+    rows = indices.shape[1]
+    columns = placement.columns(rows)
+    batch = blocks.arrays(indices[:, columns].reshape(-1), batches * len(columns))
+    batch = jax.tree.map(lambda a: a.reshape(batches, len(columns), *a.shape[1:]), batch)
+    return placement.put_batches(batch, rows)
