@@ -6,6 +6,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -61,6 +62,22 @@ class Uneven(Numbered):
 
     def __getitem__(self, number: int) -> Any:
         return tuple(part[: 5 if number in (2, 4) else SIZE] for part in super().__getitem__(number))
+
+
+class Meeting(Numbered):
+    """Six batches, each of which is had only while another one is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.workers, self.both = 2, threading.Barrier(2)
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, number: int) -> Any:
+        if self.calls:  # an epoch has begun
+            self.both.wait(60)
+        return super().__getitem__(number)
 
 
 class Padded(keras.utils.PyDataset):
@@ -138,6 +155,16 @@ def test_batches_by_number_train_and_evaluate_as_in_keras() -> None:
     for name, values in expected.items():
         assert history[name] == pytest.approx(values, rel=1e-5)
     assert source.calls[1:] == keras_source.calls[2:]  # the first batch is looked at before
+
+
+def test_the_workers_of_a_source_read_at_once_and_its_batches_stay_in_order() -> None:
+    ours, expected, source = net(), net(), Meeting()
+    rudel.fit(ours, source, epochs=2, shuffle=False)
+    rudel.fit(expected, in_this_order(Numbered(), [*range(6)] * 2), steps_per_epoch=6, epochs=2)
+    assert same(ours, expected)
+    marks = [place for place, call in enumerate(source.calls) if isinstance(call, str)]
+    assert [source.calls[place] for place in marks] == ["end", "begin", "end", "begin", "end"]
+    assert [set(source.calls[marks[i] + 1 : marks[i + 1]]) for i in (1, 3)] == [set(range(6))] * 2
 
 
 @pytest.mark.parametrize(("kind", "model"), [(Uneven, net), (Padded, recurrent)])

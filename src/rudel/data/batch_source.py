@@ -3,12 +3,15 @@
 Sources are recognised by what they can do, so none of these libraries is imported. A training takes whole batches, as
 the source gives them. Everything else reads the same batches as a stream of examples, numbered as they come.
 
-Guarantee: a reader gets every batch of a pass once, and holds no more of them than it asked for together.
+Guarantee: a reader gets every batch of a pass once, and holds no more of them than it asked for together, or than the
+source has workers.
 
 Limits: an example is found by its index where a pass gives the same examples as the one before. A source that cannot
 begin again (a generator) gives the next batches, whatever the index.
 """
 
+import collections
+import concurrent.futures
 import functools
 import itertools
 import sys
@@ -343,15 +346,22 @@ class BatchStream(Stream):
             end()
         passes = -1
         numbers: Any = range(length)
-        for step in range(first, last):
-            if step == first or not step % epoch:
-                begin()
-            if order and step // length != passes:
-                passes = step // length
-                numbers = order(passes)
-            yield self._batches.numbered(step if self._continues else int(numbers[step % length]))
-            if not (step + 1) % epoch:
+
+        def wanted(steps: range) -> Iterator[int]:
+            nonlocal passes, numbers
+            for step in steps:
+                if order and step // length != passes:
+                    passes = step // length
+                    numbers = order(passes)
+                yield step if self._continues else int(numbers[step % length])
+
+        while first < last:
+            stop = min(last, first - first % epoch + epoch)
+            begin()
+            yield from _in_order(self._batches.numbered, wanted(range(first, stop)), getattr(source, "workers", 1))
+            if not stop % epoch:
                 end()
+            first = stop
 
     def _next(self) -> Examples:
         piece = next(self._walk or iter(()), None)
@@ -367,6 +377,27 @@ class BatchStream(Stream):
             f"The {self._batches.what} data, a {self._batches.name}, ended after {count:,} of {self.length:,} batches "
             f"of an epoch: {why}."
         )
+
+
+def _in_order(read: Callable[[int], Piece], numbers: Iterator[int], workers: Any) -> Iterator[Piece]:
+    """Batches by their numbers, read by as many threads as a `PyDataset` has `workers`, whether it asks for processes
+    or not: they would import the user's program anew.
+    """
+    if not isinstance(workers, int) or workers < 2:
+        yield from map(read, numbers)
+        return
+    under_way: collections.deque[concurrent.futures.Future[Piece]] = collections.deque()
+    with concurrent.futures.ThreadPoolExecutor(workers, "batches") as pool:
+        try:
+            for number in numbers:
+                under_way.append(pool.submit(read, number))
+                if len(under_way) > workers:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+        finally:
+            for each in under_way:
+                each.cancel()
 
 
 def _at_most(pieces: Iterator[Piece], count: int) -> Iterator[Piece]:

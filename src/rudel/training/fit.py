@@ -72,8 +72,9 @@ def fit(
             `tf.data.Dataset`, a `torch.utils.data.DataLoader`, a generator. Each of its batches is a step, whatever its
             size and shape; each form is compiled once. One with a length is resumed by skipping what was seen; others
             want `steps_per_epoch`, and cannot be resumed. Several hosts or devices read one pass into memory first,
-            whose examples must have one shape, and take them in any order. Or a `Dataset` of
-            Hugging Face's `datasets`, read by index as a stream is; its labels' names become those of the classes.
+            whose examples must have one shape, and take them in any order. The `workers` of a `PyDataset` are threads,
+            also with its `use_multiprocessing`. Or a `Dataset` of Hugging Face's `datasets`, read by index as a stream
+            is; its labels' names become those of the classes.
         y: targets (N, ...), if `x` holds inputs alone. Labels may be strings: they are numbered in alphabetical order,
             or in that of the `class_names` of a `Dataset`, and become the names of the classes. Of a Hugging Face data
             set, the name of a column; None for its labels.
