@@ -31,17 +31,18 @@ NOT_RUN = {
     ("word.md", "git clone https://github.com/Jakobovski/free-spoken-digit-dataset"),
     (
         "word.md",
-        "arduino-cli core install arduino:mbed_nano\n"
         "arduino-cli compile --upload --fqbn arduino:mbed_nano:nano33ble --port /dev/ttyACM0 --library ears "
         "ears/examples/ears",
     ),
     (
         "word.md",
+        "arduino-cli core install arduino:mbed_nano\n"
         "arduino-cli compile --upload --fqbn arduino:mbed_nano:nano33ble --port /dev/ttyACM0 listener\n"
         "rudel data collect --class seven --speaker ada --out words --recordings 30",
     ),
     (
         "movement.md",
+        "arduino-cli core install arduino:mbed_nano\n"
         "arduino-cli lib install Arduino_LSM9DS1\n"
         "arduino-cli compile --upload --fqbn arduino:mbed_nano:nano33ble --port /dev/ttyACM0 sensor\n"
         "rudel data collect --class punch --out movements\n"
@@ -49,8 +50,6 @@ NOT_RUN = {
     ),
     (
         "movement.md",
-        "arduino-cli core install arduino:mbed_nano\n"
-        "arduino-cli lib install Arduino_LSM9DS1\n"
         "arduino-cli compile --upload --fqbn arduino:mbed_nano:nano33ble --port /dev/ttyACM0 --library hand "
         "hand/examples/hand",
     ),
