@@ -53,6 +53,17 @@ def test_the_log_of_a_run_brings_no_details_to_the_log_of_the_program(tmp_path: 
     assert shown.stream.getvalue() == "a warning\n"
 
 
+def test_a_disk_without_room_for_the_log_hides_no_other_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = run_directory.create(tmp_path / "run", resume=False)
+    run.log.symlink_to("/dev/full")
+    with run.keeping_log():
+        log.info("a detail")
+    run.release()
+    assert "Logging error" not in capfd.readouterr().err
+
+
 def test_warnings_are_shown_where_no_log_is_set_up(tmp_path: Path) -> None:
     program = (
         "import logging, pathlib, sys; from rudel.runs.run_directory import RunDirectory\n"

@@ -85,6 +85,12 @@ def test_classes_are_learned_and_reported(classifier: Any) -> None:
     assert "Confusion matrix" in (classifier.path / "report.html").read_text()
 
 
+def test_rows_without_a_target_are_counted(tmp_path: Path) -> None:
+    rows = {"heat": list(range(9)), "pain": ["none", "mild", "severe"] * 3}
+    dataset = find_recipe("table").data({"target": "pain"}, source=str(write(tmp_path / "pains.csv", rows)))
+    assert "Left out: 3 of 9 rows, whose `pain` is missing (`none`)." in dataset.notes
+
+
 def test_numbers_are_learned_in_their_unit(regressor: Any) -> None:
     assert regressor.summary["metrics"]["val_r2"] > 0.9
     assert regressor.notes[0] == "`rent` is a number: this is a regression."

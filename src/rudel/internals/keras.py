@@ -108,6 +108,11 @@ def weight_average_left(optimizer: keras.optimizers.Optimizer) -> Iterator[None]
         inner.use_ema = before
 
 
+def set_iterations(optimizer: keras.optimizers.Optimizer, steps: int) -> None:
+    """Sets the count of an optimizer's steps, also where it accumulates the gradients of several to one update."""
+    inner_optimizer(optimizer)._iterations.assign(steps)
+
+
 def schedule_of(optimizer: keras.optimizers.Optimizer) -> Any:
     """The `LearningRateSchedule` of an optimizer, or None where its rate is a number."""
     rate = inner_optimizer(optimizer)._learning_rate

@@ -8,7 +8,7 @@ training is cut into blocks changes no bit of its result.
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -193,10 +193,11 @@ def _learning_rate(model: "keras.Model", rate: jax.Array | None) -> Iterator[Non
 def compile_evaluation(
     model: Any, state: ModelState, data: Batch, batch_size: int | None, jit: Callable[..., Any] = jax.jit
 ) -> Program:
-    """Compiles `run(trainable, non_trainable, metrics, data, first, last) -> metrics` for a built model.
+    """Compiles `run(trainable, non_trainable, metrics, data, first, last) -> (changed, metrics)` for a built model.
 
-    Batch number i is examples i * batch_size to (i + 1) * batch_size of `data`, in order; there is no randomness and no
-    partial batch: compile a second program for the rest. With no `batch_size`, `data` has whole batches along axis 0.
+    Batch number i is examples i * batch_size to (i + 1) * batch_size of `data`, in order, without a partial batch:
+    compile a second program for the rest. With no `batch_size`, `data` has whole batches along axis 0. `changed` are
+    the non-trainable variables after the last batch, such as the states of random generators; see `after`.
 
     Raises:
         ModelError: the model's `test_step` cannot be traced.
@@ -204,13 +205,14 @@ def compile_evaluation(
 
     def run(
         trainable: Tree, non_trainable: Tree, metrics: Tree, data: Batch, first: jax.Array, last: jax.Array
-    ) -> Tree:
-        def body(i: jax.Array, metrics: Tree) -> Tree:
+    ) -> tuple[list[Any], Tree]:
+        def body(i: jax.Array, carried: tuple[Tree, Tree]) -> tuple[Tree, Tree]:
             batch = jax.tree.map(lambda a: batch_of(a, i), data)
-            _, new = model.test_step((trainable, non_trainable, metrics), _as_keras_data(batch))
-            return list(new[2])
+            _, new = model.test_step((trainable, *carried), _as_keras_data(batch))
+            return list(new[1]), list(new[2])
 
-        return lax.fori_loop(first, last, body, metrics)
+        moved, metrics = lax.fori_loop(first, last, body, (non_trainable, metrics))
+        return _changed(non_trainable, moved), metrics
 
     def batch_of(array: jax.Array, i: jax.Array) -> jax.Array:
         if batch_size is None:
@@ -227,14 +229,17 @@ def compile_evaluation(
 
 
 def compile_prediction(model: "keras.Model", state: ModelState, x: Arrays) -> Program:
-    """Compiles `run(trainable, non_trainable, x) -> outputs` for a batch of the shape of `x`.
+    """Compiles `run(trainable, non_trainable, x) -> (outputs, changed)` for a batch of the shape of `x`.
+
+    `changed` is as of `compile_evaluation`.
 
     Raises:
         ModelError: the model's `predict_step` cannot be traced.
     """
 
-    def run(trainable: Tree, non_trainable: Tree, x: Arrays) -> Tree:
-        return model.predict_step((trainable, non_trainable), (x,))[0]
+    def run(trainable: Tree, non_trainable: Tree, x: Arrays) -> tuple[Tree, list[Any]]:
+        outputs, moved = model.predict_step((trainable, non_trainable), (x,))
+        return outputs, _changed(non_trainable, moved)
 
     return _compile(
         model,
@@ -242,6 +247,20 @@ def compile_prediction(model: "keras.Model", state: ModelState, x: Arrays) -> Pr
         ("predict_step", form((state.trainable, state.non_trainable, x))),
         lambda: (jax.jit(run, keep_unused=True).trace(state.trainable, state.non_trainable, x), None),
     )[0]
+
+
+def _changed(before: Tree, after: Tree) -> list[Any]:
+    """Variables that a step has changed, None in the place of others: a program would copy those."""
+    return [None if new is old else new for old, new in zip(before, after, strict=True)]
+
+
+def after(before: Sequence[Any], changed: Sequence[Any]) -> list[Any]:
+    """Non-trainable variables after a program that has changed some of them.
+
+    >>> after([1, 2, 3], [None, 5, None])
+    [1, 5, 3]
+    """
+    return [old if new is None else new for old, new in zip(before, changed, strict=True)]
 
 
 def _compile(

@@ -16,7 +16,7 @@ from rudel.errors import DataError
 from rudel.loop import model_state
 from rudel.loop.batch_blocks import BatchBlocks, Run
 from rudel.loop.blocks import Blocks, as_batch, is_small
-from rudel.loop.compiled_loop import Batch, Program, compile_evaluation, compile_prediction
+from rudel.loop.compiled_loop import Batch, Program, after, compile_evaluation, compile_prediction
 from rudel.loop.data_checks import as_examples, as_part, check_examples, check_indices
 from rudel.loop.metric_values import as_floats
 from rudel.loop.model_state import ModelState
@@ -56,10 +56,14 @@ class Evaluator:
     Args:
         model: a built, compiled Keras model.
         examples: a pass over them.
+
+    Attributes:
+        non_trainable: such variables after the last run, as of layers that draw random numbers.
     """
 
     def __init__(self, model: "keras.Model", examples: Pass) -> None:
         self._model, self._pass = model, examples
+        self.non_trainable: list[Any] = []
 
     @property
     def compile_seconds(self) -> float:
@@ -74,14 +78,14 @@ class Evaluator:
             ModelError: a form of batch comes late, and the model's `test_step` cannot be compiled for it.
         """
         self._model.reset_metrics()
-        metrics = model_state.read(self._model).metrics
+        metrics, moved = model_state.read(self._model).metrics, state.non_trainable
         with contextlib.closing(self._pass.steps(state)) as steps:
             for program, data, first, last in steps:
                 before = metrics
-                metrics = program.run(
-                    state.trainable, state.non_trainable, metrics, data, np.int32(first), np.int32(last)
-                )
+                changed, metrics = program.run(state.trainable, moved, metrics, data, np.int32(first), np.int32(last))
+                moved = after(moved, changed)
                 jax.block_until_ready(before)  # so that no more than two blocks are on the device
+        self.non_trainable = moved
         jax.tree.map(lambda variable, value: variable.assign(value), self._model.metrics_variables, metrics)
         return as_floats(self._model.get_metrics_result())
 
@@ -265,7 +269,18 @@ def evaluate(
     if isinstance(examples, Examples):
         check_examples(examples, model, "evaluation")
     state = model_state.read(model)
-    return make_evaluator(model, state, examples, batch_size).run(state)
+    evaluator = make_evaluator(model, state, examples, batch_size)
+    metrics = evaluator.run(state)
+    if isinstance(evaluator, Evaluator):
+        _leave(model, state.non_trainable, evaluator.non_trainable)
+    return metrics
+
+
+def _leave(model: "keras.Model", before: Iterable[Any], now: Iterable[Any]) -> None:
+    """Gives the model the non-trainable variables that its steps have changed, as Keras does."""
+    for variable, old, new in zip(model.non_trainable_variables, before, now, strict=True):
+        if new is not old:
+            variable.assign(new)
 
 
 def predict(model: "keras.Model", x: Arrays, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Arrays:
@@ -373,6 +388,7 @@ def _predicted(model: "keras.Model", inputs: Iterator[Any]) -> Iterator[Any]:
         yield from predicted(model, inputs)
         return
     state = model_state.read(model)
+    moved = state.non_trainable
     programs: dict[Any, tuple[int, Program]] = {}
     for x in inputs:
         rows = len(jax.tree.leaves(x)[0])
@@ -383,5 +399,7 @@ def _predicted(model: "keras.Model", inputs: Iterator[Any]) -> Iterator[Any]:
         if form not in programs or programs[form][0] < room:
             programs[form] = room, compile_prediction(model, state, batch)
         program = programs[form][1]
-        outputs = jax.device_get(program.run(state.trainable, state.non_trainable, batch))
-        yield jax.tree.map(lambda array, n=rows: array[:n], outputs)
+        outputs, changed = program.run(state.trainable, moved, batch)
+        moved = after(moved, changed)
+        yield jax.tree.map(lambda array, n=rows: array[:n], jax.device_get(outputs))
+    _leave(model, state.non_trainable, moved)

@@ -88,13 +88,14 @@ def compile_evaluation(
     """See `rudel.loop.compiled_loop.compile_evaluation`; `data` has batches along axis 0, metrics are in memory."""
     same, places = placement.replicated, placement.state
     given = (places.trainable, places.non_trainable, same, jax.tree.map(lambda a: a.sharding, data), same, same)
-    jit = functools.partial(jax.jit, in_shardings=given, out_shardings=same)
+    jit = functools.partial(jax.jit, in_shardings=given, out_shardings=(places.non_trainable, same))
     program = loop.compile_evaluation(OnMesh(model, placement, rows), state, data, None, jit)
 
     def run(
         trainable: list[jax.Array], non_trainable: list[jax.Array], metrics: list[np.ndarray], *rest: Any
-    ) -> list[np.ndarray]:
-        return [np.asarray(m) for m in program.run(trainable, non_trainable, [np.asarray(m) for m in metrics], *rest)]
+    ) -> tuple[list[Any], list[np.ndarray]]:
+        changed, metrics = program.run(trainable, non_trainable, [np.asarray(m) for m in metrics], *rest)
+        return changed, [np.asarray(m) for m in metrics]
 
     return replace(program, run=run)
 

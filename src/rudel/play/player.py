@@ -63,7 +63,7 @@ class Player:
         state, programs = self._compiled
         if x.dtype.name not in programs:
             programs[x.dtype.name] = compile_prediction(self.model, state, x)
-        return np.asarray(programs[x.dtype.name].run(state.trainable, state.non_trainable, x))
+        return np.asarray(programs[x.dtype.name].run(state.trainable, state.non_trainable, x)[0])
 
     @cached_property
     def _compiled(self) -> tuple[model_state.ModelState, dict[str, Program]]:

@@ -84,7 +84,7 @@ def data(
         every.take(rows.x),
         every.take(held_out.x),
         class_names=found.class_names,
-        notes=(_what(target, found), *notes),
+        notes=(_what(target, found), *_left_out(target, found), *notes),
         columns=columns,
     )
 
@@ -151,6 +151,14 @@ def model(
     schedule: Any = keras.optimizers.schedules.CosineDecay(learning_rate, max(1, steps))
     made.compile(keras.optimizers.AdamW(schedule, weight_decay=1e-2), loss, metrics=metrics)
     return made
+
+
+def _left_out(target: str, found: Target) -> list[str]:
+    if not found.missing:
+        return []
+    words = ", ".join(f"`{word}`" if word else "nothing" for word in found.missing)
+    count, rows = int((~found.known).sum()), len(found.known)
+    return [f"Left out: {count:,} of {rows:,} rows, whose `{target}` is missing ({words})."]
 
 
 def _what(target: str, found: Target) -> str:

@@ -26,11 +26,13 @@ class Target:
         class_names: of a classification; empty for numbers.
         values: int32 (N,) classes, -1 for one without a name; or float32 (N, 1) numbers.
         known: bool (N,), false where a row has none.
+        missing: what is there in its place.
     """
 
     class_names: tuple[str, ...]
     values: np.ndarray
     known: np.ndarray
+    missing: tuple[str, ...] = ()
 
     @property
     def usable(self) -> np.ndarray:
@@ -62,6 +64,7 @@ def find_target(
     known = ~np.isnan(numbers) if wrong is None else np.array(texts_of(values), object) != ""
     if not known.any():
         raise DataError(f"The column `{name}` of {table.name}, which is to be predicted, is empty in every row.")
+    missing = tuple(sorted({str(value if value is not None else "").strip() for value in values[~known]}))
     if class_names is None:
         if task == "auto":
             kinds = np.unique(numbers[known]) if wrong is None else ()
@@ -75,7 +78,7 @@ def find_target(
     if class_names:
         places = {each: place for place, each in enumerate(class_names)}
         labels = np.array([places.get(text, -1) for text in texts_of(values)], np.int32)
-        target = Target(tuple(class_names), labels, known)
+        target = Target(tuple(class_names), labels, known, missing)
         if not target.usable.any():
             raise DataError(f"{table.name} has no row with a class that the model knows: {', '.join(class_names)}.")
         return target
@@ -84,7 +87,7 @@ def find_target(
             f"The column `{name}` of {table.name} holds {str(values[wrong])!r} in row {wrong + 1:,}: a regression "
             "predicts numbers."
         )
-    return Target((), numbers.astype(np.float32)[:, None], known)
+    return Target((), numbers.astype(np.float32)[:, None], known, missing)
 
 
 def _classes(values: np.ndarray, numeric: bool) -> tuple[str, ...]:

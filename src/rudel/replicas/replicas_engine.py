@@ -22,7 +22,7 @@ import numpy as np
 from rudel.backend import backend_name
 from rudel.cluster.fleet import installed
 from rudel.errors import NonFiniteError
-from rudel.internals.keras import inner_optimizer, weight_average
+from rudel.internals.keras import inner_optimizer, set_iterations, weight_average
 from rudel.loop import model_state
 from rudel.loop.evaluation import Evaluator, make_evaluator
 from rudel.loop.metric_values import as_floats
@@ -195,7 +195,7 @@ class ReplicasEngine:
             self._save()
             session.callbacks.on_epoch_begin(session.spans.number(position.step))
             self._rates.read()
-            session.display.hosts(progress.hosts)
+            session.display.hosts(progress.hosts, self._merging.counted)
             done = background.start(coordinator.run())
             try:
                 while not (done.done() and self._events.empty()):
@@ -404,7 +404,7 @@ class ReplicasEngine:
         non_trainable = list(old.non_trainable)
         for index, value in zip(spec.statistics, state.statistics, strict=True):
             non_trainable[index] = value.astype(non_trainable[index].dtype)
-        self._optimizer.iterations.assign(state.steps)
+        set_iterations(self._optimizer, state.steps)
         self._average = state.average
         metrics = metrics or [value.copy() for value in spec.metrics]
         self._state = model_state.ModelState(trainable, non_trainable, [], metrics)

@@ -186,6 +186,7 @@ class _Host:
         gone: (state, since when) while it takes no part.
         noticed: when its loss was.
         left_over: a round may yet use what it did before it was lost.
+        moved, moved_before: bytes to and from it, and those before the training was resumed, which counts anew.
     """
 
     name: str
@@ -201,6 +202,7 @@ class _Host:
     memory: int = 0
     cpu: float = 0.0
     moved: int = 0
+    moved_before: int = 0
     lost: int = 0
     sums: tuple[_Sums, _Sums, _Sums] = field(default_factory=lambda: (_Sums(), _Sums(), _Sums()))
     absences: list[tuple[str, float, float]] = field(default_factory=list)
@@ -254,6 +256,7 @@ class RoundsLog:
         self._resumed.append(now)
         for host in self._hosts.values():
             host.come_back(now)
+            host.moved_before = host.moved
 
     def _round(self, line: Mapping[str, Any], now: float) -> None:
         self.count += 1
@@ -277,7 +280,7 @@ class RoundsLog:
             host.present += until - since
             host.memory = max(host.memory, figures["memory"])
             host.cpu += figures["cpu"]
-            host.moved = max(host.moved, figures["sent"] + figures["received"])
+            host.moved = max(host.moved, host.moved_before + figures["sent"] + figures["received"])
             first, last = since / self._width, until / self._width
             for sums, amount in zip(host.sums, (figures["steps"], computed, until - since), strict=True):
                 sums.spread(first, last, amount)

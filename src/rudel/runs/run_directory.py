@@ -50,6 +50,13 @@ class _Onward(logging.Handler):
             root.handle(record)
 
 
+class _LogFile(logging.FileHandler):
+    """A log that says nothing of its own failures: of a full disk, the training's error tells."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name is of logging
+        pass
+
+
 @dataclass(frozen=True)
 class RunDirectory:
     """Paths and documents of a run; see the module for what they hold.
@@ -142,7 +149,7 @@ class RunDirectory:
     @contextlib.contextmanager
     def keeping_log(self) -> Iterator[None]:
         """Adds to log.txt what Rudel's modules log while the block lasts; other handlers get no more than before."""
-        logger, file = logging.getLogger("rudel"), logging.FileHandler(self.log, encoding="utf-8", delay=True)
+        logger, file = logging.getLogger("rudel"), _LogFile(self.log, encoding="utf-8", delay=True)
         file.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
         level, propagates = logger.level, logger.propagate
         added = [file, _Onward(logger)] if propagates else [file]
@@ -157,7 +164,8 @@ class RunDirectory:
             logger.propagate = propagates
             for handler in added:
                 logger.removeHandler(handler)
-            file.close()
+            with contextlib.suppress(OSError):  # the disk is full, as the error under way says
+                file.close()
 
     @contextlib.contextmanager
     def keeping_failure(self) -> Iterator[None]:

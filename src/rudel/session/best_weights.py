@@ -60,13 +60,17 @@ class Watch:
     def observe(self, record: Mapping[str, Any]) -> bool:
         """Takes a record in; returns whether it is the best so far."""
         value = record["logs"].get(self.metric)
-        if value is None:
+        if value is None or (self.best is None and value != value):
             return False
         if self.best is None or self._sign * value > self._sign * self.best.value:
             self.best = Best(value, record["step"], record["epoch"])
             return True
         self.best = Best(self.best.value, self.best.step, self.best.epoch, self.best.since + 1)
         return False
+
+    def begin_anew(self) -> None:
+        """Forgets the best, whose weights were not kept."""
+        self.best = None
 
     def observe_all(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Takes records in, from the first on."""

@@ -80,6 +80,8 @@ def keep_results(run: RunDirectory, dataset: Dataset, summary: dict[str, Any], s
         save_model(model, run.model)
         if session.best:
             _keep_best(run, model, session.best.step)
+        elif session.watch.metric:
+            run.best.unlink(missing_ok=True)  # of another metric, before the training was resumed
         _keep_predictions(run.predictions, model, dataset)
         augmentation.save(run.path / augmentation.FILE, dataset)
     summary["total_seconds"] = round(session.total_seconds, 3)

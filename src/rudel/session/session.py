@@ -282,6 +282,7 @@ class Session:
             "identity": self.job.identity,
             "records": list(position.records),
             "stopped": position.stopped,
+            "total_steps": self.job.schedule.total_steps,
             "clock": dict(vars(position.clock)),
             **more,
             "callbacks": callback_memory.snapshot(self.job.callbacks, self._memory_at_begin, arrays),
@@ -332,7 +333,10 @@ class Session:
         clock.setup, clock.compile = clock.setup + now.setup, clock.compile + now.compile
         self._total_before = clock.total
         self._engine.restore(saved)
+        self.position.stopped &= saved.document.get("total_steps") in (None, self.job.schedule.total_steps)
         self._replay()
+        if self.watch.best and not self.store.has_best(self.watch.best.step):
+            self.watch.begin_anew()  # the best by another metric, or by none, was kept
         self._best_saved = self.watch.best.step if self.watch.best else None
 
     def _stand_at(self, checkpoint: Checkpoint) -> None:

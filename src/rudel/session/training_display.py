@@ -41,8 +41,8 @@ class Display:
     def epoch(self, record: dict[str, Any]) -> None:
         """An epoch has ended, with a line of metrics.jsonl."""
 
-    def hosts(self, names: Sequence[str]) -> None:
-        """The first round begins on these hosts."""
+    def hosts(self, names: Sequence[str], counted: str = "rounds") -> None:
+        """The first round begins on these hosts; what is counted is rounds or arrivals."""
 
     def round(self, closed: Any) -> None:
         """A round of several hosts has ended, a `RoundClosed`."""
@@ -124,9 +124,9 @@ class RichDisplay(Display):
         metrics = described({name: value for name, value in record.items() if name not in NOT_METRICS})
         self._console.print(f"epoch {record['epoch']:>{total}g}  {metrics}", highlight=False)
 
-    def hosts(self, names: Sequence[str]) -> None:
+    def hosts(self, names: Sequence[str], counted: str = "rounds") -> None:
         """Draws a line for each host."""
-        self._hosts.begin(names)
+        self._hosts.begin(names, counted)
 
     def round(self, closed: Any) -> None:
         """Brings the lines of the hosts up to date."""

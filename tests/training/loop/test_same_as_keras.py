@@ -152,6 +152,34 @@ def test_evaluation_counts_every_example_once(classifier: Any, blobs: Any, batch
     assert found == pytest.approx(expected, rel=1e-5)
 
 
+class Noisy(layers.Layer):
+    """Adds noise, also outside of training, and counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = keras.random.SeedGenerator(3)
+        self.calls = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def call(self, x: Any) -> Any:
+        self.calls.assign_add(1.0)
+        return x + keras.random.normal(ops.shape(x), seed=self.generator)
+
+
+def test_layers_with_a_state_go_on_from_batch_to_batch_as_in_keras() -> None:
+    x = np.zeros((50, 2), "float32")
+    quiet: Any = 0  # the stubs of Keras want a text
+    models = [keras.Sequential([keras.Input((2,)), Noisy()]) for _ in range(2)]
+    for model in models:
+        model.compile("sgd", "mse")
+    found, expected = models
+    np.testing.assert_allclose(
+        rudel.predict(found, x, batch_size=10), expected.predict(x, batch_size=10, verbose=quiet), rtol=1e-5
+    )
+    loss = expected.evaluate(x, x, batch_size=8, verbose=quiet)
+    assert rudel.evaluate(found, x, x, batch_size=8)["loss"] == pytest.approx(loss, rel=1e-5)
+    assert [float(model.layers[0].calls) for model in models] == [12.0, 12.0]
+
+
 def test_predicts_what_keras_predicts(classifier: Any, blobs: Any) -> None:
     model = classifier()
     np.testing.assert_allclose(

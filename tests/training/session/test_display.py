@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from rudel.loop.schedule import plan_schedule
-from rudel.replicas.rounds import GlobalState, HostChanged, HostReport, RoundClosed
+from rudel.replicas.rounds import Arrival, GlobalState, HostChanged, HostReport, RoundClosed
 from rudel.session.replicas_display import MOST_LINES, HostLines
 from rudel.session.training_display import RichDisplay
 
@@ -19,7 +19,7 @@ def report_of(name, steps=100, seconds=1.0, waited=0.25):
     return HostReport(name, steps, seconds, waited, 3, 349_000_000, cpu=0.4 * seconds, sent=20_000, received=10_000)
 
 
-def closed(number, seconds, replicas, sent=0, received=0):
+def closed(number, seconds, replicas, sent=0, received=0, arrivals=()):
     return RoundClosed(
         GlobalState(number, 0, NOTHING, NOTHING, NOTHING, []),
         seconds,
@@ -29,7 +29,7 @@ def closed(number, seconds, replicas, sent=0, received=0):
         sent,
         received,
         None,
-        (),
+        arrivals,
     )
 
 
@@ -80,6 +80,16 @@ def test_a_line_for_each_host_and_one_for_all():
         "now",
     ]
     assert lines[-1] == "round 5 · computing 75\u202f%, waiting 25\u202f% · network 60\u202fkB, 12\u202fkB/s"
+
+
+@pytest.mark.parametrize(("counted", "line"), [("rounds", "round 2 "), ("arrivals", "arrivals 6 ")])
+def test_the_line_for_all_counts_rounds_or_arrivals(counted, line):
+    lines = HostLines(lambda: 2.0)
+    lines.begin(NAMES[:3], counted)
+    for number in (1, 2):
+        reports = [report_of(name) for name in NAMES[:3]]
+        lines.round(closed(number, float(number), reports, arrivals=(Arrival(b"", 1),) * 3))
+    assert lines.text(120).plain.splitlines()[-1].startswith(line)
 
 
 def test_speeds_are_those_of_the_last_seconds():

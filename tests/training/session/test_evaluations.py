@@ -11,6 +11,7 @@ import pytest
 
 import rudel
 from rudel.errors import OptionError, RunError
+from rudel.session.best_weights import Watch
 
 
 def lines(run: Path) -> list[dict[str, Any]]:
@@ -61,6 +62,18 @@ def test_a_run_goes_on_with_more_steps_and_other_evaluations(classifier: Any, bl
     assert lines(tmp_path / "parts")[-1]["val_loss"] == lines(tmp_path / "whole")[-1]["val_loss"]
 
 
+def test_a_training_that_a_callback_has_ended_goes_on_with_more_epochs(
+    classifier: Any, blobs: Any, tmp_path: Path
+) -> None:
+    stop = [keras.callbacks.EarlyStopping("loss", min_delta=10, patience=1)]
+    fit(classifier, blobs, tmp_path, epochs=5, callbacks=stop)
+    ended = [record["epoch"] for record in lines(tmp_path)]
+    fit(classifier, blobs, tmp_path, epochs=5, resume=True)
+    assert [record["epoch"] for record in lines(tmp_path)] == ended == [1, 2]
+    fit(classifier, blobs, tmp_path, epochs=6, resume=True)
+    assert [record["epoch"] for record in lines(tmp_path)] == [1, 2, 3, 4, 5, 6]
+
+
 def test_as_many_checkpoints_are_kept_as_asked_for(classifier: Any, blobs: Any, tmp_path: Path) -> None:
     fit(classifier, blobs, tmp_path, steps=30, checkpoint_every=5, keep=3)
     kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
@@ -68,6 +81,22 @@ def test_as_many_checkpoints_are_kept_as_asked_for(classifier: Any, blobs: Any, 
 
 
 class TestBest:
+    def test_with_another_metric_the_best_is_looked_for_anew(self, classifier: Any, blobs: Any, tmp_path: Path) -> None:
+        fit(classifier, blobs, tmp_path, epochs=4, monitor="accuracy", keep=4)
+        resumed = fit(classifier, blobs, tmp_path, epochs=5, monitor="val_loss", resume=True)
+        best = json.loads((tmp_path / "summary.json").read_text())["best"]
+        last = lines(tmp_path)[-1]
+        assert best == {"monitor": "val_loss", "value": last["val_loss"], "step": last["step"], "epoch": 5}
+        for a, b in zip(weights(rudel.load(tmp_path, best=True)), weights(resumed), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+    def test_what_is_not_a_number_is_not_the_best(self) -> None:
+        watch = Watch("val_precision", 1, patience=2)
+        values = [float("nan"), 0.25, float("nan"), float("nan")]
+        better = [watch.observe({"step": i, "epoch": i, "logs": {"val_precision": v}}) for i, v in enumerate(values)]
+        assert better == [False, True, False, False]
+        assert watch.exhausted
+
     def test_training_ends_early_and_the_best_weights_are_kept(
         self, classifier: Any, blobs: Any, tmp_path: Path
     ) -> None:

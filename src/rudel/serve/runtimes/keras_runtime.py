@@ -115,7 +115,7 @@ class _Programs:
             x = self._structured(padded(first, size))
             program = compile_prediction(self._model, self._state, x)
             self._programs[size] = program.run
-            result = program.run(self._state.trainable, self._state.non_trainable, x)
+            result, _ = program.run(self._state.trainable, self._state.non_trainable, x)
             raw = result if raw is None else raw
         return self._flat(raw), raw
 
@@ -124,7 +124,8 @@ class _Programs:
         rows = len(columns[0])
         size = next(size for size in self._sizes if size >= rows)
         x = self._structured(padded(columns, size))
-        outputs = self._flat(self._programs[size](self._state.trainable, self._state.non_trainable, x))
+        outputs, _ = self._programs[size](self._state.trainable, self._state.non_trainable, x)
+        outputs = self._flat(outputs)
         return [output[:rows] for output in outputs]
 
     def check(self, columns: Sequence[np.ndarray]) -> None:
