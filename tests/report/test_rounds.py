@@ -117,7 +117,7 @@ def test_a_resumed_training_brings_lost_hosts_back(read):
     assert rounds.resumed == (2.0,)
     assert rounds.hosts[1].absences == (("lost", 1.0, 2.0),)
     assert rounds.hosts[1].present == pytest.approx(2.0)
-    assert [host.moved for host in rounds.hosts] == [40, 40]  # which a host counts anew when the training is resumed
+    assert [host.moved for host in rounds.hosts] == [40, 40]  # a resumed training counts a host's bytes from 0
 
 
 def test_a_long_log_keeps_sums_of_a_fixed_size(read):

@@ -186,7 +186,7 @@ class _Host:
         gone: (state, since when) while it takes no part.
         noticed: when its loss was.
         left_over: a round may yet use what it did before it was lost.
-        moved, moved_before: bytes to and from it, and those before the training was resumed, which counts anew.
+        moved, moved_before: bytes to and from it, and those before the training was resumed: then it counts from 0.
     """
 
     name: str

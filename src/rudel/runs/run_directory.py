@@ -23,6 +23,7 @@ import json
 import logging
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -51,10 +52,11 @@ class _Onward(logging.Handler):
 
 
 class _LogFile(logging.FileHandler):
-    """A log that says nothing of its own failures: of a full disk, the training's error tells."""
+    """A log that does not report a full disk, of which the training's error tells."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the name is of logging
-        pass
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
 
 
 @dataclass(frozen=True)

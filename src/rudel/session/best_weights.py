@@ -41,6 +41,10 @@ class Watch:
         sign: 1 if more of it is better, -1 if less is.
         patience: evaluations without improvement after which the training is to end; None for no end.
 
+    Attributes:
+        after: the step up to which another metric was monitored, whose best weights were kept; records until then do
+            not count; -1 where there was none.
+
     >>> watch = Watch("val_loss", -1, patience=2)
     >>> [watch.observe({"step": i, "epoch": i, "logs": {"val_loss": v}}) for i, v in enumerate([3.0, 2.0, 2.5, 2.0])]
     [True, True, False, False]
@@ -51,6 +55,7 @@ class Watch:
     def __init__(self, metric: str | None, sign: int = 0, patience: int | None = None) -> None:
         self.metric, self._sign, self._patience = metric, sign, patience
         self.best: Best | None = None
+        self.after = -1
 
     @property
     def exhausted(self) -> bool:
@@ -60,17 +65,13 @@ class Watch:
     def observe(self, record: Mapping[str, Any]) -> bool:
         """Takes a record in; returns whether it is the best so far."""
         value = record["logs"].get(self.metric)
-        if value is None or (self.best is None and value != value):
+        if value is None or record["step"] <= self.after or (self.best is None and value != value):
             return False
         if self.best is None or self._sign * value > self._sign * self.best.value:
             self.best = Best(value, record["step"], record["epoch"])
             return True
         self.best = Best(self.best.value, self.best.step, self.best.epoch, self.best.since + 1)
         return False
-
-    def begin_anew(self) -> None:
-        """Forgets the best, whose weights were not kept."""
-        self.best = None
 
     def observe_all(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Takes records in, from the first on."""

@@ -103,13 +103,13 @@ class HostLines:
         self._silent: set[str] = set()  # those that have not answered yet
         self._began = math.inf  # when the training began, by the clock
         self._count = self._bytes = 0
-        self._counted = "rounds"
+        self._unit = "round"
         self._last = 0.0
         self._window = (0.0, 0.0, 0.0)  # rounds, bytes and seconds lately
 
     def begin(self, names: Sequence[str], counted: str = "rounds") -> None:
         """Takes in the hosts that the first round begins on, and what is counted: rounds or arrivals."""
-        self._counted = counted
+        self._unit = "arrivals" if counted == "arrivals" else "round"
         self._hosts |= {name: _Host(name, heard=0.0) for name in names if name not in self._hosts}
         self._silent |= set(names)
 
@@ -126,7 +126,7 @@ class HostLines:
         kept, new = math.exp(-since / _WINDOW), (1, max(0, moved - self._bytes), since)
         self._window = tuple(kept * old + more for old, more in zip(self._window, new, strict=True))
         self._last, self._bytes = now, moved
-        self._count += len(closed.arrivals) if self._counted == "arrivals" else 1
+        self._count += len(closed.arrivals) if self._unit == "arrivals" else 1
         for report in closed.replicas:
             host = self._hosts.get(report.name)
             if host is None:
@@ -214,9 +214,8 @@ class HostLines:
         seconds = sum(host.seconds for host in there)
         computing = min(1.0, sum(host.computed for host in there) / seconds) if seconds else 0.0
         _, moved, window = self._window
-        counted = "arrivals" if self._counted == "arrivals" else "round"
         return (
-            f"{counted} {self._count:,} · computing {percent(computing, 0)}, waiting {percent(1 - computing, 0)} · "
+            f"{self._unit} {self._count:,} · computing {percent(computing, 0)}, waiting {percent(1 - computing, 0)} · "
             f"network {size(self._bytes)}, {size(moved / max(window, 1e-9))}/s"
         )
 

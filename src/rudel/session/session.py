@@ -283,6 +283,8 @@ class Session:
             "records": list(position.records),
             "stopped": position.stopped,
             "total_steps": self.job.schedule.total_steps,
+            "monitor": self.watch.metric,
+            "monitored_after": self.watch.after,
             "clock": dict(vars(position.clock)),
             **more,
             "callbacks": callback_memory.snapshot(self.job.callbacks, self._memory_at_begin, arrays),
@@ -334,9 +336,9 @@ class Session:
         self._total_before = clock.total
         self._engine.restore(saved)
         self.position.stopped &= saved.document.get("total_steps") in (None, self.job.schedule.total_steps)
+        same = saved.document.get("monitor", self.watch.metric) == self.watch.metric
+        self.watch.after = saved.document.get("monitored_after", -1) if same else self.position.step
         self._replay()
-        if self.watch.best and not self.store.has_best(self.watch.best.step):
-            self.watch.begin_anew()  # the best by another metric, or by none, was kept
         self._best_saved = self.watch.best.step if self.watch.best else None
 
     def _stand_at(self, checkpoint: Checkpoint) -> None:

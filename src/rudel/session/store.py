@@ -52,10 +52,6 @@ class Store(Protocol):
         """
         ...
 
-    def has_best(self, step: int) -> bool:
-        """Whether the best weights, if they are those of this step, are kept."""
-        ...
-
     def after_interrupt(self) -> str:
         """The way to continue an interrupted training, as the end of a sentence."""
         ...
@@ -97,10 +93,6 @@ class RunStore:
         """See `Store`."""
         if self._run:
             best.save(self._run.path, weights, before)
-
-    def has_best(self, step: int) -> bool:
-        """See `Store`."""
-        return self._run is not None and best.path_of(self._run.path, step).is_file()
 
     def after_interrupt(self) -> str:
         """See `Store`."""

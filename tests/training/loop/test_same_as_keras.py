@@ -165,7 +165,7 @@ class Noisy(layers.Layer):
         return x + keras.random.normal(ops.shape(x), seed=self.generator)
 
 
-def test_layers_with_a_state_go_on_from_batch_to_batch_as_in_keras() -> None:
+def test_layers_with_a_state_continue_from_batch_to_batch_as_in_keras() -> None:
     x = np.zeros((50, 2), "float32")
     quiet: Any = 0  # the stubs of Keras want a text
     models = [keras.Sequential([keras.Input((2,)), Noisy()]) for _ in range(2)]

@@ -62,7 +62,7 @@ def test_a_run_goes_on_with_more_steps_and_other_evaluations(classifier: Any, bl
     assert lines(tmp_path / "parts")[-1]["val_loss"] == lines(tmp_path / "whole")[-1]["val_loss"]
 
 
-def test_a_training_that_a_callback_has_ended_goes_on_with_more_epochs(
+def test_a_training_that_a_callback_has_ended_continues_with_more_epochs(
     classifier: Any, blobs: Any, tmp_path: Path
 ) -> None:
     stop = [keras.callbacks.EarlyStopping("loss", min_delta=10, patience=1)]
@@ -81,7 +81,9 @@ def test_as_many_checkpoints_are_kept_as_asked_for(classifier: Any, blobs: Any, 
 
 
 class TestBest:
-    def test_with_another_metric_the_best_is_looked_for_anew(self, classifier: Any, blobs: Any, tmp_path: Path) -> None:
+    def test_the_best_by_another_metric_is_counted_from_the_resumption(
+        self, classifier: Any, blobs: Any, tmp_path: Path
+    ) -> None:
         fit(classifier, blobs, tmp_path, epochs=4, monitor="accuracy", keep=4)
         resumed = fit(classifier, blobs, tmp_path, epochs=5, monitor="val_loss", resume=True)
         best = json.loads((tmp_path / "summary.json").read_text())["best"]

@@ -63,10 +63,6 @@ class SentStore:
         """See `Store`."""
         self._channel.send(Best(weights))
 
-    def has_best(self, step: int) -> bool:
-        """See `Store`; the driver has looked."""
-        return True
-
     def after_interrupt(self) -> str:
         """See `Store`; the driver says it."""
         return ""
