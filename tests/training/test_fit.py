@@ -395,6 +395,29 @@ class TestRuns:
         assert len(history.history["loss"]) == 5
         assert json.loads((tmp_path / "summary.json").read_text())["steps"] == 30
 
+    def test_a_rate_that_a_callback_has_changed_belongs_to_the_training(
+        self, classifier: Any, blobs: Any, tmp_path: Path
+    ) -> None:
+        class Halving(keras.callbacks.Callback):
+            model: Any
+
+            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+                self.model.optimizer.learning_rate = float(self.model.optimizer.learning_rate) / 2
+
+        def fit(model: Any, epochs: int, **given: Any) -> Any:
+            rudel.fit(model, *blobs, epochs=epochs, callbacks=[Halving()], **given)
+            return model
+
+        keras.utils.set_random_seed(0)
+        whole = fit(classifier(), 4)
+        keras.utils.set_random_seed(0)
+        model = fit(classifier(), 2, run=tmp_path)
+        assert same_bits(fit(model, 3, run=tmp_path, resume=True), fit(classifier(), 3, run=tmp_path, resume=True))
+        assert same_bits(fit(model, 4, run=tmp_path, resume=True), whole)
+        model.optimizer.learning_rate = 0.5
+        with pytest.raises(RunError, match="was begun with model"):
+            fit(model, 5, run=tmp_path, resume=True)
+
 
 def test_messages_in_python_name_arguments_of_python(classifier: Any, blobs: Any, tmp_path: Path) -> None:
     rudel.fit(classifier(), *blobs, run=tmp_path / "run")

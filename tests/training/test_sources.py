@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -165,6 +166,49 @@ def test_the_workers_of_a_source_read_at_once_and_its_batches_stay_in_order() ->
     marks = [place for place, call in enumerate(source.calls) if isinstance(call, str)]
     assert [source.calls[place] for place in marks] == ["end", "begin", "end", "begin", "end"]
     assert [set(source.calls[marks[i] + 1 : marks[i + 1]]) for i in (1, 3)] == [set(range(6))] * 2
+
+
+class Harder(Numbered):
+    """Batches of a level that the end of an epoch raises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.level, self.levels = 0, []
+
+    def __getitem__(self, number: int) -> Any:
+        x, y, weights = super().__getitem__(number)
+        self.levels.append(self.level)
+        return x + np.float32(self.level), y, weights
+
+    def on_epoch_end(self) -> None:
+        super().on_epoch_end()
+        self.level += 1
+
+
+def test_a_source_that_changes_at_the_end_of_an_epoch_trains_as_in_keras() -> None:
+    mine, theirs, source, keras_source = net(), net(), Harder(), Harder()
+    rudel.fit(mine, source, epochs=4, shuffle=False, validation_data=(X, Y), verbose=0)
+    theirs.fit(keras_source, epochs=4, shuffle=False, validation_data=(X, Y), verbose=0)
+    assert same(mine, theirs)
+    assert source.levels[-28:] == keras_source.levels[-28:]  # the first batch is looked at before
+    assert len(set(source.levels[-28:])) == 4
+
+
+def test_a_slow_source_is_trained_on_as_it_is_read() -> None:
+    class Slow(Numbered):
+        def __len__(self) -> int:
+            return 60
+
+        def __getitem__(self, number: int) -> Any:
+            time.sleep(0.03)  # like reading a file
+            return super().__getitem__(number % 6)
+
+    read: list[int] = []
+    source = Slow()
+    note = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: read.append(len(source.calls)))
+    rudel.fit(net(), source, callbacks=[note], verbose=0)
+    assert len(read) == 60
+    assert read[0] < 40
 
 
 @pytest.mark.parametrize(("kind", "model"), [(Uneven, net), (Padded, recurrent)])

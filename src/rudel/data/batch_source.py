@@ -16,6 +16,7 @@ import functools
 import itertools
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +28,10 @@ from rudel.data.stream import Stream
 from rudel.errors import DataError, OptionError
 
 _INFINITE = -1  # of tf.data's cardinality
+_TRIED = 8  # batches that tf.data is asked for, to see how quick it is
+
+READ_SECONDS = 0.25
+"""After which batches that a source has given are trained on, however few."""
 
 Order = Callable[[int], np.ndarray]
 """The numbers of a pass's batches in the order in which they are wanted, from the number of the pass."""
@@ -122,14 +127,19 @@ class _Batches:
         self.shapes: set[tuple[Any, ...]] = set()
         """Of an example, in the batches that have been read."""
         self.is_indexed = _is_indexed(source)
+        self.knows_epochs = _knows_epochs(source)
+        """Whether the source listens to the beginnings and ends of epochs."""
         self.can_begin_again = self.is_indexed or iter(source) is not source
         self.length = _length(source)
         """Batches of a pass; None where that is not known, -1 where there is no end."""
         self._under_way = None if self.can_begin_again else map(self._examples, source)
-        first = next(self.pieces(), None)
+        pieces = self.pieces()
+        first = next(pieces, None)
         if first is None:
             raise DataError(f"The {what} data, a {self.name}, gives no batch.")
         self.first = first.examples
+        self._joins = _joined_at_once(pieces) if _can_bejoined(source) else 1
+        """Batches that tf.data is asked to join, at most."""
         if self._under_way:
             self._under_way = itertools.chain([self.first], self._under_way)
 
@@ -153,8 +163,8 @@ class _Batches:
             parts: Iterator[tuple[Examples, Sequence[int]]] = ((batch, (len(batch),)) for batch in self._under_way)
         elif _is_of_tensors(source):
             parts = self._of_tensors(source, first, together)
-        elif together > 1 and _can_bejoined(source):
-            parts = self._of_tensorflow(first, together)
+        elif together > 1 and self._joins > 1:
+            parts = self._of_tensorflow(first, min(together, self._joins))
         else:
             skips = first > 0 and hasattr(source, "skip")
             source = source.skip(first) if skips else source
@@ -222,15 +232,17 @@ class BatchStream(Stream):
     Args:
         batches: passes over it.
         length: batches to take of a pass, or of an epoch of a source without an end; None for as many as there are.
-        epoch: batches of an epoch, after which the source's `on_epoch_end` is called; None for `length`.
+        epoch: batches of an epoch, of which the source is told; None for `length`.
         continues: whether the source has no end, so that an epoch begins where the last one ended.
     """
 
     def __init__(
         self, batches: _Batches, length: int | None, epoch: int | None = None, continues: bool = False
     ) -> None:
-        self._batches, self._epoch, self._continues = batches, epoch or length, continues
+        self._batches, self._continues = batches, continues
         self.length = length
+        self.epoch = epoch or length
+        """Batches of an epoch; None where that is not known."""
         self.first = batches.first
         """The first batch."""
         self.is_indexed = batches.is_indexed and not batches.has_no_end
@@ -275,7 +287,7 @@ class BatchStream(Stream):
     def pieces(self, together: int = 1) -> Iterator[Piece]:
         """One pass, in the source's order; of a source that cannot begin again, the next batches."""
         if self._batches.is_indexed and self.length:
-            return self._noted(self._by_number(0, self.length, None))
+            return self._noted(self._whole_pass(self.length))
         count = sys.maxsize if self.length is None else self.length
         return self._noted(_at_most(self._batches.pieces(0, together), count))
 
@@ -336,32 +348,49 @@ class BatchStream(Stream):
         """See `Stream`: of a source, no more is known than how many batches it has, and of which kind."""
         return f"{self._batches.name} {self.length} {len(self.first)} {_shapes(self.first)}"
 
+    @property
+    def knows_epochs(self) -> bool:
+        """Whether the source is told of epochs, and may change there."""
+        return self._batches.knows_epochs
+
+    def pass_epochs(self, steps: int) -> None:
+        """Tells the source of the epochs of so many steps; Keras ends one before the first, too."""
+        self.end_epoch()
+        for _ in range(steps // self.epoch if self.epoch else 0):
+            self.begin_epoch()
+            self.end_epoch()
+
+    def begin_epoch(self) -> None:
+        """Tells the source that an epoch begins."""
+        if self.knows_epochs:
+            self._batches.source.on_epoch_begin()
+
+    def end_epoch(self) -> None:
+        """Tells the source that the steps of an epoch are done."""
+        if self.knows_epochs:
+            self._batches.source.on_epoch_end()
+
+    def _whole_pass(self, length: int) -> Iterator[Piece]:
+        self.pass_epochs(0)
+        self.begin_epoch()
+        yield from self._by_number(0, length, None)
+        self.end_epoch()
+
     def _by_number(self, first: int, last: int, order: Order | None) -> Iterator[Piece]:
-        """Batches by their numbers; the source learns of epochs as from Keras, which also ends one before the first."""
-        source, length, epoch = self._batches.source, self.length or last, self._epoch or last
-        begin, end = (getattr(source, f"on_epoch_{name}", lambda: None) for name in ("begin", "end"))
-        end()
-        for _ in range(first // epoch):
-            begin()
-            end()
+        """Batches by their numbers."""
+        length = self.length or last
         passes = -1
         numbers: Any = range(length)
 
-        def wanted(steps: range) -> Iterator[int]:
+        def wanted() -> Iterator[int]:
             nonlocal passes, numbers
-            for step in steps:
+            for step in range(first, last):
                 if order and step // length != passes:
                     passes = step // length
                     numbers = order(passes)
                 yield step if self._continues else int(numbers[step % length])
 
-        while first < last:
-            stop = min(last, first - first % epoch + epoch)
-            begin()
-            yield from _in_order(self._batches.numbered, wanted(range(first, stop)), getattr(source, "workers", 1))
-            if not stop % epoch:
-                end()
-            first = stop
+        return _in_order(self._batches.numbered, wanted(), getattr(self._batches.source, "workers", 1))
 
     def _next(self) -> Examples:
         piece = next(self._walk or iter(()), None)
@@ -448,6 +477,23 @@ def _can_bejoined(source: Any) -> bool:
         return False
     kinds = sys.modules["tensorflow"].nest.flatten(source.element_spec)
     return all(type(kind).__name__ == "TensorSpec" and kind.shape[1:].is_fully_defined() for kind in kinds)
+
+
+def _joined_at_once(pieces: Iterator[Any]) -> int:
+    """How many batches are read in `READ_SECONDS`, by the time that the next ones take; for very few, one."""
+    began, count = time.perf_counter(), 0
+    for _ in itertools.islice(pieces, _TRIED):
+        count += 1
+        if time.perf_counter() - began > READ_SECONDS:
+            break
+    joined = count * READ_SECONDS / max(time.perf_counter() - began, 1e-6)
+    return int(joined) if joined > _TRIED else 1
+
+
+def _knows_epochs(source: Any) -> bool:
+    """Whether a source has more to do at the beginning or end of an epoch than Keras' `PyDataset`, which is nothing."""
+    hooks = [getattr(type(source), name, None) for name in ("on_epoch_begin", "on_epoch_end")]
+    return any(hook is not None and not hook.__module__.startswith("keras.") for hook in hooks)
 
 
 def _arrays(part: Tree) -> Arrays:

@@ -5,6 +5,8 @@ room for a number of batches that only grows, so that they are few. What is not 
 """
 
 import itertools
+import math
+import time
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -76,27 +78,35 @@ class BatchBlocks:
         length = stream.length or 0
         self.together = evenly(length, batches) if length > batches else batches
         """Batches that are read together: some megabytes."""
-        self._room: dict[Hashable, int] = {}
+        form, _ = next(self._parts(Piece(as_examples(stream.first, what), (len(stream.first),), 0)))
+        self._room: dict[Hashable, int] = {form: self.together}
         self._orders: dict[tuple[int, int], jax.Array] = {}
 
-    def runs(self, pieces: Iterator[Piece], first: int = 0) -> Iterator[list[Run]]:
+    def runs(
+        self, pieces: Iterator[Piece], first: int = 0, seconds: float = math.inf, most_seconds: float = math.inf
+    ) -> Iterator[list[Run]]:
         """Runs of consecutive steps, in their order, those of some megabytes together.
 
         Args:
             pieces: the batches of the steps.
             first: number of the first step.
+            seconds: after which the first ones are not waited for any longer; for each that follow, twice as long.
+            most_seconds: the same for all.
 
         Raises:
             DataError: an example cannot be trained on.
         """
-        while group := self._group(pieces):
+        while group := self._group(pieces, seconds):
             yield self._runs(group, first)
             first += sum(len(piece.sizes) for piece in group)
+            seconds = min(2 * seconds, most_seconds)
 
-    def _group(self, pieces: Iterator[Piece]) -> list[Piece]:
+    def _group(self, pieces: Iterator[Piece], seconds: float) -> list[Piece]:
         group: list[Piece] = []
-        batches, size = 0, 0
-        while batches < self.together and size < BLOCK_BYTES and (piece := next(pieces, None)) is not None:
+        batches, size, end = 0, 0, time.perf_counter() + seconds
+        while batches < self.together and size < BLOCK_BYTES and (not group or time.perf_counter() < end):
+            if (piece := next(pieces, None)) is None:
+                break
             group.append(piece._replace(examples=as_examples(piece.examples, self._what)))
             batches += len(piece.sizes)
             size += bytes_of(piece.examples)

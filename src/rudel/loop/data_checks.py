@@ -100,6 +100,8 @@ def check_examples(examples: Examples, model: "keras.Model", what: str, numbers:
     ignored = getattr(model.loss, "ignore_class", None)
     if ignored is not None:
         labels = np.where(labels == ignored, 0, labels)
+    if labels.ndim > 1 and _makes_masks(model):  # which leave out padded steps, whose labels are mostly -1
+        labels = np.maximum(labels, 0)
     wrong = np.flatnonzero(
         (labels.reshape(len(labels), -1) < 0).any(1) | (labels.reshape(len(labels), -1) >= classes).any(1)
     )
@@ -195,6 +197,15 @@ def takes_one_hot(model: "keras.Model") -> bool:
     return _loss_name(model) in _ONE_HOT_LOSSES
 
 
+def _makes_masks(model: "keras.Model") -> bool:
+    """Whether a model leaves steps of a sequence out."""
+    from keras.layers import Masking
+
+    from rudel.internals.keras import layers_of
+
+    return any(isinstance(layer, Masking) or getattr(layer, "mask_zero", False) for layer in layers_of(model))
+
+
 def _loss_name(model: "keras.Model") -> str:
     """The name of the loss as it was given to `compile`: of a function, a class or a string; "" for several."""
     loss = getattr(model, "loss", None)
@@ -217,7 +228,7 @@ def _as_arrays(part: Arrays, what: str) -> Arrays:
         return None
     if isinstance(part, dict):
         return {key: _as_arrays(value, f"{what}[{key!r}]") for key, value in part.items()}
-    if isinstance(part, tuple) or (isinstance(part, list) and part and hasattr(part[0], "__array__")):
+    if isinstance(part, tuple) or (isinstance(part, list) and any(hasattr(each, "__array__") for each in part)):
         return type(part)(_as_arrays(value, f"{what}[{i}]") for i, value in enumerate(part))
     try:
         array = np.asarray(part)

@@ -234,6 +234,15 @@ def make_evaluator(
     return OwnEvaluator(model, examples, batch_size, what)
 
 
+def batch_size_of(model: "keras.Model", wanted: int) -> int:
+    """Examples a step: as many as wanted, or as the inputs of a model are made for."""
+    try:
+        inputs = model.inputs
+    except (AttributeError, ValueError):  # not built, or not of layers
+        return wanted
+    return next((tensor.shape[0] for tensor in inputs or () if tensor.shape[0]), wanted)
+
+
 def evaluate(
     model: "keras.Model",
     x: Arrays,
@@ -264,6 +273,7 @@ def evaluate(
     examples = as_part(x if y is None and sample_weight is None else (x, y, sample_weight), "evaluation")
     if not examples:
         raise DataError("There is nothing to evaluate on: the stream has no examples.")
+    batch_size = batch_size_of(model, batch_size)
     first = examples.first if isinstance(examples, BatchStream) else examples.take(slice(0, batch_size))
     model_state.build(model, (first.x, first.y, first.sample_weight))
     if isinstance(examples, Examples):
@@ -305,6 +315,7 @@ def predict(model: "keras.Model", x: Arrays, *, batch_size: int = DEFAULT_BATCH_
     check_whole_number("batch_size", batch_size)
     x = pass_of(x, "prediction") if is_source(x) else x
     x = x.x if isinstance(x, Examples) else x
+    batch_size = batch_size_of(model, batch_size)
     if isinstance(x, Stream):
         outputs = [out for _, out in predictions(model, x, batch_size)]
     else:
@@ -390,10 +401,11 @@ def _predicted(model: "keras.Model", inputs: Iterator[Any]) -> Iterator[Any]:
     state = model_state.read(model)
     moved = state.non_trainable
     programs: dict[Any, tuple[int, Program]] = {}
+    least = batch_size_of(model, 0)
     for x in inputs:
         rows = len(jax.tree.leaves(x)[0])
         form = _row_form(x)
-        room = max(programs[form][0] if form in programs else 0, rows)
+        room = max(programs[form][0] if form in programs else least, rows)
         indices = np.minimum(np.arange(room), rows - 1)
         batch = jax.device_put(x if rows == room else jax.tree.map(lambda array, i=indices: array[i], x))
         if form not in programs or programs[form][0] < room:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from rudel.array_types import Int32
-from rudel.data.batch_source import BatchStream
+from rudel.data.batch_source import READ_SECONDS, BatchStream
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
 from rudel.loop.batch_blocks import BatchBlock, BatchBlocks, Run
@@ -23,6 +23,9 @@ from rudel.loop.schedule import Schedule
 
 if TYPE_CHECKING:
     import keras
+
+
+_FIRST_SECONDS = 0.015  # like READ_SECONDS, where nothing is computed meanwhile
 
 
 class StepBlock(NamedTuple):
@@ -73,6 +76,10 @@ class Feed(Protocol):
         """
         ...
 
+    def end_epoch(self, step: int) -> None:
+        """Tells the source of the examples that an epoch has ended with this step."""
+        ...
+
     def close(self) -> None:
         """Ends reading."""
         ...
@@ -108,6 +115,9 @@ class Resident:
         start, size = self._schedule.first_step(epoch), self._schedule.size(first)
         yield StepBlock(self.data, self.order, size, size, np.int32(first - start), np.int32(last - start))
 
+    def end_epoch(self, step: int) -> None:
+        """See `Feed`; arrays do not change."""
+
     def close(self) -> None:
         """See `Feed`."""
 
@@ -133,6 +143,9 @@ class _Read:
     def wait_seconds(self) -> float:
         """See `Feed`."""
         return self._waited
+
+    def end_epoch(self, step: int) -> None:
+        """See `Feed`; most sources do not listen."""
 
     def close(self) -> None:
         """See `Feed`."""
@@ -224,6 +237,9 @@ class Streamed(_Read):
 class Batched(_Read):
     """A `Feed` of the batches of a source, from the first requested step on.
 
+    What is ready is given away after a moment, so that a slow source holds up no step that has its batch. A source that
+    may change at the end of an epoch is not read beyond it before.
+
     Args:
         stream: the source.
         schedule: of its steps, of which each sees a batch.
@@ -238,10 +254,25 @@ class Batched(_Read):
 
     def start(self, step: int, interrupted: Callable[[], bool] = lambda: False) -> None:
         """See `Feed`."""
+        self._interrupted = interrupted
+        self._stream.pass_epochs(step)
+        self._begin(step, READ_SECONDS)
+
+    def end_epoch(self, step: int) -> None:
+        """See `Feed`."""
+        if self._stream.epoch and not step % self._stream.epoch:
+            self._stream.end_epoch()
+
+    def _begin(self, step: int, seconds: float) -> None:
+        """Reads from a step on, so long until the first ones are given away."""
         self.close()
-        schedule, blocks = self._schedule, self._blocks
-        pieces = self._stream.steps(step, schedule.total_steps, schedule.order_of_batches, blocks.together)
-        self._runs, self._ahead = [], Ahead(blocks.runs(pieces, step), interrupted)
+        schedule, stream, blocks = self._schedule, self._stream, self._blocks
+        self._end = schedule.total_steps
+        if stream.knows_epochs and stream.epoch:
+            self._end = min(self._end, step - step % stream.epoch + stream.epoch)
+            stream.begin_epoch()
+        pieces = stream.steps(step, self._end, schedule.order_of_batches, blocks.together)
+        self._runs, self._ahead = [], Ahead(blocks.runs(pieces, step, seconds, READ_SECONDS), self._interrupted)
 
     def forms(self) -> list[StepBlock]:
         """See `Feed`; the two most frequent ones of those that are read together first."""
@@ -255,6 +286,8 @@ class Batched(_Read):
     def step_blocks(self, epoch: int, first: int, last: int, synchronise: Callable[[], Any]) -> Iterator[StepBlock]:
         """See `Feed`."""
         start = self._schedule.first_step(epoch)
+        if first == self._end:
+            self._begin(first, _FIRST_SECONDS)
         while first < last:
             while self._runs and self._runs[0].last <= first:
                 self._runs.pop(0)

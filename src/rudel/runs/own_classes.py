@@ -6,6 +6,7 @@ defined in a script, a notebook or a function.
 """
 
 import importlib
+import inspect
 import json
 import logging
 import sys
@@ -40,6 +41,7 @@ def check_can_be_loaded(model: "keras.Model", lambdas: bool = False) -> Places:
     Raises:
         ModelError: names what is in the way.
     """
+    from rudel.internals.keras import layers_of
     from rudel.runs.model_file import check_can_be_saved
     from rudel.shipping.user_code import own_objects
 
@@ -49,6 +51,13 @@ def check_can_be_loaded(model: "keras.Model", lambdas: bool = False) -> Places:
             f"The model `{model.name}` could not be read again, because Keras does not load the lambda in its layer "
             f"`{name}`: make it a function of a module, keras.ops or a layer of your own; or leave out `run`."
         )
+    for layer in layers_of(model):
+        if lacking := _not_taken(layer):
+            raise ModelError(
+                f"The model `{model.name}` could not be read again, because Keras gives its `{type(layer).__name__}` "
+                f"{lacking}, which `__init__` does not take: let it take `**kwargs` and hand them on to "
+                "`super().__init__`; or leave out `run`."
+            )
     places: dict[str, dict[str, str]] = {}
     missing: dict[str, str] = {}
     for name, value in own_objects(model, json.dumps(config, default=str)).items():
@@ -66,6 +75,21 @@ def check_can_be_loaded(model: "keras.Model", lambdas: bool = False) -> Places:
             stacklevel=2,
         )
     return places
+
+
+def _not_taken(layer: Any) -> str:
+    """What Keras would make a layer again with, and its class does not take; "" where that is all right."""
+    import keras
+
+    kind = type(layer)
+    makes: Any = getattr(kind.from_config, "__func__", None)
+    if makes not in (keras.Layer.from_config.__func__, keras.Model.from_config.__func__):
+        return ""
+    config = layer.get_config()
+    taken = inspect.signature(kind.__init__).parameters
+    if "input_layers" in config or any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+        return ""
+    return " and ".join(f"`{name}`" for name in config if name not in taken)
 
 
 @contextmanager

@@ -1,9 +1,11 @@
 """The identity of a run, which must agree to resume it: recipe, options, model, data and their order."""
 
+import contextlib
 import hashlib
 import re
+import weakref
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +20,27 @@ from rudel.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     import keras
+
+
+_rates: "weakref.WeakKeyDictionary[Any, tuple[float, float]]" = weakref.WeakKeyDictionary()
+"""By optimizers that were trained with: the rate that they were given, and the one that callbacks have left."""
+
+
+@contextlib.contextmanager
+def rate_remembered(model: "keras.Model") -> Iterator[None]:
+    """What callbacks do with a model's learning rate in the block does not make it another model."""
+    given = _rates_of(model)[0]
+    try:
+        yield
+    finally:
+        _rates[model.optimizer] = given, float(model.optimizer.learning_rate)
+
+
+def _rates_of(model: "keras.Model") -> tuple[float, float]:
+    """The learning rate that a model was given, and the one that it has."""
+    now = float(model.optimizer.learning_rate)
+    given, left = _rates.get(model.optimizer, (now, now))
+    return (given if left == now else now), now
 
 
 def identity_of(
@@ -77,7 +100,8 @@ def _fingerprint_of_model(model: "keras.Model") -> str:
     optimizer = (compiled.get("optimizer") or {}).get("config", {})
     if isinstance(optimizer, dict) and isinstance(optimizer.get("learning_rate"), dict):
         optimizer.pop("learning_rate")
-    text = "\n".join(lines) + repr(compiled)
+    given, now = _rates_of(model)
+    text = "\n".join(lines) + repr(compiled).replace(f"'learning_rate': {now!r}", f"'learning_rate': {given!r}")
     return hashlib.sha256(re.sub(r"(_\d+(?=['\"])| at 0x[0-9a-f]+)", "", text).encode()).hexdigest()[:16]
 
 

@@ -217,6 +217,8 @@ class CompiledEngine:
             self._state = self._devices.read(model)._replace(metrics=metrics)
         logs = self._train_until(session.spans.last(number))
         self.write()
+        if self._feed:
+            self._feed.end_epoch(position.step)
         logs = session.logs_of_span(logs, are_results=model_state.logs_its_metrics(model))
         if evaluator := self._evaluator:
             compiled = evaluator.compile_seconds

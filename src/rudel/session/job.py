@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rudel.data.batch_source import BatchStream
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
-from rudel.loop.evaluation import DEFAULT_BATCH_SIZE
+from rudel.loop.evaluation import DEFAULT_BATCH_SIZE, batch_size_of
 from rudel.loop.schedule import Schedule
 from rudel.session.training_options import TrainingOptions
 
@@ -53,6 +53,7 @@ class Job:
         if isinstance(self.validation, BatchStream):
             return len(self.validation.first)
         size = self.options.validation_batch_size or max(self.schedule.batch_size, DEFAULT_BATCH_SIZE)
+        size = batch_size_of(self.model, size)
         return min(size, len(self.validation) if self.validation else 1)
 
 

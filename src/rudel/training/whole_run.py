@@ -22,7 +22,7 @@ from rudel.runs import run_directory
 from rudel.runs.checkpoint import Checkpoint
 from rudel.runs.own_classes import Places, check_can_be_loaded
 from rudel.runs.run_directory import RunDirectory
-from rudel.runs.run_identity import check_same, identity_of, name_of
+from rudel.runs.run_identity import check_same, identity_of, name_of, rate_remembered
 from rudel.session.callbacks import check_callbacks
 from rudel.session.job import Job
 from rudel.session.local_engine import local_engine
@@ -119,7 +119,7 @@ def execute(keras: ModuleType, request: Request, began: float) -> Outcome:
                 run.write_config(_config(request, identity, own, config.get("started")) | about)
                 if request.forecast:
                     run.write_plan(request.forecast)
-            with _kept(run):
+            with _kept(run, model):
                 history = session.train()
                 summary = summary_of(session, dataset, name_of(model, request.about)) | _absent(request)
                 if run:
@@ -133,12 +133,12 @@ def execute(keras: ModuleType, request: Request, began: float) -> Outcome:
 
 
 @contextlib.contextmanager
-def _kept(run: RunDirectory | None) -> Iterator[None]:
+def _kept(run: RunDirectory | None, model: "keras.Model") -> Iterator[None]:
     """Keeps what happens in the block, and why it fails, in the run directory, if there is one."""
     if run is None:
         yield
         return
-    with run.keeping_log(), run.keeping_failure():
+    with rate_remembered(model), run.keeping_log(), run.keeping_failure():
         yield
 
 

@@ -94,6 +94,17 @@ class Halving(keras.Model):
         return {"loss": loss, "half": loss / 2}, (trainable, non_trainable, optimizer, metrics)
 
 
+def padded_sequences() -> tuple[Any, Any, Any]:
+    """Sequences whose last steps are left out, and labelled -1."""
+    model = keras.Sequential([keras.Input((6, 5)), layers.Masking(), layers.SimpleRNN(4, return_sequences=True)])
+    model.add(layers.Dense(3, activation="softmax"))
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    x = np.stack([(part + 1) * TABLE for part in range(6)], axis=1)
+    y = np.stack([(LABELS + part) % 3 for part in range(6)], axis=1)
+    x[:, 4:], y[:, 4:] = 0, -1
+    return model, x, y
+
+
 def overridden_train_step() -> tuple[Any, Any, Any]:
     model = Halving()
     model.compile(optimizer="adam", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -107,6 +118,7 @@ def overridden_train_step() -> tuple[Any, Any, Any]:
         with_schedule_and_clipping,
         several_inputs_and_outputs,
         custom_loss_and_metric,
+        padded_sequences,
         overridden_train_step,
     ],
     ids=lambda f: f.__name__,
@@ -141,6 +153,47 @@ def test_sample_weights_and_validation_are_those_of_keras(classifier: Any, blobs
     assert history.history.keys() == expected.history.keys()
     for name, values in expected.history.items():
         np.testing.assert_allclose(history.history[name], values, rtol=1e-4, atol=1e-5)
+
+
+def test_one_of_two_outputs_may_have_no_weights() -> None:
+    def two() -> Any:
+        keras.utils.set_random_seed(1)
+        given = keras.Input((5,))
+        model = keras.Model(given, [layers.Dense(1, name="one")(given), layers.Dense(2, name="two")(given)])
+        model.compile("sgd", ["mse", "mse"])
+        return model
+
+    for weights in ([None, np.linspace(0, 2, 96, dtype="float32")], [np.linspace(0, 2, 96, dtype="float32"), None]):
+        ours, theirs = two(), two()
+        given = {"x": TABLE, "y": [TABLE[:, :1], TABLE[:, 1:3]], "sample_weight": weights, "shuffle": False}
+        history, expected = rudel.fit(ours, **given).history, theirs.fit(**given, verbose=0).history
+        for name, values in expected.items():
+            np.testing.assert_allclose(history[name], values, rtol=1e-5)
+        for a, b in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_a_model_for_batches_of_one_size_is_asked_in_such_batches() -> None:
+    def fixed() -> Any:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input(batch_shape=(16, 5, 1)), layers.SimpleRNN(4, stateful=True)])
+        model.add(layers.Dense(1))
+        model.compile("sgd", "mse")
+        return model
+
+    ours, theirs, x, y = fixed(), fixed(), TABLE[..., None], TABLE[:, :1]
+    both = {"batch_size": 16, "shuffle": False, "validation_data": (x, y), "epochs": 2}
+    history, expected = rudel.fit(ours, x, y, **both).history, theirs.fit(x, y, **both, verbose=0).history
+    for name, values in expected.items():
+        np.testing.assert_allclose(history[name], values, rtol=1e-4)
+    theirs.set_weights(ours.get_weights())
+    for model in (ours, theirs):
+        model.layers[0].reset_states()
+    assert rudel.evaluate(ours, x, y)["loss"] == pytest.approx(theirs.evaluate(x, y, 16, verbose=0), rel=1e-4)
+    for model in (ours, theirs):
+        model.layers[0].reset_states()
+    np.testing.assert_allclose(rudel.predict(ours, x[:80]), theirs.predict(x[:80], 16, verbose=0), rtol=1e-3, atol=1e-5)
+    assert rudel.predict(ours, x[:50]).shape == (50, 1)
 
 
 @pytest.mark.parametrize("batch_size", [7, 32, 100])

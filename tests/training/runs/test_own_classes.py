@@ -50,6 +50,32 @@ def test_a_lambda_is_refused_before_the_first_step(tmp_path: Path) -> None:
     rudel.fit(model, X, Y, batch_size=4, verbose=False)
 
 
+def test_a_class_that_keras_could_not_make_again_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    class Scaled(keras.layers.Layer):
+        def __init__(self, factor: float) -> None:
+            super().__init__()
+            self.factor = factor
+
+        def call(self, inputs: Any) -> Any:
+            return self.factor * inputs
+
+    class Plain(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = keras.layers.Dense(1)
+
+        def call(self, inputs: Any) -> Any:
+            return self.layer(inputs)
+
+    plain = Plain()
+    plain.compile("sgd", "mse")
+    for name, model in (("Scaled", model_of(Scaled(2.0))), ("Plain", plain)):
+        with pytest.raises(ModelError, match=f"gives its `{name}` `trainable` and `dtype`, .*: let it take"):
+            fit(model, tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+        rudel.fit(model, X, Y, batch_size=4, verbose=False)
+
+
 def test_a_class_that_cannot_be_imported_is_said_and_can_be_given(tmp_path: Path) -> None:
     class Local(keras.layers.Layer):
         def call(self, inputs: Any) -> Any:
