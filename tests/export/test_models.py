@@ -57,6 +57,41 @@ def test_lstms_become_one_operator_each(fitted: Callable[..., Path], waves: Any,
     assert "accuracy" in made.metrics  # the model was compiled without it
 
 
+@pytest.mark.parametrize("shape", [(4,), (6, 4), (3, 2, 4)])
+def test_columns_of_different_scales_are_normalised_outside_of_int8(
+    fitted: Callable[..., Path], shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    random = np.random.default_rng(0)
+    x = (random.normal(size=(256, *shape)) * [0.01, 1, 100, 10000]).astype(np.float32)
+    y = (x.reshape(256, -1)[:, 0] > 0).astype(np.int32)
+    normalise = layers.Normalization()
+    normalise.adapt(x)
+    keras.utils.set_random_seed(0)
+    behind = [layers.Flatten(), layers.Dense(16, activation="relu"), layers.Dense(2, activation="softmax")]
+    run = fitted(keras.Sequential([keras.Input(shape), normalise, *behind]), x, y, "sparse_categorical_crossentropy")
+    made = rudel.export(run, "litert-int8", tmp_path / "net.tflite", data=(x, y))
+    assert made.inputs[0]["name"] == "normalised"
+    assert any("rows whose 4 columns are normalised" in note for note in made.notes)
+    assert made.largest_difference < 0.1
+    assert made.agreement is not None
+    assert made.agreement > 0.95
+    rudel.export(run, "c", tmp_path / "net", data=(x, y))
+    assert (tmp_path / "net/net_features.c").is_file()
+
+
+def test_an_input_that_something_else_takes_too_is_not_normalised_outside(
+    fitted: Callable[..., Path], tmp_path: Path
+) -> None:
+    x = (np.random.default_rng(0).normal(size=(256, 3)) * [0.01, 1, 100]).astype(np.float32)
+    normalise = layers.Normalization(name="normalise")
+    normalise.adapt(x)
+    given = keras.Input((3,), name="given")
+    joined = layers.Concatenate()([normalise(given), layers.Rescaling(0.01)(given)])
+    run = fitted(keras.Model(given, layers.Dense(1)(joined)), x, x[:, :1])
+    made = rudel.export(run, "litert-int8", tmp_path / "net.tflite", data=x)
+    assert made.inputs[0]["name"] == "given"
+
+
 def test_other_recurrent_layers_are_unrolled(fitted: Callable[..., Path], waves: Any, tmp_path: Path) -> None:
     waves = (waves[0][:, :4], waves[1])  # of few steps, as each of them is converted anew
     net = keras.Sequential(

@@ -1,12 +1,12 @@
 """Examples in an `.npz` file: `x`, `y`, and optionally `names` of the classes that the labels mean."""
 
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from rudel.data.dataset import Examples
+from rudel.data.npz import read_npz
 from rudel.errors import DataError
 
 
@@ -26,9 +26,8 @@ def read_arrays(path: Path, class_names: Sequence[str], shape: tuple[int, ...]) 
         DataError: the file cannot be read, an array is missing or does not fit, or no row is left.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files if name in ("x", "y", "names")}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        arrays = read_npz(path, ("x", "y", "names"))
+    except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as an .npz file: {error}.") from error
     for name in ("x", "y"):
         if name not in arrays:

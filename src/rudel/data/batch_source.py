@@ -127,7 +127,7 @@ class _Batches:
         self.shapes: set[tuple[Any, ...]] = set()
         """Of an example, in the batches that have been read."""
         self.is_indexed = _is_indexed(source)
-        self.knows_epochs = _knows_epochs(source)
+        self.knows_epochs = self.is_indexed and _knows_epochs(source)
         """Whether the source listens to the beginnings and ends of epochs."""
         self.can_begin_again = self.is_indexed or iter(source) is not source
         self.length = _length(source)
@@ -362,13 +362,15 @@ class BatchStream(Stream):
 
     def begin_epoch(self) -> None:
         """Tells the source that an epoch begins."""
-        if self.knows_epochs:
-            self._batches.source.on_epoch_begin()
+        self._tell("on_epoch_begin")
 
     def end_epoch(self) -> None:
         """Tells the source that the steps of an epoch are done."""
+        self._tell("on_epoch_end")
+
+    def _tell(self, hook: str) -> None:
         if self.knows_epochs:
-            self._batches.source.on_epoch_end()
+            getattr(self._batches.source, hook, lambda: None)()
 
     def _whole_pass(self, length: int) -> Iterator[Piece]:
         self.pass_epochs(0)
@@ -493,7 +495,7 @@ def _joined_at_once(pieces: Iterator[Any]) -> int:
 def _knows_epochs(source: Any) -> bool:
     """Whether a source has more to do at the beginning or end of an epoch than Keras' `PyDataset`, which is nothing."""
     hooks = [getattr(type(source), name, None) for name in ("on_epoch_begin", "on_epoch_end")]
-    return any(hook is not None and not hook.__module__.startswith("keras.") for hook in hooks)
+    return any(hook and not str(getattr(hook, "__module__", "")).startswith("keras.") for hook in hooks)
 
 
 def _arrays(part: Tree) -> Arrays:

@@ -92,7 +92,7 @@ class Front:
         """Notes for the user, a sentence each."""
         if not self.features:
             return []
-        frames, bands = self.inputs.leaves[0].shape
+        *_, frames, bands = 1, *self.inputs.leaves[0].shape
         if isinstance(self.features, Columns):
             return [
                 f"It takes rows whose {bands} columns are normalised by mean and standard deviation, since their "
@@ -120,15 +120,15 @@ def front_of(model: "keras.Model", path: Path, x: Arrays, converter: str, folder
     """
     from rudel.features.table_layer import columns_of as table_columns_of
 
-    layer, features = _first(model, converter)
-    if layer is None or features is None:
+    output, features = _first(model, converter)
+    if features is None:
         inputs = inputs_of(model, x)
         known = {column.key: column.categories for column in table_columns_of(model) if column.categories}
         texts = {leaf.name: known[str(leaf.key)] for leaf in inputs.leaves if str(leaf.key) in known}
         return Front(path.absolute(), inputs, texts=texts)
     keras = keras_on_jax()
-    behind = keras.Model(layer.output, model.outputs)
-    shape = tuple(layer.output.shape)[1:]
+    behind = keras.Model(output, model.outputs)
+    shape = tuple(output.shape)[1:]
     given = keras.Input(shape, name=SPECTROGRAM if isinstance(features, LogMel) else NORMALISED)
     network = keras.Model(given, behind(given), name=model.name)
     save_model(network, folder / "network.keras")
@@ -136,18 +136,27 @@ def front_of(model: "keras.Model", path: Path, x: Arrays, converter: str, folder
 
 
 def _first(model: "keras.Model", converter: str) -> tuple[Any, LogMel | Columns | None]:
-    """The layer that takes the input of a model, if it is to stay outside, and what it computes."""
-    from rudel.features.layer import Features
+    """What the layer gives that takes the input of a model, if it is to stay outside, and what it computes."""
+    from rudel.internals.keras import calls_of
 
     if not converter.startswith("litert") or len(getattr(model, "inputs", None) or ()) != 1:
         return None, None
-    for layer in getattr(model, "layers", ()):
-        if isinstance(layer, Features) and layer.input is model.inputs[0]:
-            return layer, layer.features
-        if (
-            converter in ("litert-int8", "litert-int16")
-            and (columns := columns_of(layer))
-            and layer.input is model.inputs[0]
-        ):
-            return layer, columns
-    return None, None
+    calls = [
+        (operation, call)
+        for operation in getattr(model, "operations", None) or model.layers
+        for call in calls_of(operation)
+        if any(tensor is model.inputs[0] for tensor in call.input_tensors)
+    ]
+    if len({id(operation) for operation, _ in calls}) != 1:
+        return None, None  # something else takes the input as it is
+    layer, call = calls[-1]  # a Sequential model calls its layers anew with each that is added
+    return call.output_tensors[0], _computed_by(layer, converter)
+
+
+def _computed_by(layer: "keras.Layer", converter: str) -> LogMel | Columns | None:
+    """What a layer computes, if that is better computed outside of the converted model."""
+    from rudel.features.layer import Features
+
+    if isinstance(layer, Features):
+        return layer.features
+    return columns_of(layer) if converter in ("litert-int8", "litert-int16") else None

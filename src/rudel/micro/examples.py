@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rudel.data.npz import read_npz
 from rudel.errors import CompileError
 
 
@@ -14,12 +15,8 @@ def read_examples(path: Path) -> list[np.ndarray]:
         CompileError: the file cannot be read as such, or its arrays are not numbers.
     """
     try:
-        with path.open("rb") as file:
-            content = np.load(file, allow_pickle=False)
-            arrays = (
-                [content] if isinstance(content, np.ndarray) else [content[key] for key in content.files if key != "y"]
-            )
-    except (OSError, ValueError, EOFError) as error:
+        arrays = [array for name, array in read_npz(path).items() if name != "y"]
+    except (OSError, ValueError) as error:
         raise CompileError(f"`{path}` cannot be read as .npy or .npz: {error}.") from error
     if not all(array.dtype.kind in "fiub" for array in arrays):
         raise CompileError(f"`{path}` has arrays that are not numbers.")

@@ -4,13 +4,13 @@
 versions of each.
 """
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from rudel.aliases import Tree
 from rudel.data.dataset import Dataset
+from rudel.data.npz import read_npz
 from rudel.errors import RunError
 from rudel.files import written_atomically
 from rudel.report.gallery import SHARP_BELOW, data_uri
@@ -85,9 +85,9 @@ def _load(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
         return None
     damaged = f"`{path}` does not hold images, or is damaged: delete it or train again."
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            originals, changed = file["originals"], file["changed"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        arrays = read_npz(path)
+        originals, changed = arrays["originals"], arrays["changed"]
+    except (OSError, ValueError, KeyError) as error:
         raise RunError(damaged) from error
     fits = originals.dtype == changed.dtype == np.uint8 and changed.ndim == originals.ndim + 1
     if not fits or not image_like(originals.shape) or changed.shape[1] != len(originals):

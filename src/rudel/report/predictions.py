@@ -3,7 +3,6 @@
 `predictions.npz` holds the arrays of `Predictions` under their names, without those that are None.
 """
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from rudel.aliases import Tree
+from rudel.data.npz import read_npz
 from rudel.errors import DataError, RunError
 from rudel.files import written_atomically
 
@@ -171,9 +171,8 @@ def load(path: Path) -> Predictions:
     """
     names = Predictions.__dataclass_fields__
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return Predictions(**{name: file[name] for name in names if name in file})
-    except (OSError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, DataError) as error:
+        return Predictions(**read_npz(path, names))
+    except (OSError, ValueError, TypeError, AttributeError, DataError) as error:
         raise RunError(f"`{path}` does not hold predictions, or is damaged: delete it or train again.") from error
 
 

@@ -4,7 +4,6 @@
 arrays of an `Answers` under the names `P_truth`, `P_predicted`, `P_x` and `P_neighbours`.
 """
 
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rudel.aliases import Tree
+from rudel.data.npz import read_npz
 from rudel.errors import DataError, RunError
 from rudel.files import written_atomically
 
@@ -182,16 +182,16 @@ def load(path: Path) -> Regression | None:
         RunError: the file cannot be read, or is damaged.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if "train_truth" not in file:
-                return None
-            names = Answers.__dataclass_fields__
-            return {
-                part: Answers(**{name: file[f"{part}_{name}"] for name in names if f"{part}_{name}" in file})
-                for part in PARTS
-                if f"{part}_truth" in file
-            }
-    except (OSError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, DataError) as error:
+        arrays = read_npz(path)
+        if "train_truth" not in arrays:
+            return None
+        names = Answers.__dataclass_fields__
+        return {
+            part: Answers(**{name: arrays[f"{part}_{name}"] for name in names if f"{part}_{name}" in arrays})
+            for part in PARTS
+            if f"{part}_truth" in arrays
+        }
+    except (OSError, ValueError, TypeError, AttributeError, DataError) as error:
         raise RunError(f"`{path}` does not hold predictions, or is damaged: delete it or train again.") from error
 
 

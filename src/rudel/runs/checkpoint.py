@@ -9,8 +9,6 @@ Limit: arrays are gathered on the host, so a model must fit there twice.
 
 import json
 import warnings
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +19,12 @@ import ml_dtypes
 import numpy as np
 
 from rudel.aliases import Tree
+from rudel.data.npz import read_npz
 from rudel.errors import CheckpointError, option
 from rudel.files import written_atomically
 
 FOLDER = "checkpoints"
 _DOCUMENT = "document"
-_UNREADABLE = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -117,10 +115,10 @@ def load(path: Path) -> Checkpoint:
         CheckpointError: the file is missing, cut short or damaged.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            document = json.loads(stored[_DOCUMENT].tobytes())
-            arrays = {name: _typed(stored[name], dtype) for name, dtype in document["dtypes"].items()}
-    except _UNREADABLE as error:
+        stored = read_npz(path)
+        document = json.loads(stored[_DOCUMENT].tobytes())
+        arrays = {name: _typed(stored[name], dtype) for name, dtype in document["dtypes"].items()}
+    except (OSError, ValueError, KeyError) as error:
         raise CheckpointError(
             f"The checkpoint {path} cannot be read ({error}): remove it to use an older one."
         ) from error

@@ -1,6 +1,5 @@
 """Arrays in `.npz` files, as a model takes them: `x`, or an array for each input by its name."""
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ import numpy as np
 
 from rudel.data.arrays_file import read_arrays
 from rudel.data.dataset import Arrays, Examples
+from rudel.data.npz import read_npz
 from rudel.errors import DataError
 
 if TYPE_CHECKING:
@@ -87,9 +87,8 @@ def names_of(model: "keras.Model", side: str) -> list[str]:
 
 def _arrays(path: Path, names: set[str]) -> dict[str, np.ndarray]:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files if name in names}
+        return read_npz(path, names)
     except FileNotFoundError as error:
         raise DataError(f"There is no file {path}.") from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as an .npz file: {error}.") from error

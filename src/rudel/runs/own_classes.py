@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rudel.backend import without_tensorflow
 from rudel.errors import ModelError, RunError
 
 if TYPE_CHECKING:
@@ -51,13 +52,14 @@ def check_can_be_loaded(model: "keras.Model", lambdas: bool = False) -> Places:
             f"The model `{model.name}` could not be read again, because Keras does not load the lambda in its layer "
             f"`{name}`: make it a function of a module, keras.ops or a layer of your own; or leave out `run`."
         )
-    for layer in layers_of(model):
-        if lacking := _not_taken(layer):
-            raise ModelError(
-                f"The model `{model.name}` could not be read again, because Keras gives its `{type(layer).__name__}` "
-                f"{lacking}, which `__init__` does not take: let it take `**kwargs` and hand them on to "
-                "`super().__init__`; or leave out `run`."
-            )
+    with without_tensorflow():
+        lacking = {type(layer).__name__: names for layer in layers_of(model) if (names := _not_taken(layer))}
+    for kind, names in lacking.items():
+        raise ModelError(
+            f"The model `{model.name}` could not be read again, because Keras gives its `{kind}` {names}, which "
+            "`__init__` does not take: let it take `**kwargs` and hand them on to `super().__init__`; or leave out "
+            "`run`."
+        )
     places: dict[str, dict[str, str]] = {}
     missing: dict[str, str] = {}
     for name, value in own_objects(model, json.dumps(config, default=str)).items():

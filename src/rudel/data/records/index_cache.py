@@ -1,12 +1,12 @@
 """Indexes of files whose walk takes a while, kept in the cache folder until the file changes."""
 
 import hashlib
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from rudel.cache import cache_folder
+from rudel.data.npz import read_npz
 from rudel.data.records.byte_sources import Source
 from rudel.data.records.fsspec_packages import is_remote
 from rudel.data.records.index import FileIndex, walk
@@ -40,9 +40,9 @@ def indexed(source: Source, skip_corrupt: bool = False) -> FileIndex:
 
 def _kept(path: Path, size: int) -> FileIndex | None:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            index = FileIndex(*(stored[name] for name in _PARTS))
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+        stored = read_npz(path)
+        index = FileIndex(*(stored[name] for name in _PARTS))
+    except (OSError, ValueError, KeyError):
         return None
     return index if not len(index) or 0 < index.begins[-1] + index.lengths[-1] <= size else None
 
