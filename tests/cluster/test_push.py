@@ -79,6 +79,23 @@ def test_a_full_disk_is_told(lab: Lab, homes: dict[str, Path], folder: Path) -> 
     assert second.problem is None
 
 
+def test_a_folder_that_a_link_names_too_arrives_twice(lab: Lab, homes: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "data/v1").mkdir(parents=True)
+    (tmp_path / "data/v1/file").write_text("one")
+    (tmp_path / "data/latest").symlink_to("v1")
+    (tmp_path / "data/v1/both").symlink_to("../latest")
+    pushed(lab, tmp_path / "data")
+    for home in homes.values():
+        assert [(home / f"data/{name}/file").read_text() for name in ("v1", "latest")] == ["one", "one"]
+
+
+def test_a_folder_above_keeps_its_own_name(lab: Lab, homes: dict[str, Path], folder: Path) -> None:
+    pushed(lab, folder / "deep" / "..")
+    assert all((home / "things/large").is_file() for home in homes.values())
+    with pytest.raises(HostError, match="`/` has no name that it could have on a host: give a folder in it"):
+        pushed(lab, Path("/"))
+
+
 def test_nothing_to_send_is_refused_before_anything_is_reached(tmp_path: Path) -> None:
     with pytest.raises(HostError, match=r"There is nothing to send at `.*nothing`"):
         asyncio.run(push_to_hosts("nothing.invalid", tmp_path / "nothing"))

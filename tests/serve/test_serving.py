@@ -5,6 +5,7 @@ import shutil
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def replace(run: Path, other: Path) -> None:
 
 
 class Asking:
-    """Asks all the time, from two threads, until it is stopped; remembers the answers."""
+    """Asks all the time, from two threads, until it is stopped; remembers the answers, and when each was asked for."""
 
     def __init__(self, server: Any, path: str) -> None:
         self.answers: list[Any] = []
@@ -55,9 +56,10 @@ class Asking:
         body = json.dumps({"instances": [ROW]}).encode()
         connection = server.connect()
         while not self._stop.is_set():
+            asked = time.perf_counter()
             connection.request("POST", path, body)
             answer = connection.getresponse()
-            self.answers.append((answer.status, answer.read()))
+            self.answers.append((asked, answer.status, json.loads(answer.read())))
         connection.close()
 
 
@@ -79,16 +81,17 @@ def test_a_run_that_is_trained_anew_is_the_next_version(changing: tuple[Any, Pat
         until(lambda: len(asking.answers) > 10)
         replace(run, other)
         until(lambda: versions(server, "run") == ["2"])
-        so_far = len(asking.answers)
-        until(lambda: len(asking.answers) > so_far + 10)
-    assert {status for status, _ in asking.answers} == {200}
+        now = time.perf_counter()
+        until(lambda: sum(asked > now for asked, *_ in asking.answers) > 10)
+    assert {status for _, status, _ in asking.answers} == {200}
     until(lambda: 'model="run",route="predict",status="200",version="2"' in server.ask("/metrics").body.decode())
     until(lambda: 'model="run",version="1"' not in server.ask("/metrics").body.decode())
     gone = [line for line in server.ask("/metrics").body.decode().splitlines() if 'version="1"' in line]
     assert [line for line in gone if 'model="run"' in line] == []
-    predictions = [json.loads(body)["predictions"] for _, body in asking.answers]
-    np.testing.assert_allclose(predictions[0], before, rtol=1e-5)
-    np.testing.assert_allclose(predictions[-1], after, rtol=1e-5)
+    np.testing.assert_allclose(asking.answers[0][2]["predictions"], before, rtol=1e-5)
+    for asked, _, answer in asking.answers:
+        if asked > now:
+            np.testing.assert_allclose(answer["predictions"], after, rtol=1e-5)
     assert server.ask("/v1/models/run/versions/1:predict", {"instances": [ROW]}).status == 404
     assert "run: version 2 is now served." in server.log.read_text()
 
@@ -120,8 +123,25 @@ def test_a_broken_model_does_not_keep_the_others_from_being_served(start: Any, r
     assert answers[1].error.startswith("The model `broken` cannot be served: ")
     assert server.ask("/v2/models/broken/ready").status == 503
     assert server.ask("/v2/models/small/ready").status == 200
+    assert server.ask("/").json["models"] == {"small": ["1"], "digits": ["1"]}
+    assert server.ask("/openapi.json").status == 200
     replace(tmp_path / "broken", write_run(tmp_path / "whole", dense()))
     until(lambda: server.ask("/v1/models/broken:predict", {"instances": [ROW]}).status == 200)
+
+
+@pytest.mark.parametrize("broken", ["1", "2"])
+def test_a_broken_version_does_not_keep_the_others_from_being_served(
+    start: Any, runs: Path, tmp_path: Path, broken: str
+) -> None:
+    for number in ("1", "2"):
+        shutil.copytree(runs / "small", tmp_path / "net" / number)
+    (tmp_path / "net" / broken / "model.keras").write_bytes(b"nothing")
+    server = start(tmp_path / "net")
+    whole = {"1": "2", "2": "1"}[broken]
+    assert server.ask("/").json["models"] == {"net": [whole]}
+    assert server.ask("/openapi.json").status == 200
+    assert server.ask("/v1/models/net:predict", {"instances": [ROW]}).status == 200
+    assert f"net: {tmp_path / 'net' / broken} cannot be served: " in server.log.read_text()
 
 
 def test_it_finishes_what_it_has_begun(start: Any, runs: Path) -> None:

@@ -130,12 +130,17 @@ def _files(path: Path) -> dict[str, list[Path]]:
         return {"": [path]}
     if not path.is_dir():
         raise HostError(f"There is nothing to send at `{path}`: give an existing file or folder.")
-    path, found, seen = path.absolute(), {}, set()
+    path = path.resolve() if path.name in ("", "..") else path.absolute()
+    if not path.name:
+        raise HostError(f"`{path}` has no name that it could have on a host: give a folder in it.")
+    found = {}
+    inside: dict[str, set[str]] = {}  # by a folder that is sent, the real ones that it lies in, and its own
     for folder, folders, names in os.walk(path, followlinks=True):
-        if (real := os.path.realpath(folder)) in seen:
+        real, around = os.path.realpath(folder), inside.get(os.path.dirname(folder), set())
+        if real in around:  # a link that goes in circles
             folders.clear()
             continue
-        seen.add(real)
+        inside[folder] = {*around, real}
         place = Path(path.name) / Path(folder).relative_to(path)
         found[place.as_posix()] = [Path(folder, name) for name in sorted(names) if Path(folder, name).is_file()]
     return found

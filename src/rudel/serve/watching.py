@@ -64,12 +64,15 @@ class Watching:
 
     async def _load_first(self, source: Source) -> None:
         found = find_versions(source)
-        for each in found:
+        for place, each in enumerate(found):
             try:
                 loaded, seconds = await self._in_thread(self._load, each)
-            except RudelError:
+            except RudelError as error:
                 self._refused.add(each)
-                raise
+                if place == len(found) - 1 and not self._served[source.name]:
+                    raise
+                self._on_change(f"{source.name}: {each.path} cannot be served: {error}")
+                continue
             number = self._put(source, each, loaded, seconds)
             self._on_change(
                 f"{source.name}: version {number} of {source.file or each.path}, computed by {loaded.platform}"
