@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import keras
 import pytest
 
 from rudel.cli import main
@@ -36,6 +37,20 @@ def test_paths(refused: Callable[..., str], runs: Path, tmp_path: Path) -> None:
     assert "cannot be read by LiteRT" in refused(tmp_path / "model.tflite")
     assert "cannot be the name of a model" in refused(f"a b={runs / 'small'}")
     assert "Two models would be called `small`" in refused(runs / "small", runs / "small")
+
+
+def test_a_model_file_is_named_as_it_was_given(refused: Callable[..., str], tmp_path: Path) -> None:
+    given = keras.Input((4,))
+    model = keras.Model(given, [keras.layers.Dense(1)(given), keras.ops.sum(given)])
+    model.compile("adam", ["mse", "mse"])
+    model.save(tmp_path / "two.keras")
+    said = f"of the model {tmp_path / 'two.keras'} is not one for each example: it cannot be served."
+    assert said in refused(tmp_path / "two.keras")
+
+
+def test_numbers_without_an_end(refused: Callable[..., str], runs: Path) -> None:
+    for name in ("--max-body", "--timeout"):
+        assert f"Invalid value for '{name}'" in refused(runs / "small", name, "inf")
 
 
 @pytest.mark.parametrize("there", ["config.json", "config.json model.keras"])

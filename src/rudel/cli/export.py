@@ -51,7 +51,7 @@ def export(
             "--calibration", "-n", help="Number of training examples for the ranges of int8.  \\[default: 500]"
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the choice of examples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the choice of examples.")] = 0,
     classes: ClassesOption = None,
     code: CodeOption = None,
     unsafe: UnsafeOption = False,

@@ -185,7 +185,7 @@ def check(
         Path | None,
         typer.Option(metavar="FILE.npy|FILE.npz", help="Your own inputs, in addition; floats are quantised."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
     json: JsonOption = False,
 ) -> None:
     """Compile a model, run it here, and compare its outputs bit by bit with the interpreter's."""

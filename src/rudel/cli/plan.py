@@ -33,7 +33,7 @@ def plan(
     steps: Annotated[int | None, typer.Option(help="As for `rudel train`.")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", "-b", help="As for `rudel train`.")] = None,
     precision: Annotated[Precision, typer.Option(metavar="POLICY", help="As for `rudel train`.")] = "float32",
-    seed: Annotated[int, typer.Option(help="Seed, also of the simulated hosts.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed, also of the simulated hosts.")] = 0,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set an option of the recipe; repeatable."),

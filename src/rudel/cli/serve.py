@@ -50,9 +50,11 @@ def serve(
         int, typer.Option(min=1, help="Maximum number of waiting requests; further ones get status 503.")
     ] = 512,
     max_body: Annotated[
-        float, typer.Option(metavar="MB", min=0.001, help="Maximum size of a request in megabytes.")
+        float, typer.Option(metavar="MB", min=0.001, max=100_000, help="Maximum size of a request in megabytes.")
     ] = 16.0,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Time limit of a request.")] = 30.0,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, max=86_400, help="Time limit of a request.")
+    ] = 30.0,
     log: Annotated[Literal["text", "json", "none"], typer.Option(help="Format of the request log.")] = "text",
     classes: ClassesOption = None,
     code: CodeOption = None,

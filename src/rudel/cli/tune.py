@@ -42,7 +42,7 @@ def tune(
         typer.Option(metavar="METRIC", help="Metric to compare by.  \\[default: val_accuracy, or val_loss]"),
     ] = None,
     prune: Annotated[bool, typer.Option(help="Stop bad trials early, by successive halving.")] = True,
-    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the search.")] = 0,
     run: Annotated[
         str | None, typer.Option(metavar="DIR", help="Folder for the sweep.  \\[default: runs/RECIPE-tune]")
     ] = None,

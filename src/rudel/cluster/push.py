@@ -136,7 +136,7 @@ def _files(path: Path) -> dict[str, list[Path]]:
     found = {}
     inside: dict[str, set[str]] = {}  # by a folder that is sent, the real ones that it lies in, and its own
     for folder, folders, names in os.walk(path, followlinks=True):
-        real, around = os.path.realpath(folder), inside.get(os.path.dirname(folder), set())
+        real, around = os.path.realpath(folder), inside.get(str(Path(folder).parent), set())
         if real in around:  # a link that goes in circles
             folders.clear()
             continue

@@ -7,6 +7,7 @@ import os
 import re
 import tempfile
 import warnings
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,8 @@ def load_model(
     except Exception as error:
         missing = re.search(r"Could not locate (class|function) '(?:.*>)?(\w+)'", str(error))
         why = f"it needs the {missing[1]} `{missing[2]}`: {own}." if missing else f"{first_line(error).rstrip('.')}."
+        if path.suffix == ".keras" and path.is_file() and not zipfile.is_zipfile(path):
+            why = "the file is cut short, or no .keras file."
         raise RunError(f"The model {path} cannot be loaded: {why}") from error
 
 

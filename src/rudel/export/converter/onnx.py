@@ -1,6 +1,7 @@
 """ONNX, by way of tf2onnx, for batches of any size."""
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,11 @@ def write(forward: Forward, texts: Mapping[str, Sequence[str]], made: Path) -> d
         model, _ = tf2onnx.convert.from_function(forward.function, input_signature=forward.signature, opset=OPSET)
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:
+        if passed := re.search(r"graph input '(\w+)' not exist", str(error)):
+            raise ExportError(
+                f"The model gives its input `{passed[1]}` as an output, as it is, which tf2onnx cannot convert: leave "
+                "that output out, or export to savedmodel or litert."
+            ) from error
         raise ExportError(f"The conversion to onnx failed: {sentence_of(error)}") from error
     _order_outputs(model.graph, names, forward.outputs)
     _rename_outputs(model.graph, forward.outputs)

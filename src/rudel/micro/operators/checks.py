@@ -32,6 +32,12 @@ def arity(operator: Operator, least: int, most: int | None = None) -> None:
 
 def quantised_int8(tensor: Tensor, operator: Operator) -> None:
     """Checks that a tensor is int8 with one scale."""
+    require(
+        tensor.dtype != "float32",
+        operator,
+        "it computes in float32, and only in int8 is there code for it; export the model by `rudel export RUN --to "
+        "litert-int8`, or use another layer",
+    )
     require(tensor.dtype == "int8", operator, f"`{tensor.name[:60]}` has type {tensor.dtype}, not int8")
     require(tensor.quantised, operator, f"`{tensor.name[:60]}` has no quantisation")
     assert tensor.quantisation is not None

@@ -48,13 +48,13 @@ def load_run(path: Path, most: int) -> Loaded:
     from rudel.runs.loading import load, recipe_of
 
     directory = run_directory.open_finished(path)
-    model = load(path)
+    model, title = load(path), directory.title
     if not getattr(model, "inputs", None):
         raise ServeError(
-            f"The model of the run {path} does not say what it takes: export it by "
-            f"`rudel export {path} --to savedmodel`, and serve that."
+            f"The {title} does not say what it takes: export it by `rudel export {_place(title)} --to savedmodel`, "
+            "and serve that."
         )
-    zeros = _zeros(keras, model, path)
+    zeros = _zeros(keras, model, title)
     inputs = inputs_of(model, zeros)
     programs = _Programs(keras, model, inputs.structure, buckets(most))
     first = [np.zeros((1, *leaf.shape), leaf.dtype) for leaf in inputs.leaves]
@@ -62,9 +62,7 @@ def load_run(path: Path, most: int) -> Loaded:
     names = output_names(keras, model, structure)
     for name, output in zip(names, outputs, strict=True):
         if output.ndim == 0 or len(output) != 1:
-            raise ServeError(
-                f"The output `{name}` of the model in {path} is not one for each example: it cannot be served."
-            )
+            raise ServeError(f"The output `{name}` of the {title} is not one for each example: it cannot be served.")
     signature = Signature(
         tuple(Tensor(leaf.name, leaf.shape, leaf.dtype) for leaf in inputs.leaves),
         tuple(Tensor(name, output.shape[1:], str(output.dtype)) for name, output in zip(names, outputs, strict=True)),
@@ -158,7 +156,12 @@ def _plain(output: np.ndarray) -> np.ndarray:
     return output if output.dtype.kind in "biuf" else output.astype(np.float32)
 
 
-def _zeros(keras: ModuleType, model: "keras.Model", path: Path) -> Any:
+def _place(title: str) -> str:
+    """The path in the title of a run."""
+    return title.partition(" ")[2]
+
+
+def _zeros(keras: ModuleType, model: "keras.Model", title: str) -> Any:
     """One example of zeros, in the form that the model takes.
 
     Raises:
@@ -169,15 +172,15 @@ def _zeros(keras: ModuleType, model: "keras.Model", path: Path) -> Any:
         shape = tuple(tensor.shape[1:])
         if any(not isinstance(size, int) for size in shape):
             raise ServeError(
-                f"The model of the run {path} takes inputs of any size, shape {shape}: export it by "
-                f"`rudel export {path} --to savedmodel`, and serve that."
+                f"The {title} takes inputs of any size, shape {shape}: export it by "
+                f"`rudel export {_place(title)} --to savedmodel`, and serve that."
             )
         if tensor.dtype == "string":
-            raise ServeError(f"The model of the run {path} takes texts: it cannot be served by JAX.")
+            raise ServeError(f"The {title} takes texts: it cannot be served by JAX.")
         return np.zeros((1, *shape), tensor.dtype)
 
     sequential = isinstance(model, keras.Sequential)
     try:
         return keras.tree.map_structure(zero, model.inputs[0] if sequential else model.input)
     except DataError as error:
-        raise ServeError(f"The model of the run {path} cannot be served: {error}") from error
+        raise ServeError(f"The {title} cannot be served: {error}") from error
