@@ -255,3 +255,12 @@ def test_mistakes_are_one_sentence(rudel: Callable[..., Any], folder: Path, argu
 def test_what_is_no_archive_is_refused(rudel: Callable[..., Any], folder: Path) -> None:
     (folder / "text.keras").write_text("no zip")
     assert "text.keras is not a Keras model file" in rudel("predict", folder / "text.keras", folder / "some.npy").error
+
+
+def test_a_damaged_archive_is_refused(rudel: Callable[..., Any], folder: Path) -> None:
+    path = folder / "small.keras"
+    with zipfile.ZipFile(path) as archive:
+        place = archive.getinfo("config.json").header_offset + 60
+    content = path.read_bytes()
+    path.write_bytes(content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :])
+    assert f"The model {path} cannot be loaded: " in rudel("predict", path, folder / "some.npy").error

@@ -122,13 +122,13 @@ def test_floats_become_int8_and_back(tmp_path: Path, rounding) -> None:
             np.testing.assert_array_equal(run(library, compiled, [values])[0], oracle([values])[0])
 
 
-@pytest.mark.usefixtures("gcc", "interpreters")
 def test_what_is_compiled_in_int8_alone_says_so(tmp_path: Path) -> None:
     model = build([_float(1, 4), _random(1, 4), _float(1, 4)], [Op("PRELU", (0, 1), (2,))], [0], [2])
     with pytest.raises(CompileError, match=r"computes in float32, and only in int8 is there code .* --to litert-int8"):
         compile_model(model)
 
 
+@pytest.mark.usefixtures("gcc", "interpreters")
 def test_weights_of_float16_are_unpacked_when_compiling(tmp_path: Path) -> None:
     packed = np.random.default_rng(0).normal(size=(4, 9)).astype(np.float16)
     tensors = [_float(1, 9), T((4, 9), "float16", data=packed), _float(4, 9), _float(1, 4)]

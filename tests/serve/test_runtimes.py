@@ -2,13 +2,15 @@
 
 import base64
 import os
+import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from processes import until
 from serve_support import serving
 
 from rudel.export.process import ENVIRONMENT
@@ -29,9 +31,17 @@ class Net(tf.Module):
     def lengths(self, text, numbers):
         return {"length": tf.strings.length(text), "sum": tf.reduce_sum(numbers, 1), "again": text}
 
+    @tf.function(input_signature=[tf.TensorSpec((None, 4), tf.float32, name="x")])
+    def positive(self, x):
+        with tf.control_dependencies([tf.debugging.assert_positive(x, message="x is to be positive")]):
+            return {"scores": tf.identity(x)}
+
 net = Net()
 tf.saved_model.save(net, folder + "/saved/2", signatures={"serving_default": net.__call__})
 tf.saved_model.save(net, folder + "/texts", signatures={"serving_default": net.lengths})
+tf.saved_model.save(net, folder + "/positive", signatures={"serving_default": net.positive})
+one = tf.function(lambda x: tf.gather(weights, x - 1)).get_concrete_function(tf.TensorSpec((1, 1), tf.int32, name="x"))
+open(folder + "/gather.tflite", "wb").write(tf.lite.TFLiteConverter.from_concrete_functions([one], net).convert())
 fixed = tf.function(lambda x: net(x)).get_concrete_function(tf.TensorSpec((1, 4), tf.float32, name="x"))
 converter = tf.lite.TFLiteConverter.from_concrete_functions([fixed], net)
 open(folder + "/float.tflite", "wb").write(converter.convert())
@@ -104,3 +114,26 @@ def test_texts_and_open_shapes(served: Any) -> None:
         },
     ).json["outputs"]
     assert again == {"name": "again", "datatype": "BYTES", "shape": [1], "data": ["äh"]}
+
+
+def test_a_model_that_refuses_zeros_is_served(start: Callable[..., Any], made: Path) -> None:
+    server = start(made / "positive")
+    ones, zero = (server.ask("/v1/models/positive:predict", {"instances": [[n, 1, 1, 1]]}) for n in (1, 0))
+    assert ones.json["predictions"] == [[1, 1, 1, 1]]
+    assert zero.error.startswith("The model cannot take this input")
+
+
+def test_versions_that_cannot_be_computed_or_are_still_copied(
+    start: Callable[..., Any], made: Path, tmp_path: Path
+) -> None:
+    net = tmp_path / "net"
+    net.mkdir()
+    shutil.copy(made / "gather.tflite", net / "1.tflite")
+    shutil.copy(made / "float.tflite", net / "2.tflite")
+    server = start(net)
+    assert "net: version 2 of" in server.log.read_text()
+    assert f"cannot be served: {net / '1.tflite'} cannot be computed: " in server.log.read_text()
+    shutil.copytree(made / "saved/2", net / "3", ignore=shutil.ignore_patterns("variables.data*"))
+    until(lambda: "a new version cannot be served, and the old one stays" in server.log.read_text())
+    shutil.copytree(made / "saved/2/variables", net / "3/variables", dirs_exist_ok=True)
+    until(lambda: "net: version 3 is now served." in server.log.read_text())

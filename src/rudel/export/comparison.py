@@ -8,7 +8,7 @@ import numpy as np
 from rudel.backend import keras_on_jax, without_tensorflow
 from rudel.data.dataset import Arrays, Examples
 from rudel.errors import ExportError
-from rudel.export.inputs import output_names
+from rudel.export.inputs import BESIDE_INPUT, output_names
 from rudel.loop.classification import as_probabilities, class_labels
 from rudel.loop.metric_values import as_floats
 
@@ -49,10 +49,11 @@ def compare(model: "keras.Model", examples: Examples, outputs: Arrays, exported:
     flat, names = keras.tree.flatten(outputs), output_names(keras, model, outputs)
     if len(names) == len(exported) == 1:
         names = list(exported)
-    if set(names) != set(exported):
+    called = [name if name in exported else name + BESIDE_INPUT for name in names]
+    if set(called) != set(exported):
         raise ExportError(f"The exported model gives {', '.join(exported)}, and the model {', '.join(names)}.")
     others = [
-        np.asarray(exported[name], np.float32).reshape(part.shape) for name, part in zip(names, flat, strict=True)
+        np.asarray(exported[name], np.float32).reshape(part.shape) for name, part in zip(called, flat, strict=True)
     ]
     differences = []
     for name, mine, other in zip(names, flat, others, strict=True):

@@ -4,6 +4,7 @@ That is the spectrogram of sound, where the form has no operators for it; and no
 form is in int8 and the columns are too different for one scale. In C, the features are beside the model.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,12 +36,14 @@ class Front:
     Attributes:
         model: path of the .keras file that is converted.
         inputs: of that model.
-        features: that make them of sound, or of rows; None where it takes what the run's model takes.
+        given: inputs of the run's model.
+        features: that make the ones of the others, sound or rows; None where both are the same.
         texts: by input that takes the number of a category of a table, the categories from 1; others are 0.
     """
 
     model: Path
     inputs: Inputs
+    given: Inputs
     features: LogMel | Columns | None = None
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -53,7 +56,8 @@ class Front:
 
     def columns(self, x: Arrays) -> list[np.ndarray]:
         """The inputs of examples, (N, ...) each."""
-        return [self.features(np.asarray(x)).astype(np.float32)] if self.features else self.inputs.columns(x)
+        columns = self.given.columns(x)
+        return [self.features(columns[0]).astype(np.float32)] if self.features else columns
 
     def calibration(self, x: Arrays) -> list[np.ndarray]:
         """The same, to find ranges on: those of a spectrogram are all of int8, so that it is taken as it is."""
@@ -120,37 +124,37 @@ def front_of(model: "keras.Model", path: Path, x: Arrays, converter: str, folder
     """
     from rudel.features.table_layer import columns_of as table_columns_of
 
-    output, features = _first(model, converter)
-    if features is None:
-        inputs = inputs_of(model, x)
-        known = {column.key: column.categories for column in table_columns_of(model) if column.categories}
-        texts = {leaf.name: known[str(leaf.key)] for leaf in inputs.leaves if str(leaf.key) in known}
-        return Front(path.absolute(), inputs, texts=texts)
-    keras = keras_on_jax()
-    behind = keras.Model(output, model.outputs)
-    shape = tuple(output.shape)[1:]
-    given = keras.Input(shape, name=SPECTROGRAM if isinstance(features, LogMel) else NORMALISED)
-    network = keras.Model(given, behind(given), name=model.name)
-    save_model(network, folder / "network.keras")
-    return Front(folder / "network.keras", inputs_of(network, np.zeros((1, *shape), np.float32)), features)
+    given = inputs_of(model, x)
+    features, network = _divided(model, converter)
+    if features and network:
+        save_model(network, folder / "network.keras")
+        shape = tuple(network.inputs[0].shape)[1:]
+        return Front(folder / "network.keras", inputs_of(network, np.zeros((1, *shape), np.float32)), given, features)
+    known = {column.key: column.categories for column in table_columns_of(model) if column.categories}
+    texts = {leaf.name: known[str(leaf.key)] for leaf in given.leaves if str(leaf.key) in known}
+    return Front(path.absolute(), given, given, texts=texts)
 
 
-def _first(model: "keras.Model", converter: str) -> tuple[Any, LogMel | Columns | None]:
-    """What the layer gives that takes the input of a model, if it is to stay outside, and what it computes."""
+def _divided(model: "keras.Model", converter: str) -> "tuple[LogMel | Columns | None, keras.Model | None]":
+    """What the layer computes that takes the input of a model, if it is to stay outside, and the network behind it."""
     from rudel.internals.keras import calls_of
 
     if not converter.startswith("litert") or len(getattr(model, "inputs", None) or ()) != 1:
         return None, None
-    calls = [
-        (operation, call)
-        for operation in getattr(model, "operations", None) or model.layers
-        for call in calls_of(operation)
-        if any(tensor is model.inputs[0] for tensor in call.input_tensors)
-    ]
-    if len({id(operation) for operation, _ in calls}) != 1:
-        return None, None  # something else takes the input as it is
-    layer, call = calls[-1]  # a Sequential model calls its layers anew with each that is added
-    return call.output_tensors[0], _computed_by(layer, converter)
+    keras = keras_on_jax()
+    for layer in model.layers:
+        features = _computed_by(layer, converter)
+        for call in calls_of(layer) if features else ():
+            if not any(tensor is model.inputs[0] for tensor in call.input_tensors):
+                continue
+            output = call.output_tensors[0]
+            with contextlib.suppress(ValueError):  # the model has the layer called otherwise, or something in front
+                behind = keras.Model(output, model.outputs)
+                given = keras.Input(
+                    tuple(output.shape)[1:], name=SPECTROGRAM if isinstance(features, LogMel) else NORMALISED
+                )
+                return features, keras.Model(given, behind(given), name=model.name)
+    return None, None
 
 
 def _computed_by(layer: "keras.Layer", converter: str) -> LogMel | Columns | None:

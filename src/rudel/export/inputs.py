@@ -15,6 +15,9 @@ from rudel.micro.names import identifier
 if TYPE_CHECKING:
     import keras
 
+BESIDE_INPUT = "_output"
+"""Ends the name of an output in ONNX where an input has that name, too."""
+
 
 @dataclass(frozen=True)
 class Input:

@@ -50,7 +50,9 @@ def columns_of(layer: "keras.Layer | None") -> Columns | None:
     """
     import keras
 
-    if not isinstance(layer, keras.layers.Normalization) or layer.invert or layer.axis not in ((-1,), (2,)):
+    if not isinstance(layer, keras.layers.Normalization) or layer.invert:
+        return None
+    if layer.axis not in ((-1,), (np.ndim(layer.mean) - 1,)):  # other axes than that of the columns
         return None
     mean = np.asarray(layer.mean, np.float32).reshape(-1)
     deviation = np.maximum(np.sqrt(np.asarray(layer.variance, np.float32)), keras.config.epsilon()).reshape(-1)

@@ -113,7 +113,7 @@ def _config(path: Path) -> object:
 
         with h5py.File(path) as file:
             return json.loads(str(file.attrs["model_config"]))
-    except (OSError, KeyError, ValueError):
+    except Exception:  # of zipfile, zlib or h5py, by where the damage is
         return None
 
 

@@ -156,7 +156,7 @@ def _found(path: Path, number: int | None) -> Found:
         run = open_finished(path)
         return Found(path, "run", number, _mark(run.model, path / "summary.json"))
     if (path / "saved_model.pb").is_file():
-        return Found(path, "savedmodel", number, _mark(path / "saved_model.pb", path / "variables/variables.index"))
+        return Found(path, "savedmodel", number, _mark(*sorted(path.rglob("*"))))
     files = sorted(path.glob("*.tflite"))
     if len(files) == 1:
         return Found(files[0], "litert", number, _mark(files[0]))

@@ -135,7 +135,7 @@ class Models:
 
 
 def seconds_of(loaded: Loaded, rows: int) -> float:
-    """Duration of a batch in seconds, once the model is warm; infinity where that depends on the request."""
+    """Duration of a batch of zeros in seconds, once the model is warm; infinity where that depends on the request."""
     inputs = loaded.signature.inputs
     if loaded.signature.is_open or any(tensor.dtype == "bytes" for tensor in inputs):
         return float("inf")
@@ -143,7 +143,10 @@ def seconds_of(loaded: Loaded, rows: int) -> float:
     taken = []
     for _ in range(3):
         began = time.perf_counter()
-        loaded.compute(columns)
+        try:
+            loaded.compute(columns)
+        except Refusal:  # it takes no zeros
+            return float("inf")
         taken.append(time.perf_counter() - began)
         if taken[-1] > 1:
             break

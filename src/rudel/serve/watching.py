@@ -122,8 +122,15 @@ class Watching:
         self._on_change(f"{source.name}: version {number} is now served.")
 
     def _load(self, found: Found) -> tuple[Loaded, float]:
-        loaded = load(found, self._limits.batch)
-        return loaded, seconds_of(loaded, self._limits.batch)
+        try:
+            loaded = load(found, self._limits.batch)
+            return loaded, seconds_of(loaded, self._limits.batch)
+        except RudelError:
+            raise
+        except Exception as error:  # of JAX, LiteRT or TensorFlow, or of a layer of the user's
+            from rudel.loop.model_state import first_line
+
+            raise ServeError(f"{found.path} cannot be computed: {first_line(error).rstrip('.')}.") from error
 
     def _put(self, source: Source, found: Found, loaded: Loaded, seconds: float) -> int:
         served = self._served[source.name]

@@ -1,19 +1,20 @@
 """ONNX, by way of tf2onnx, for batches of any size."""
 
 import itertools
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import tensorflow as tf
 import tf2onnx
 from tf2onnx.handler import tf_op
 
 from rudel.errors import ExportError
 from rudel.export.converter.forward import Forward
 from rudel.export.converter.model import sentence_of
+from rudel.export.inputs import BESIDE_INPUT
 
 OPSET = 18
 _ML = "ai.onnx.ml"
@@ -30,24 +31,29 @@ def write(forward: Forward, texts: Mapping[str, Sequence[str]], made: Path) -> d
     Raises:
         ExportError: ONNX has no operator for something.
     """
-    names = sorted(forward.trace().structured_outputs)  # which is how TensorFlow orders them
+    forward.trace()
     try:
         _count_nodes()
         _add_erfc()
-        model, _ = tf2onnx.convert.from_function(forward.function, input_signature=forward.signature, opset=OPSET)
+        function = tf.function(_numbering(forward), input_signature=forward.signature, autograph=False)
+        model, _ = tf2onnx.convert.from_function(function, input_signature=forward.signature, opset=OPSET)
         onnx.checker.check_model(model, full_check=True)
     except Exception as error:
-        if passed := re.search(r"graph input '(\w+)' not exist", str(error)):
-            raise ExportError(
-                f"The model gives its input `{passed[1]}` as an output, as it is, which tf2onnx cannot convert: leave "
-                "that output out, or export to savedmodel or litert."
-            ) from error
         raise ExportError(f"The conversion to onnx failed: {sentence_of(error)}") from error
-    _order_outputs(model.graph, names, forward.outputs)
     _rename_outputs(model.graph, forward.outputs)
     _number_texts(model, texts)
     made.write_bytes(model.SerializeToString(deterministic=True))
     return {"tf2onnx": tf2onnx.__version__, "onnx": onnx.__version__}
+
+
+def _numbering(forward: Forward) -> Callable[..., dict[str, tf.Tensor]]:
+    """The function of a model with numbers for the names of its outputs, as ONNX cannot have one for an input, too."""
+
+    def numbered(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+        outputs = forward.function(*tensors)
+        return {f"{number:05}": outputs[name] for number, name in enumerate(forward.outputs)}
+
+    return numbered
 
 
 def _count_nodes() -> None:
@@ -80,13 +86,6 @@ def _add_erfc() -> None:
     tf_op("Erfc")(Erfc)
 
 
-def _order_outputs(graph: onnx.GraphProto, names: list[str], wanted: list[str]) -> None:
-    """Puts outputs in the order of the model."""
-    outputs = dict(zip(names, list(graph.output), strict=True))
-    del graph.output[:]
-    graph.output.extend(outputs[name] for name in wanted)
-
-
 def _number_texts(model: onnx.ModelProto, texts: Mapping[str, Sequence[str]]) -> None:
     """Lets inputs take texts, which a node in front numbers."""
     for value in model.graph.input:
@@ -106,10 +105,12 @@ def _number_texts(model: onnx.ModelProto, texts: Mapping[str, Sequence[str]]) ->
 
 
 def _rename_outputs(graph: onnx.GraphProto, names: list[str]) -> None:
-    """Gives outputs the names that they have in Keras, in the place of the converter's."""
-    new = {output.name: name for output, name in zip(graph.output, names, strict=True)}
+    """Gives outputs the names that they have in Keras, in the place of the converter's numbers."""
     taken = {name for node in graph.node for name in (*node.input, *node.output)} | {i.name for i in graph.input}
-    new = {old: name for old, name in new.items() if name not in taken}
+    new = {
+        output.name: name + BESIDE_INPUT if name in taken else name
+        for output, name in zip(graph.output, names, strict=True)
+    }
     for values in (graph.output, graph.value_info):
         for value in values:
             value.name = new.get(value.name, value.name)
