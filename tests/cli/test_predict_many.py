@@ -120,9 +120,17 @@ def test_an_interrupted_prediction_continues(
             module, "_here", lambda model, batches, rest: asked.extend(rest) or here(model, batches, rest)
         )
         all_of_them = list(predict_many(run, [folder], out))
-    assert asked == [3, 4, 5]
-    assert all_of_them[:9] == first
-    assert len(all_of_them) == 21
+        assert asked == [3, 4, 5]
+        assert all_of_them[:9] == first
+        assert len(all_of_them) == 21
+        answers = predict_many(run, [folder], out)
+        first = [next(answers) for _ in range(9)]
+        answers.close()
+        changed = Path(first[0].source)
+        os.utime(changed, ns=(0, changed.stat().st_mtime_ns - 1))
+        asked.clear()
+        assert len(list(predict_many(run, [folder], out))) == 21
+    assert asked == [0, 3, 4, 5]
     with out.open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 21
 

@@ -60,6 +60,17 @@ def test_tables_and_frames_give_what_the_folder_gives(folder: Path, monkeypatch:
     assert len(sums[0]) + len(every[0].validation or ()) == 40
 
 
+def test_a_label_stays_when_a_file_is_called_like_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    for name in ("dark", "light"):
+        (folder.parent / name).write_text("notes")
+    files = sorted(folder.rglob("*.png"))
+    labels, paths = [path.parent.name for path in files], [str(path.relative_to(folder.parent)) for path in files]
+    for frame in ({"label": labels, "path": paths}, {"p": paths, "q": labels}):
+        images = rudel.Images(frame, 32, validation=0.0)
+        assert (images.class_names, len(images.train)) == (["dark", "light"], 40)
+
+
 def test_photographs_may_stay_encoded(folder: Path) -> None:
     now, later = (rudel.Images(folder, 32, in_memory=held) for held in (True, False))
     assert isinstance(now.train, rudel.Examples)

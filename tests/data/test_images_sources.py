@@ -104,6 +104,21 @@ def test_pictures_of_a_table_that_are_not_there_are_named(lay_out: Callable[...,
     assert len(source.files) == 2
 
 
+@pytest.mark.parametrize("table", ["photo,sign\n1.jpg,a\n2.jpg,b\n", "\ufeffphoto;sign\r\n1.jpg;a\r\n2.jpg;b\r\n"])
+@pytest.mark.parametrize("name", ["t.csv", "labels.csv"])
+def test_headings_of_ones_own_are_no_class(lay_out: Callable[..., Path], table: str, name: str) -> None:
+    root = lay_out("1.jpg", "2.jpg")
+    (root / name).write_text(table, encoding="utf-8")
+    source = find_labelled_files(str(root / name if name == "t.csv" else root))
+    assert (source.classes, source.passed_over) == (("a", "b"), ())
+
+
+@pytest.mark.parametrize("first", ["3.jpg,c", "three,a"])
+def test_an_image_of_the_first_line_that_is_not_there_is_named(lay_out: Callable[..., Path], first: str) -> None:
+    root = lay_out("1.jpg", "2.jpg", t__csv=f"{first}\n1.jpg,a\n2.jpg,b\n")
+    assert find_labelled_files(str(root / "t.csv")).passed_over == ((first.partition(",")[0], MISSING),)
+
+
 def test_labels_can_be_numbers_of_classes(lay_out: Callable[..., Path]) -> None:
     root = lay_out("1.jpg", "2.jpg", labels__txt="1.jpg 1\n2.jpg 0\n", names="cat\ndog\n")
     assert shown(find_labelled_files(str(root), classes=str(root / "names"))) == {"1.jpg": "dog", "2.jpg": "cat"}

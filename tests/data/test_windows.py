@@ -16,7 +16,8 @@ from rudel.data.held_out import held_out, speaker_of
 from rudel.data.motion import find_motions
 from rudel.data.sound.keyword_classes import chosen
 from rudel.data.sound.recording import decode
-from rudel.data.sound.recording_folders import find_recordings
+from rudel.data.sound.recording_folders import find_recordings, settings_of
+from rudel.data.window_records import write_windows
 from rudel.data.windows import Windows
 from rudel.errors import DataError, OptionError
 
@@ -104,6 +105,18 @@ def test_a_recording_is_held_out_as_a_whole_and_a_speaker_with_all_of_theirs(fol
         found.held_out(1.0)
 
 
+@pytest.mark.parametrize("name", ["turn left", "turn_left", "t-shirt"])
+def test_all_recordings_of_a_speaker_are_held_out_whatever_the_class_is_called(name: str, tmp_path: Path) -> None:
+    for label in (name, "stop"):
+        for speaker in ("anna", "ben"):
+            write(tmp_path / label / f"{label}_{speaker}_0001.wav", tone(500, 0.3))
+    found = find_recordings(str(tmp_path), RATE, 1.0)
+    train, validation = found.split(found.held_out(0, speakers=["anna"]))
+    assert validation
+    assert sorted(validation.names) == sorted(f"{label}/{label}_anna_0001.wav" for label in (name, "stop"))
+    assert sorted(train.names) == sorted(f"{label}/{label}_ben_0001.wav" for label in (name, "stop"))
+
+
 def test_another_recording_does_not_reshuffle_the_others() -> None:
     names = [f"yes/{number}.wav" for number in range(200)]
     before, after = held_out(names, 0.2), held_out([*names, "yes/new.wav"], 0.2)
@@ -119,6 +132,33 @@ def test_words_to_tell_apart_from_all_others_and_from_silence(folder: Path) -> N
     assert np.abs(made.x[made.labels == 2].astype(float)).max() < 600
     with pytest.raises(DataError, match="has no class `maybe`: there are no, yes"):
         chosen(find_recordings(str(folder), RATE, 1.0), ["maybe"])
+
+
+def test_recordings_of_silence_are_silence_and_those_of_unknown_are_unknown(folder: Path) -> None:
+    write(folder / "silence/quiet.wav", tone(50, 1.0))
+    write(folder / "unknown/strange.wav", tone(2000, 1.0))
+    made = chosen(find_recordings(str(folder), RATE, 1.0), ["yes"])
+    labels = dict(zip(made.names, made.labels.tolist(), strict=True))
+    assert [made.classes[labels[f"{name}.wav"]] for name in ("silence/quiet", "unknown/strange")] == [
+        "silence",
+        "unknown",
+    ]
+    assert np.bincount(made.labels).tolist() == [22, 22, 23]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["yes", "no", "yes"], "`words` names `yes` twice: leave one of them out"),
+        (["yes", "unknown"], "`words` names `unknown`, a class that is added anyway: leave it out"),
+        (["silence"], "`words` names `silence`, a class that is added anyway: leave it out"),
+    ],
+)
+def test_words_that_would_be_a_class_twice_are_refused(folder: Path, words: list[str], message: str) -> None:
+    for name in ("silence", "unknown"):
+        write(folder / name / "one.wav", tone(50, 1.0))
+    with pytest.raises(OptionError, match=message):
+        chosen(find_recordings(str(folder), RATE, 1.0), words)
 
 
 # -- motion -----------------------------------------------------------------------------------------------------
@@ -186,6 +226,16 @@ def test_a_folder_without_motions_is_refused(make: Any, message: str, tmp_path: 
         find_motions(str(tmp_path / "absent"), 20)
 
 
+@pytest.mark.parametrize("names", [("train/punch", "train/wave", "test/punch"), ("train", "test")])
+def test_motions_that_are_split_already_are_refused(names: tuple[str, ...], tmp_path: Path) -> None:
+    for name in names:
+        path = tmp_path / f"{name}.csv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(HEADER + rows(20, 1))
+    with pytest.raises(DataError, match="seems to be split already, into test and train: convert each by itself"):
+        find_motions(str(tmp_path), 20)
+
+
 # -- records ----------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +279,17 @@ def test_records_hold_the_same_windows(folder: Path, gestures: Path, tmp_path: P
     }, "in the place of what was there"
     found = find_motions(str(gestures), 20)
     assert same(find_motions(str(out), 20), found, found.held_out(0.2))
+
+
+def test_speakers_are_held_out_of_records_that_were_split_by_recording(folder: Path, tmp_path: Path) -> None:
+    original = find_recordings(str(folder), RATE, 0.5)
+    out = tmp_path / "records"
+    write_windows(out, original, "sound", settings_of(RATE, 0.5), original.held_out(0.25))
+    records = find_recordings(str(out), RATE, 0.5)
+    train, validation = records.split(records.held_out(0.25, "speaker"))
+    assert validation
+    parts = [{speaker_of(name, name.split("/")[0]) for name in part.names} for part in (train, validation)]
+    assert not parts[0] & parts[1]
 
 
 def test_a_folder_with_something_else_is_left_alone(gestures: Path, tmp_path: Path) -> None:

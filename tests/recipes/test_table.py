@@ -21,6 +21,7 @@ from rudel.backend import keras_on_jax
 from rudel.data.table import read_table
 from rudel.errors import DataError, OptionError, RecipeError, RudelError, RunError
 from rudel.features.table_columns import Column
+from rudel.features.table_layer import columns_of
 from rudel.recipes import table as recipe
 from rudel.recipes.load import find_recipe
 from rudel.recipes.table_roles import find_columns
@@ -91,6 +92,22 @@ def test_rows_without_a_target_are_counted(tmp_path: Path) -> None:
     assert "Left out: 3 of 9 rows, whose `pain` is missing (`none`)." in dataset.notes
 
 
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_columns_may_be_named_as_layers(tmp_path: Path, task: str) -> None:
+    names = ("columns", "dense", "dense_0", "dropout_0", "classes", "scaled", "number")
+    rows = {name: [place % (3 + number) for place in range(40)] for number, name in enumerate(names)}
+    data = str(write(tmp_path / "layers.csv", rows | {"y": [0, 1] * 20}))
+    options = {"target": "y", "task": task}
+    result = rudel.train_recipe("table", data=data, options=options, run=tmp_path / "run", steps=1, verbose=False)
+    assert {column.name for column in columns_of(rudel.load(result.path))} == set(names)
+
+
+def test_whole_numbers_of_a_category_are_found_with_and_without_a_point() -> None:
+    column = Column("code", categories=("8001.0", "8002", "8003"))
+    assert column.encoded(["8001.0", "8001", "8002.0", "8003.5", "8003"], "here").tolist() == [1, 1, 2, 0, 3]
+    assert column.encoded([8001, 8002.0, None], "here").tolist() == [1, 2, 0]
+
+
 def test_numbers_are_learned_in_their_unit(regressor: Any) -> None:
     assert regressor.summary["metrics"]["val_r2"] > 0.9
     assert regressor.notes[0] == "`rent` is a number: this is a regression."
@@ -117,6 +134,7 @@ def test_a_run_is_evaluated_on_another_table(classifier: Any, regressor: Any, tm
     other["rich"][1] = None
     found = evaluate_run(classifier.path, write(tmp_path / "other.csv", other))
     assert (found.examples, found.left_out) == (256, {"maybe": 1})
+    assert found.notes == ("Left out: 1 of 258 rows, whose `rich` is missing (nothing).",)
     assert found.metrics["accuracy"] > 0.9
     assert evaluate_run(regressor.path, tmp_path / "other.csv").metrics["r2"] > 0.9
     assert evaluate_run(regressor.path).examples == ROWS // 5
@@ -183,6 +201,7 @@ def test_columns_become_numbers_and_categories() -> None:
     [
         ([0, 1] * 10, "auto", ("0", "1")),
         (["10", "9"] * 10, "auto", ("9", "10")),
+        (["1.0", "1", "2.0", "2"] * 5, "auto", ("1", "2")),
         ([True, False] * 10, "auto", ("False", "True")),
         (list(range(20)), "auto", ()),
         ([0.5, 1] * 10, "auto", ()),

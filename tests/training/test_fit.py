@@ -425,6 +425,16 @@ def test_messages_in_python_name_arguments_of_python(classifier: Any, blobs: Any
         rudel.fit(classifier(), *blobs, run=tmp_path / "run")
 
 
+def test_whole_numbers_that_devices_do_not_have_are_refused() -> None:
+    model = keras.Sequential([keras.Input((1,), dtype="int32"), keras.layers.Hashing(8), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.full((8, 1), 3_000_000_000), np.zeros((8, 1), np.float32)
+    given: tuple[dict[str, Any], ...] = ({"x": x, "y": y}, {"x": iter([(x, y)]), "steps_per_epoch": 1})
+    for arguments in given:
+        with pytest.raises(DataError, match=r"There is 3,000,000,000 in .* with whole numbers of 32 bits: number such"):
+            rudel.fit(model, **arguments)
+
+
 def test_numpy_in_a_model_is_recognised(blobs: Any) -> None:
     class Mine(keras.Sequential):
         def call(self, *given: Any, **more: Any) -> Any:

@@ -95,7 +95,9 @@ def test_what_an_interrupt_leaves_is_continued(tmp_path: Path) -> None:
     how: dict[str, Any] = {"run": tmp_path / "sweep", "prune": False, "trials": 100}
     with interrupted(several):
         rudel.tune(slow, {"x": "0.0..1.0"}, shown=shown, **how)
-    before = (tmp_path / "sweep" / "trials.jsonl").read_text().splitlines()
+    trials = tmp_path / "sweep" / "trials.jsonl"
+    before = trials.read_text().splitlines()
+    trials.write_text(trials.read_text() + '{"number": 9')  # killed while it wrote
     assert 3 <= len(before) < 100
     with pytest.raises(RunError, match="already holds a sweep"):
         rudel.tune(slow, {"x": "0.0..1.0"}, **how)
@@ -107,6 +109,17 @@ def test_what_an_interrupt_leaves_is_continued(tmp_path: Path) -> None:
     assert after[: len(before)] == before
     assert sorted(trial.number for trial in tuned.trials) == list(range(len(before) + 4))
     assert len({trial.settings["x"] for trial in tuned.trials}) == len(before) + 4
+
+
+def test_a_sweep_on_data_that_has_changed_is_another_one(tmp_path: Path) -> None:
+    data = tmp_path / "numbers.csv"
+    data.write_text("x,y\n" + "".join(f"{n},{n % 7}\n" for n in range(40)))
+    how: dict[str, Any] = {"data": str(data), "steps": 1, "trials": 1, "run": tmp_path / "sweep"}
+    space = {"target": "y", "task": "regression", "lr": [1e-3, 1e-2]}
+    rudel.tune("table", space, **how)
+    data.write_text(data.read_text().replace("39,4", "39,5"))
+    with pytest.raises(OptionError, match=r"was begun with data \(fingerprint\)"):
+        rudel.tune("table", space, resume=True, **how)
 
 
 def test_what_fails_is_said_and_the_others_go_on(tmp_path: Path) -> None:

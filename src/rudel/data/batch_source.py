@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rudel.aliases import Tree
-from rudel.data.dataset import Arrays, Examples
+from rudel.data.dataset import Arrays, Examples, check_int32
 from rudel.data.stream import Stream
 from rudel.errors import DataError, OptionError
 
@@ -512,6 +512,7 @@ def _arrays(part: Tree) -> Arrays:
         raise DataError("A source gives single examples, and a training takes batches: batch them first.")
     if array.dtype.kind not in "biufcV":
         raise DataError(f"A source gives {array.dtype} values: give numbers, and labels as integers from 0.")
+    check_int32(array, "a batch")
     narrower = {"float64": np.float32, "int64": np.int32}.get(array.dtype.name)
     if narrower is None and array is part and array.flags.writeable:
         return array.copy()  # the source may write its next batch there

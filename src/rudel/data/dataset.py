@@ -167,6 +167,22 @@ def _taken(array: Arrays, indices: np.ndarray | slice) -> Arrays:
     return np.take(array, indices, axis=0, out=taken, mode="clip")
 
 
+def check_int32(array: np.ndarray, what: str) -> None:
+    """Refuses whole numbers of 64 bits that do not fit into 32, with which devices compute.
+
+    Raises:
+        DataError: names the first one, and `what` it is in.
+    """
+    if array.dtype.name in ("int64", "uint64") and array.size:
+        limits = np.iinfo(np.int32 if array.dtype.kind == "i" else np.uint32)
+        if array.min() < limits.min or array.max() > limits.max:
+            wrong = array[(array < limits.min) | (array > limits.max)][0]
+            raise DataError(
+                f"There is {wrong:,} in {what}, and devices compute with whole numbers of 32 bits: number such values "
+                "from 0, or give them as float32."
+            )
+
+
 def _leaves(name: str, part: Arrays) -> list[tuple[str, np.ndarray]]:
     if part is None:
         return []

@@ -48,11 +48,14 @@ def _chosen(every: np.ndarray, counts: np.ndarray, share: float) -> set[str]:
 
 
 def speaker_of(name: str, label: str) -> str:
-    """The speaker of a recording, by the name of its file: the first word that is not its class.
+    """The speaker of a recording, by the name of its file: the first word after the name of its class.
 
     >>> speaker_of("7/7_jackson_12.wav", "7"), speaker_of("bed/00176480_nohash_0.wav", "bed")
     ('jackson', '00176480')
+    >>> speaker_of("turn left/turn left_anna_0001.wav", "turn left")
+    'anna'
     """
-    words = [word for word in re.split(r"[_\-\s]+", PurePosixPath(name).stem) if word]
-    others = words[1:] if len(words) > 1 and words[0] == label else words
-    return others[0] if others else name
+    stem = PurePosixPath(name).stem
+    own = re.sub(rf"^[_\-\s]*{re.escape(label)}(?=[_\-\s])", "", stem)
+    words = [word for part in (own, stem) for word in re.split(r"[_\-\s]+", part) if word]
+    return words[0] if words else name

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rudel.data.dataset import Dataset, Examples, Split
+from rudel.data.dataset import Dataset, Examples, Split, check_int32
 from rudel.data.stream import Stream
 from rudel.errors import DataError
 
@@ -105,4 +105,5 @@ def _array(column: Any, name: str) -> np.ndarray:
     array = np.asarray(column)
     if array.dtype == object:
         raise DataError(f"The rows of the column `{name}` have different shapes: bring them to one with `map`.")
+    check_int32(array, f"the column `{name}`")
     return array.astype(np.int32) if array.dtype == np.int64 else array

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from rudel.data.images.image_sources import check_not_split
 from rudel.data.images.shard_writer import LeftOut
 from rudel.data.images.stores import open_store
 from rudel.data.records.fsspec_packages import is_remote
@@ -64,6 +65,7 @@ def read_folder(source: str, samples: int, least: int = 2) -> Windows:
     files = [file.name for file in store.files()]
     if not any(name.lower().endswith(_SUFFIX) for name in files):
         raise DataError(f"{source} has no CSV file: give a folder with one for each class, such as punch.csv.")
+    check_not_split({_class_of(name) for name in files if name.lower().endswith(_SUFFIX)}, source)
     header: tuple[str, list[str]] | None = None
     read: list[tuple[str, str, np.ndarray]] = []
     left_out: list[LeftOut] = []

@@ -50,15 +50,15 @@ class Windows:
         """Chooses windows to hold out, bool (N,): all those of some recordings of each class, or of some speakers.
 
         Args:
-            share: of all windows, unless they are split already or `speakers` are named.
-            by: what is held out as a whole.
+            share: of all windows, unless `speakers` are named, or they are split already and `by` is recording.
+            by: what is held out as a whole; by speaker, windows that are split already are split again.
             speakers: names of those to hold out.
 
         Raises:
             OptionError: the share is not from 0 to below 1.
             DataError: there is no such group, or nothing would be left to learn from.
         """
-        if self.validation is not None and not speakers:
+        if self.validation is not None and by == "recording" and not speakers:
             return self.validation
         if by == "speaker" or speakers:
             labels = (self.classes[label] for label in self.labels)

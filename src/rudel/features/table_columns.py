@@ -4,6 +4,7 @@ A model takes each column as an input of its own: numbers as float32 (N,), in wh
 as int32 (N,), which count the column's categories from 1; 0 is a category that was not there in training.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -62,8 +63,7 @@ class Column:
             DataError: a text in a column of numbers.
         """
         if self.categories:
-            places = {name: place for place, name in enumerate(self.categories, 1)}
-            return np.array([places.get(text, 0) for text in texts_of(values)], np.int32)
+            return places_in(self.categories, texts_of(values)) + np.int32(1)
         found, wrong = numbers_of(values)
         if wrong is not None:
             raise DataError(
@@ -124,6 +124,22 @@ def texts_of(values: Sequence[Any] | np.ndarray) -> list[str]:
     ['red', '', '8001', '', 'True']
     """
     return _each(lambda value: "" if is_missing(value) else _text(value), values)
+
+
+def places_in(names: Sequence[str], texts: Sequence[str]) -> np.ndarray:
+    """Places of texts among names, int32 (N,), -1 for none; whole numbers are found whether they end with .0 or not.
+
+    >>> places_in(("8001.0", "red"), ["red", "8001", "8001.0", "8001.5"])
+    array([ 1,  0,  0, -1], dtype=int32)
+    """
+    numbered = dict(zip(names, range(len(names)), strict=True))
+    places = {without_decimals(name): place for name, place in numbered.items()} | numbered
+    return np.array([places.get(text, places.get(without_decimals(text), -1)) for text in texts], np.int32)
+
+
+def without_decimals(text: str) -> str:
+    """The text of a whole number without decimals, of all else as it is."""
+    return text.partition(".")[0] if re.fullmatch(r"-?\d+\.0+", text) else text
 
 
 def is_missing(value: object) -> bool:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rudel.data.dataset import Arrays, Dataset, Examples
+from rudel.data.dataset import Arrays, Dataset, Examples, check_int32
 from rudel.data.stream import Stream
 from rudel.errors import DataError
 from rudel.loop.vocabulary import first_outside, lookups_of
@@ -86,6 +86,7 @@ def check_examples(examples: Examples, model: "keras.Model", what: str, numbers:
 
     gaps = {f"x[{column.key!r}]" for column in columns_of(model) if column.gaps}
     for name, array in examples.named_arrays():
+        check_int32(array, f"{what} {name}")
         if name not in gaps:
             check_finite(array, f"{what} {name}", numbers)
     _check_size(examples.x, model, what)

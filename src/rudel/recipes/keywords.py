@@ -42,7 +42,7 @@ def data(
         seconds: what the model hears at a time; recordings are cut or padded to it.
         words: those to tell apart, separated by commas: all others become `unknown`, and `silence` is added. Without
             this, every folder is a class.
-        validation: share of recordings to hold out; records are split already.
+        validation: share of recordings to hold out; records keep their split unless `split` is speaker.
         split: hold out single recordings, or all those of some speakers.
         speakers: names of speakers to hold out, instead of a share.
         augmentation: what is done at random to recordings that the net learns from: keywords moves them, changes their

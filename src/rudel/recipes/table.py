@@ -109,7 +109,8 @@ def evaluation(source: Any, split: str | None, class_names: Sequence[str], model
     table, left_out = table.take(fits), table.take(found.known & ~fits)
     x = encoded(columns_of(model), table.columns, table.name)
     unknown = Counter(map(str, left_out.columns[target]))
-    return ToEvaluate(rudel.Examples(x, found.values[fits]), dict(sorted(unknown.items())))
+    examples = rudel.Examples(x, found.values[fits])
+    return ToEvaluate(examples, dict(sorted(unknown.items())), _left_out(target, found))
 
 
 def model(
@@ -135,17 +136,22 @@ def model(
     from rudel.features.table_layer import TableColumns
 
     inputs = {column.key: keras.Input((), dtype=column.dtype, name=column.key) for column in dataset.columns}
-    x = TableColumns(dataset.columns, name="columns")(inputs)
-    for _ in range(layers):
-        x = keras.layers.Dense(hidden, activation="relu")(x)
-        x = keras.layers.Dropout(dropout)(x)
+
+    def name(wanted: str) -> str:
+        """A layer's name that no column has."""
+        return wanted if wanted not in inputs else name(f"{wanted}_")
+
+    x = TableColumns(dataset.columns, name=name("columns"))(inputs)
+    for number in range(layers):
+        x = keras.layers.Dense(hidden, activation="relu", name=name(f"dense_{number}"))(x)
+        x = keras.layers.Dropout(dropout, name=name(f"dropout_{number}"))(x)
     if dataset.class_names:
-        outputs = keras.layers.Dense(len(dataset.class_names), "softmax", dtype="float32", name="classes")(x)
+        outputs = keras.layers.Dense(len(dataset.class_names), "softmax", dtype="float32", name=name("classes"))(x)
         loss, metrics = "sparse_categorical_crossentropy", ["accuracy"]
     else:
         y = dataset.train.y.astype(np.float64)
-        outputs = keras.layers.Dense(1, dtype="float32", name="scaled")(x)
-        outputs = keras.layers.Rescaling(y.std() or 1.0, y.mean(), dtype="float32", name="number")(outputs)
+        outputs = keras.layers.Dense(1, dtype="float32", name=name("scaled"))(x)
+        outputs = keras.layers.Rescaling(y.std() or 1.0, y.mean(), dtype="float32", name=name("number"))(outputs)
         loss, metrics = "mse", ["mae", keras.metrics.R2Score(name="r2")]
     made = keras.Model(inputs, outputs, name="table")
     schedule: Any = keras.optimizers.schedules.CosineDecay(learning_rate, max(1, steps))

@@ -10,7 +10,7 @@ import numpy as np
 
 from rudel.data.table import Table
 from rudel.errors import DataError, OptionError, recipe_option
-from rudel.features.table_columns import Column, numbers_of, texts_of
+from rudel.features.table_columns import Column, numbers_of, places_in, texts_of, without_decimals
 
 _LEAST_OF_CATEGORY = 2
 _MOST_CLASSES_OF_NUMBERS = 10
@@ -76,9 +76,7 @@ def find_target(
                 f"The column `{name}` of {table.name} is `{class_names[0]}` in every row: nothing to learn."
             )
     if class_names:
-        places = {each: place for place, each in enumerate(class_names)}
-        labels = np.array([places.get(text, -1) for text in texts_of(values)], np.int32)
-        target = Target(tuple(class_names), labels, known, missing)
+        target = Target(tuple(class_names), places_in(class_names, texts_of(values)), known, missing)
         if not target.usable.any():
             raise DataError(f"{table.name} has no row with a class that the model knows: {', '.join(class_names)}.")
         return target
@@ -91,7 +89,8 @@ def find_target(
 
 
 def _classes(values: np.ndarray, numeric: bool) -> tuple[str, ...]:
-    return tuple(sorted(set(texts_of(values)), key=float if numeric else None))
+    texts = texts_of(values)
+    return tuple(sorted(set(map(without_decimals, texts) if numeric else texts), key=float if numeric else None))
 
 
 def find_columns(

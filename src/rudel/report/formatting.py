@@ -138,11 +138,18 @@ def is_share(key: str) -> bool:
 
 
 def better(key: str) -> int:
-    """1 when more of the metric is better, -1 when less is, 0 when its name does not tell."""
+    """1 when more of the metric is better, -1 when less is, 0 when its name does not tell.
+
+    The word that comes last says so: others are of the output's name.
+
+    >>> better("val_error_kind_accuracy"), better("glossy_acc"), better("loss"), better("own")
+    (1, 1, -1, 0)
+    """
     name = key.removeprefix("val_").lower()
-    if any(word in name for word in _LOWER):
-        return -1
-    return 1 if any(word in name for word in _HIGHER) else 0
+    if is_share(name):
+        return 1
+    found = [(name.rfind(w) + len(w), sign) for sign, words in ((-1, _LOWER), (1, _HIGHER)) for w in words if w in name]
+    return max(found, default=(0, 0))[1]
 
 
 def plural(number: int, noun: str) -> str:

@@ -7,6 +7,7 @@ them; `OUT` appears whole, when all files have predictions. A host that is lost 
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict
@@ -187,15 +188,15 @@ class _Journal:
         if not self._path.exists():
             self._path.write_text(json.dumps({"model": self._key}) + "\n", encoding="utf-8")
             return found
-        lines = self._path.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = re.findall(r"[^\n]*\n|[^\n]+", self._path.read_text(encoding="utf-8"))
         whole = [json.loads(line) for line in lines if line.endswith("\n")]
         if not whole or whole[0] != {"model": self._key}:
             raise DataError(
                 f"{self._path} has predictions of another model: delete it, or choose another {option('out')}."
             )
-        names = {tuple(map(str, batch)): number for number, batch in enumerate(batches)}
+        marks = {json.dumps(_marks(batch)): number for number, batch in enumerate(batches)}
         for line in whole[1:]:
-            number = names.get(tuple(line["files"]))
+            number = marks.get(json.dumps(line["files"]))
             if number is not None:
                 found[number] = [_answer(each) for each in line["answers"]]
         if lines and not lines[-1].endswith("\n"):  # cut off in the middle of a line
@@ -204,13 +205,26 @@ class _Journal:
 
     def add(self, number: int, batch: list[Path], answers: list[Answer]) -> None:
         """Keeps the answers of a batch."""
-        line = {"batch": number, "files": list(map(str, batch)), "answers": [asdict(each) for each in answers]}
+        line = {"batch": number, "files": _marks(batch), "answers": [asdict(each) for each in answers]}
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
     def remove(self) -> None:
         """Deletes the journal."""
         self._path.unlink(missing_ok=True)
+
+
+def _marks(batch: list[Path]) -> list[list[Any]]:
+    """Names, sizes and times of files: of another one with the same name, there is no answer yet."""
+    marks = []
+    for path in batch:
+        try:
+            about = path.stat()
+        except OSError:
+            marks.append([str(path)])
+        else:
+            marks.append([str(path), about.st_size, about.st_mtime_ns])
+    return marks
 
 
 def _answer(document: dict[str, Any]) -> Answer:

@@ -100,7 +100,7 @@ def make_watch(options: TrainingOptions, metrics: Iterable[Any], names: Iterable
         raise OptionError(f"This training has no metric `{monitor}` to monitor{hint}: it has {', '.join(known)}.")
     bare = monitor.removeprefix("val_")
     directions = {getattr(m, "name", ""): metric_direction(m) for m in metrics}
-    sign = better(monitor) or {"up": 1, "down": -1}.get(directions.get(bare.partition("/")[0]) or "", 0)
+    sign = {"up": 1, "down": -1}.get(directions.get(bare.partition("/")[0]) or "") or better(monitor)
     if not sign:
         raise OptionError(
             f"Whether higher or lower `{monitor}` is better is not clear from its name: monitor another metric, or "

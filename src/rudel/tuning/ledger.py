@@ -76,7 +76,7 @@ class Ledger:
             )
         now = json.loads(json.dumps(finite(settings)))
         for name in now:
-            if before is not None and name != "trials" and before.get(name) != now[name]:
+            if before is not None and name in before and name != "trials" and before[name] != now[name]:
                 raise OptionError(
                     f"The sweep {self.path} was begun with {name} {before.get(name)!r}, and this is {now[name]!r}: "
                     f"resume it as it was begun, or give another folder with {option('run')}."
@@ -86,9 +86,12 @@ class Ledger:
             write_json(self.path / "tune.json", now)
 
     def ended(self) -> list[Ended]:
-        """The trials that have ended, in the order in which they did."""
+        """The trials that have ended, in the order in which they did; a line that was cut short is removed."""
         path = self.path / "trials.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        *lines, rest = path.read_text(encoding="utf-8").split("\n") if path.is_file() else [""]
+        if rest:
+            with writing(self.path):
+                path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return [Ended(**json.loads(line)) for line in lines]
 
     def add(self, trial: Ended) -> None:

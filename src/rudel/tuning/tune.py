@@ -1,6 +1,7 @@
 """`rudel.tune`: from a recipe or a function, and a space of settings, to the best of them."""
 
 import contextlib
+import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -140,7 +141,7 @@ def tune(
     settings = {
         "objective": objective if is_recipe else metric, "monitor": metric, "direction": direction,
         "space": {key: repr(value) for key, value in varied.items()}, "fixed": fixed, "data": data, "epochs": epochs,
-        "steps": steps, "batch_size": batch_size, "trials": trials,
+        "steps": steps, "batch_size": batch_size, "trials": trials, "data (fingerprint)": _fingerprint(data),
     }  # fmt: skip
     ledger.begin(settings, resume)
     from rudel.shipping.user_code import dumped
@@ -277,6 +278,14 @@ def _of_recipe(
 
     first = {name: s.values[0] if isinstance(s, Choice) else s.low for name, s in varied.items()}
     return recipe_objective(with_settings(RecipeRequest(recipe, **arguments), fixed), first, monitor, checkpoint_every)
+
+
+def _fingerprint(data: str | None) -> str | None:
+    """A checksum of a data file."""
+    if data is None or not Path(data).expanduser().is_file():
+        return None
+    with Path(data).expanduser().open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _direction_of(monitor: str) -> Literal["minimize", "maximize"]:

@@ -1,7 +1,7 @@
 """The images of a data set and the class of each: from folders of classes, or from a table."""
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -90,6 +90,23 @@ def find_labelled_files(
     return source
 
 
+def check_not_split(names: Collection[str], address: str) -> None:
+    """Refuses a folder whose classes would be the splits of a data set.
+
+    Args:
+        names: of the classes.
+        address: of the folder.
+
+    Raises:
+        DataError: all of them are names of splits, such as `train` and `test`.
+    """
+    if len(names) > 1 and {name.lower() for name in names} <= _SPLIT_ALREADY:
+        raise DataError(
+            f"{address} seems to be split already, into {_listed(sorted(names))}: convert each by itself, into "
+            f"folders of their own, with {option('validation', 0)}."
+        )
+
+
 def _from_folder(address: str, labels: str | None, known: tuple[str, ...] | None, what: str) -> Source:
     if not is_remote(address) and not Path(address).expanduser().is_dir():
         is_file = Path(address).expanduser().is_file()
@@ -135,11 +152,7 @@ def _from_folders(
             f"own, or give a table FILE.csv that says what each of them shows."
         )
     folders = {file.name.partition("/")[0] for file in inside}
-    if len(folders) > 1 and {name.lower() for name in folders} <= _SPLIT_ALREADY:
-        raise DataError(
-            f"{address} seems to be split already, into {_listed(sorted(folders))}: convert each by itself, into "
-            f"folders of their own, with {option('validation', 0)}."
-        )
+    check_not_split(folders, address)
     for name in folders:
         _check_name(name, f"the folder `{_printable(name)}` in {address}")
     _check_alike(folders, address)
@@ -167,6 +180,7 @@ def _from_rows(
     what: str,
     unlabelled: Sequence[tuple[str, str]] = (),
 ) -> Source:
+    rows = rows[1:] if _is_heading(rows, found) else rows
     for row in rows:
         _check_name(row.label, f"line {row.line} of {table}")
     if known is None:
@@ -179,6 +193,14 @@ def _from_rows(
         raise DataError(f"None of the {len(rows):,} {what} that {table} names is there: the first is {rows[0].path}.")
     images.sort(key=lambda one: one.file.name)
     return Source(address, store, classes, tuple(images), (*missing, *unlabelled))
+
+
+def _is_heading(rows: Sequence[Row], found: Mapping[str, File]) -> bool:
+    """Whether the first line names the columns, by words of its own: it alone names no file, and no class of others."""
+    first, others = rows[0], rows[1:]
+    if first.line != 1 or first.path in found or PurePosixPath(first.path).suffix or not others:
+        return False
+    return all(row.path in found and row.label != first.label for row in others)
 
 
 def _label(row: Row, positions: Mapping[str, int], table: str) -> int:

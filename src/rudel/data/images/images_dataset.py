@@ -66,14 +66,18 @@ def fits_memory(count: int, side: int) -> bool:
 
 
 def _table_file(frame: Any) -> Path:
-    """A frame as a CSV file in the cache, with absolute paths where a column has paths of files."""
+    """A frame as a CSV file in the cache, with absolute paths in the column of paths."""
     table = read_table(frame)
     text = io.StringIO()
     writer = csv.writer(text)
     columns = list(table.columns)
-    writer.writerow(columns if headings(columns) or len(columns) != 2 else ("path", "label"))
+    named = headings(columns)
+    paths = named[0] if named else 0
+    writer.writerow(columns if named or len(columns) != 2 else ("path", "label"))
     for row in zip(*table.columns.values(), strict=True):
-        writer.writerow(str(Path(value).resolve()) if _is_file(value) else value for value in row)
+        cells = [*row]
+        cells[paths] = str(Path(row[paths]).resolve()) if _is_file(row[paths]) else row[paths]
+        writer.writerow(cells)
     content = text.getvalue().encode()
     path = cache_folder() / "tables" / f"{hashlib.sha256(content).hexdigest()[:16]}.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
