@@ -128,7 +128,7 @@ class _Batches:
         """Of an example, in the batches that have been read."""
         self.is_indexed = _is_indexed(source)
         self.knows_epochs = self.is_indexed and _knows_epochs(source)
-        """Whether the source listens to the beginnings and ends of epochs."""
+        """Whether the source has hooks for the beginnings and ends of epochs."""
         self.can_begin_again = self.is_indexed or iter(source) is not source
         self.length = _length(source)
         """Batches of a pass; None where that is not known, -1 where there is no end."""
@@ -232,7 +232,7 @@ class BatchStream(Stream):
     Args:
         batches: passes over it.
         length: batches to take of a pass, or of an epoch of a source without an end; None for as many as there are.
-        epoch: batches of an epoch, of which the source is told; None for `length`.
+        epoch: batches of an epoch; None for `length`.
         continues: whether the source has no end, so that an epoch begins where the last one ended.
     """
 
@@ -243,6 +243,8 @@ class BatchStream(Stream):
         self.length = length
         self.epoch = epoch or length
         """Batches of an epoch; None where that is not known."""
+        self.knows_epochs = batches.knows_epochs
+        """Whether the source has hooks for the beginnings and ends of epochs, and may change there."""
         self.first = batches.first
         """The first batch."""
         self.is_indexed = batches.is_indexed and not batches.has_no_end
@@ -348,27 +350,22 @@ class BatchStream(Stream):
         """See `Stream`: of a source, no more is known than how many batches it has, and of which kind."""
         return f"{self._batches.name} {self.length} {len(self.first)} {_shapes(self.first)}"
 
-    @property
-    def knows_epochs(self) -> bool:
-        """Whether the source is told of epochs, and may change there."""
-        return self._batches.knows_epochs
-
     def pass_epochs(self, steps: int) -> None:
-        """Tells the source of the epochs of so many steps; Keras ends one before the first, too."""
+        """Calls the hooks for the epochs of so many steps; Keras ends one before the first, too."""
         self.end_epoch()
         for _ in range(steps // self.epoch if self.epoch else 0):
             self.begin_epoch()
             self.end_epoch()
 
     def begin_epoch(self) -> None:
-        """Tells the source that an epoch begins."""
-        self._tell("on_epoch_begin")
+        """Calls the source's hook for the beginning of an epoch."""
+        self._call("on_epoch_begin")
 
     def end_epoch(self) -> None:
-        """Tells the source that the steps of an epoch are done."""
-        self._tell("on_epoch_end")
+        """Calls the source's hook for the end of an epoch."""
+        self._call("on_epoch_end")
 
-    def _tell(self, hook: str) -> None:
+    def _call(self, hook: str) -> None:
         if self.knows_epochs:
             getattr(self._batches.source, hook, lambda: None)()
 

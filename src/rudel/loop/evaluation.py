@@ -315,10 +315,10 @@ def predict(model: "keras.Model", x: Arrays, *, batch_size: int = DEFAULT_BATCH_
     check_whole_number("batch_size", batch_size)
     x = pass_of(x, "prediction") if is_source(x) else x
     x = x.x if isinstance(x, Examples) else x
-    batch_size = batch_size_of(model, batch_size)
     if isinstance(x, Stream):
         outputs = [out for _, out in predictions(model, x, batch_size)]
     else:
+        batch_size = batch_size_of(model, batch_size)
         x = as_examples((x,), "prediction").x
         count = len(jax.tree.leaves(x)[0])
         check_indices(x, model, "prediction")
@@ -344,6 +344,7 @@ def _concatenated(*batches: np.ndarray) -> np.ndarray:
 
 def predictions(model: "keras.Model", stream: Stream, batch_size: int) -> Iterator[tuple[Examples, Any]]:
     """Asks a model about a stream, batch by batch: the examples, and its outputs as NumPy arrays."""
+    batch_size = batch_size_of(model, batch_size)
 
     def read() -> Iterator[Examples]:
         start = 0

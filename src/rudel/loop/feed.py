@@ -77,7 +77,7 @@ class Feed(Protocol):
         ...
 
     def end_epoch(self, step: int) -> None:
-        """Tells the source of the examples that an epoch has ended with this step."""
+        """Calls the hook of a source for the end of an epoch, if one has ended with this step."""
         ...
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class Resident:
         yield StepBlock(self.data, self.order, size, size, np.int32(first - start), np.int32(last - start))
 
     def end_epoch(self, step: int) -> None:
-        """See `Feed`; arrays do not change."""
+        """See `Feed`; arrays have no hook."""
 
     def close(self) -> None:
         """See `Feed`."""
@@ -145,7 +145,7 @@ class _Read:
         return self._waited
 
     def end_epoch(self, step: int) -> None:
-        """See `Feed`; most sources do not listen."""
+        """See `Feed`; most sources have no hook."""
 
     def close(self) -> None:
         """See `Feed`."""
@@ -264,7 +264,7 @@ class Batched(_Read):
             self._stream.end_epoch()
 
     def _begin(self, step: int, seconds: float) -> None:
-        """Reads from a step on, so long until the first ones are given away."""
+        """Reads from a step on; the first batches are given away after so many seconds."""
         self.close()
         schedule, stream, blocks = self._schedule, self._stream, self._blocks
         self._end = schedule.total_steps

@@ -182,10 +182,10 @@ def load(path: Path) -> Regression | None:
         RunError: the file cannot be read, or is damaged.
     """
     try:
-        arrays = read_npz(path)
+        names = Answers.__dataclass_fields__
+        arrays = read_npz(path, {f"{part}_{name}" for part in PARTS for name in names})
         if "train_truth" not in arrays:
             return None
-        names = Answers.__dataclass_fields__
         return {
             part: Answers(**{name: arrays[f"{part}_{name}"] for name in names if f"{part}_{name}" in arrays})
             for part in PARTS

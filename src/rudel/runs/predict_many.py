@@ -7,7 +7,6 @@ them; `OUT` appears whole, when all files have predictions. A host that is lost 
 import hashlib
 import itertools
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict
@@ -188,8 +187,8 @@ class _Journal:
         if not self._path.exists():
             self._path.write_text(json.dumps({"model": self._key}) + "\n", encoding="utf-8")
             return found
-        lines = re.findall(r"[^\n]*\n|[^\n]+", self._path.read_text(encoding="utf-8"))
-        whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        *lines, rest = self._path.read_text(encoding="utf-8").split("\n")
+        whole = [json.loads(line) for line in lines]
         if not whole or whole[0] != {"model": self._key}:
             raise DataError(
                 f"{self._path} has predictions of another model: delete it, or choose another {option('out')}."
@@ -199,8 +198,8 @@ class _Journal:
             number = marks.get(json.dumps(line["files"]))
             if number is not None:
                 found[number] = [_answer(each) for each in line["answers"]]
-        if lines and not lines[-1].endswith("\n"):  # cut off in the middle of a line
-            self._path.write_text("".join(lines[:-1]), encoding="utf-8")
+        if rest:  # cut off in the middle of a line
+            self._path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return found
 
     def add(self, number: int, batch: list[Path], answers: list[Answer]) -> None:

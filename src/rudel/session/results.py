@@ -18,7 +18,7 @@ from rudel.data.stream import Stream
 from rudel.errors import CheckpointError
 from rudel.loop import model_state
 from rudel.loop.classification import as_probabilities, class_labels
-from rudel.loop.evaluation import DEFAULT_BATCH_SIZE, batch_size_of, evaluate, predict, predictions
+from rudel.loop.evaluation import DEFAULT_BATCH_SIZE, evaluate, predict, predictions
 from rudel.loop.metric_values import by_class_name
 from rudel.report.predictions import Predictions, join, save, summarise
 from rudel.runs import checkpoint as checkpoints
@@ -151,7 +151,7 @@ def _of_examples(model: "keras.Model", examples: Examples) -> Predictions | None
 def _of_stream(model: "keras.Model", stream: Stream) -> Predictions | None:
     """Answers to all examples of a stream, batch by batch, so that neither inputs nor outputs have to fit in memory."""
     parts = []
-    for examples, outputs in predictions(model, stream, batch_size_of(model, DEFAULT_BATCH_SIZE)):
+    for examples, outputs in predictions(model, stream, DEFAULT_BATCH_SIZE):
         truth = class_labels(examples)
         part = None if truth is None else _answers(model, outputs, truth)
         if part is None:
