@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from rudel.data.dataset import Examples
 from rudel.data.held_out import held_out, speaker_of
-from rudel.data.motion import find_motions
+from rudel.data.motion import find_motions, read_rows
 from rudel.data.sound.keyword_classes import chosen
 from rudel.data.sound.recording import decode
 from rudel.data.sound.recording_folders import find_recordings, settings_of
@@ -181,6 +182,7 @@ def gestures(tmp_path: Path) -> Path:
     (root / "wave/monday.csv").write_bytes(b"\xef\xbb\xbf" + windows_lines.encode())
     (root / "wave/other.csv").write_text("x,y\n1,2\n")
     (root / "wave/bare.csv").write_text("1,2,3\n4,5,6\n")
+    (root / "wave/twice.csv").write_text("aX,aX,aZ\n4,5,6\n")
     (root / "notes.md").write_text("# Notes")
     return root
 
@@ -197,6 +199,7 @@ def test_recordings_of_motion_are_separated_by_blank_lines_and_bad_ones_are_name
         "punch.csv:9": "a field is NaN or infinite",
         "wave/bare.csv": "its first line does not name the columns, such as aX,aY,aZ,gX,gY,gZ",
         "wave/other.csv": "its columns are not those of punch.csv",
+        "wave/twice.csv": "its first line names the column aX twice",
     }
 
 
@@ -290,6 +293,24 @@ def test_speakers_are_held_out_of_records_that_were_split_by_recording(folder: P
     assert validation
     parts = [{speaker_of(name, name.split("/")[0]) for name in part.names} for part in (train, validation)]
     assert not parts[0] & parts[1]
+
+
+def test_columns_are_found_by_their_names_in_files_and_in_records(gestures: Path, tmp_path: Path) -> None:
+    out, turned = tmp_path / "records", tmp_path / "turned.csv"
+    turned.write_text("aZ,aX,aY\n3,1,2\n")
+    assert read_rows(turned, (4, 3), ("aX", "aY", "aZ"))[0].tolist() == [[1, 2, 3]] * 4
+    assert read_rows(turned, (4, 3))[0].tolist() == [[3, 1, 2]] * 4, "of a run that does not say"
+    with pytest.raises(DataError, match=r"turned.csv has no column `gX`, which the model takes: its columns are aZ, "):
+        read_rows(turned, (4, 3), ("aX", "aY", "gX"))
+    assert rudel_data("motion", str(gestures), "--out", str(out), "--samples", "20").returncode == 0
+    for source in (gestures, out):
+        found = find_motions(str(source), 20)
+        assert found.channels == ("aX", "aY", "aZ")
+        taken = found.to_evaluate(found.classes, ("aZ", "aX", "aY")).examples
+        assert isinstance(taken, Examples)
+        assert np.array_equal(taken.x, found.x[..., [2, 0, 1]])
+    with pytest.raises(DataError, match="has no column `gX`"):
+        find_motions(str(out), 20).to_evaluate(("punch", "wave"), ("aX", "aY", "gX"))
 
 
 def test_a_folder_with_something_else_is_left_alone(gestures: Path, tmp_path: Path) -> None:

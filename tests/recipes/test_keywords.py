@@ -251,6 +251,19 @@ def test_motion_knows_the_gestures_of_an_arduino(shared_data: Path, gestures: Pa
         predict_files(run, [tmp_path / "odd.csv"])
 
 
+def test_motion_takes_columns_in_another_order_by_their_names(
+    shared_data: Path, gestures: Path, tmp_path: Path
+) -> None:
+    for path in (shared_data / "gestures").glob("*.csv"):
+        lines = path.read_text().splitlines()
+        turned = (",".join(reversed(line.strip().split(","))) if line.strip() else "" for line in lines)
+        (tmp_path / path.name).write_text("\n".join(turned))
+    expected = predict_files(gestures, [shared_data / "gestures/punch.csv"])
+    found = predict_files(gestures, [tmp_path / "punch.csv"])
+    assert [one.outputs for one in found] == [one.outputs for one in expected]
+    assert evaluate_run(gestures, tmp_path) == evaluate_run(gestures, shared_data / "gestures")
+
+
 def test_from_the_command_line(folder: Path, tmp_path: Path, warm_python: str) -> None:
     def output_of(*arguments: str) -> str:
         command = [Path(warm_python).with_name("rudel"), *arguments]

@@ -388,6 +388,11 @@ def test_a_hugging_face_data_set_trains_alone_and_on_two_hosts(lacking: Callable
         rudel.fit(flat(), data["train"], "score")
     with pytest.raises(DataError, match=r"Which of the columns x has the targets\? Name it"):
         rudel.fit(flat(), data["train"].remove_columns("label"))
+    turned = data["test"].cast_column("label", datasets.ClassLabel(names=["high", "low"]))
+    with pytest.raises(DataError, match=r"validation data are high, low, and those of the training data low, high: "):
+        rudel.fit(flat(), data["train"], validation_data=turned)
+    alike = turned.align_labels_with_mapping({"low": 0, "high": 1}, "label")
+    rudel.fit(flat(), data["train"], validation_data=alike, epochs=1, verbose=0)
 
 
 def test_two_hosts_read_a_pass_into_memory() -> None:

@@ -218,6 +218,13 @@ def test_mistakes_are_said_before_anything_is_made(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     with pytest.raises(OptionError, match="no option `fliters`"):
         rudel.tune("digits", {"fliters": "4,8"}, run=folder)
+    for space, message in (
+        ({"filters": "4,many"}, "`filters` .* 'many'"),
+        ({"batch_size": [16, 0]}, "`batch_size=` must be a whole number of at least 1, not 0"),
+        ({"precision": ["float32", "float8"]}, "float8"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            rudel.tune("digits", space, run=folder)
     with pytest.raises(OptionError, match="with one argument"):
         rudel.tune(lambda: 1.0, {"x": "1..2"}, run=folder)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="`trials=`"):

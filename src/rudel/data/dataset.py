@@ -83,6 +83,8 @@ class Dataset:
         notes: what a user should know of how the data came about, a sentence each.
         augment: a function `(key, x) -> x` that changes the inputs of a training batch at random, on the device; see
             `rudel.data.augmentation`. None to train on the examples as they are.
+        channels: names of the columns of an input, as of a motion sensor, by which files are read for the model; empty
+            where they have none.
     """
 
     train: Split
@@ -92,6 +94,7 @@ class Dataset:
     attribution: str = ""
     notes: Sequence[str] = ()
     augment: Callable[[Any, Any], Any] | None = None
+    channels: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,10 +79,20 @@ def dataset_of(data: Any, target: str | None, inputs: Sequence[str], validation:
             f"The data set has the columns {', '.join(others)} beside `{target}`, and the model takes one input: keep "
             f"that with `select_columns([..., '{target}'])`."
         )
+    names = _classes(data, target)
     if is_hugging_face(validation):
+        theirs = _classes(validation, target)
+        if names and theirs and theirs != names:
+            raise DataError(
+                f"The classes of the validation data are {', '.join(theirs)}, and those of the training data "
+                f"{', '.join(names)}: number them alike with `align_labels_with_mapping(..., '{target}')`."
+            )
         validation = _split(Rows(validation, chosen, target))
-    names = list(getattr(data.features[target], "names", None) or ())
     return Dataset(_split(Rows(data, chosen, target)), validation, class_names=names)
+
+
+def _classes(data: Any, target: str) -> list[str]:
+    return list(getattr(data.features.get(target), "names", None) or ())
 
 
 def _target(data: Any, columns: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ twice as long, the part that moves most is taken; a longer one is cut into as ma
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -17,7 +17,7 @@ from rudel.data.images.stores import open_store
 from rudel.data.records.fsspec_packages import is_remote
 from rudel.data.sound.recording_folders import check_classes
 from rudel.data.window_records import read_windows
-from rudel.data.windows import Windows, cut_or_padded
+from rudel.data.windows import Windows, cut_or_padded, places_of
 from rudel.errors import DataError, OptionError, option
 
 _SUFFIX = ".csv"
@@ -97,15 +97,17 @@ def read_folder(source: str, samples: int, least: int = 2) -> Windows:
         [name for part, (_, name, _) in pairs for _ in part],
         classes,
         tuple(left_out),
+        channels=tuple(header[1]) if header else (),
     )
 
 
-def read_rows(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+def read_rows(path: Path, shape: tuple[int, ...], wanted: Sequence[str] = ()) -> np.ndarray:
     """The recordings of a file as inputs of a model.
 
     Args:
         path: of a CSV file.
         shape: of one input, (samples, columns).
+        wanted: names of the columns, in the order in which the model takes them; empty for that of the file.
 
     Returns:
         float32 (N, samples, columns).
@@ -119,13 +121,14 @@ def read_rows(path: Path, shape: tuple[int, ...]) -> np.ndarray:
         raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
     if len(shape) != 2 or shape[1] != len(columns):
         raise DataError(f"{path} has {len(columns)} columns, and the model takes inputs of shape {shape}.")
+    places = places_of(wanted or columns, columns, path)
     for number, found in enumerate(recordings, 1):
         if isinstance(found, str):
             raise DataError(f"Recording {number} in {path} cannot be read: {found}.")
     if not recordings:
         raise DataError(f"{path} has no recording, only a header.")
     return np.concatenate(
-        [cut_or_padded(found, shape[0], "edge") for found in recordings if not isinstance(found, str)]
+        [cut_or_padded(found[:, places], shape[0], "edge") for found in recordings if not isinstance(found, str)]
     )
 
 
@@ -147,10 +150,12 @@ def _checked(names: list[str]) -> list[str]:
     """The columns of a header.
 
     Raises:
-        DataError: they are numbers, or are not named.
+        DataError: they are numbers, are not named, or two have one name.
     """
     if not all(names) or all(_is_number(name) for name in names):
         raise DataError("its first line does not name the columns, such as aX,aY,aZ,gX,gY,gZ")
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise DataError(f"its first line names the column {twice} twice")
     return names
 
 

@@ -1,7 +1,7 @@
 """Inputs for a model from files: images, recordings of sound and motion, and arrays in `.npy` files."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,11 @@ _INK = 48
 
 
 def read_input(
-    path: Path, shape: tuple[int, ...], read_image: Callable[[Any], Any] | None = None, rate: int | None = None
+    path: Path,
+    shape: tuple[int, ...],
+    read_image: Callable[[Any], Any] | None = None,
+    rate: int | None = None,
+    channels: Sequence[str] = (),
 ) -> np.ndarray:
     """Reads a file as inputs of a model.
 
@@ -33,6 +37,7 @@ def read_input(
         read_image: turns a Pillow image into one input; by default it is decoded as photographs are in training, to
             pixels of 0 to 255 (`rudel.data.photographs`).
         rate: of the sound that the model hears, samples a second; None where it hears none.
+        channels: columns of a motion sensor, in the order in which the model takes them; empty for that of the file.
 
     Returns:
         Inputs (N, *shape).
@@ -47,7 +52,7 @@ def read_input(
     if path.suffix.lower() in _SOUND:
         return _sound(path, shape, rate)
     if path.suffix.lower() == ".csv":
-        return read_rows(path, shape)
+        return read_rows(path, shape, channels)
     if read_image is None:
         return _photograph(path, shape)
     return _rows(np.asarray(read_image(_load_image(path))), shape, path)

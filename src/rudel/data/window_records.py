@@ -65,6 +65,7 @@ def _write(folder: Path, windows: Windows, kind: str, settings: Mapping[str, Any
         "dtype": windows.x.dtype.name,
         "shape": list(windows.x.shape[1:]),
         "classes": list(windows.classes),
+        "channels": list(windows.channels),
         "records": counts,
         "left_out": [{"name": one.name, "reason": one.detail or one.reason} for one in windows.left_out],
     }
@@ -107,8 +108,8 @@ def read_windows(source: str, kind: str, settings: Mapping[str, Any], split: str
             rows.append((record["samples"], int(record["label"]), os.fsdecode(record["name"]), part == "validation"))
     samples, labels, names, validation = zip(*rows, strict=True)
     x = np.frombuffer(b"".join(samples), dtype.newbyteorder("<")).astype(dtype).reshape(len(rows), *shape)
-    classes = tuple(document["classes"])
-    return Windows(source, x, np.array(labels, np.int32), names, classes, (), np.array(validation))
+    classes, channels = tuple(document["classes"]), tuple(document.get("channels", ()))
+    return Windows(source, x, np.array(labels, np.int32), names, classes, (), np.array(validation), channels)
 
 
 def _encoded(window: np.ndarray, label: Any, name: str) -> bytes:

@@ -25,6 +25,7 @@ class Windows:
         classes: names of the classes.
         left_out: files and recordings that are not among them, and why.
         validation: bool (N,), true for what is held out already, as of records; None where nobody has split them.
+        channels: names of what a row of a motion sensor's window has; empty for sound.
     """
 
     source: str
@@ -34,6 +35,7 @@ class Windows:
     classes: tuple[str, ...]
     left_out: tuple[LeftOut, ...] = ()
     validation: np.ndarray | None = None
+    channels: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.x)
@@ -78,15 +80,17 @@ class Windows:
         """Windows and labels."""
         return Examples(self.x, self.labels)
 
-    def to_evaluate(self, class_names: Sequence[str]) -> ToEvaluate:
-        """All windows with the labels that a model has for their classes.
+    def to_evaluate(self, class_names: Sequence[str], channels: Sequence[str] = ()) -> ToEvaluate:
+        """All windows as a model takes them, with the labels that it has for their classes.
 
         Args:
             class_names: of the model.
+            channels: in the order in which the model takes them; empty for that of the windows.
 
         Raises:
-            DataError: none is of a class that the model knows.
+            DataError: none is of a class that the model knows, or a column is missing.
         """
+        places = places_of(channels, self.channels, self.source) if channels and self.channels else slice(None)
         known = {name: label for label, name in enumerate(class_names)}
         labels = np.array([known.get(name, -1) for name in self.classes], np.int32)[self.labels]
         if not (labels >= 0).any():
@@ -94,7 +98,7 @@ class Windows:
                 f"{self.source} has no recording of a class that the model knows: {', '.join(class_names)}."
             )
         left_out = Counter(self.classes[label] for label in self.labels[labels < 0].tolist())
-        examples = Examples(self.x[labels >= 0], labels[labels >= 0])
+        examples = Examples(self.x[labels >= 0][..., places], labels[labels >= 0])
         return ToEvaluate(examples, dict(sorted(left_out.items())), self.notes)
 
     @property
@@ -105,6 +109,27 @@ class Windows:
         count, first = len(self.left_out), self.left_out[0]
         what = "1 file or recording" if count == 1 else f"{count:,} files and recordings"
         return (f"{what} in {self.source} cannot be used, such as {first.name}: {first.detail or first.reason}.",)
+
+
+def places_of(wanted: Sequence[str], there: Sequence[str], source: object) -> list[int]:
+    """Where columns that a model takes are in a source.
+
+    Args:
+        wanted: names of the columns, in the order in which the model takes them.
+        there: those of the source.
+        source: what a message calls it.
+
+    Raises:
+        DataError: one is missing.
+
+    >>> places_of(["aX", "aY"], ["aY", "aZ", "aX"], "punch.csv")
+    [2, 0]
+    """
+    if missing := [name for name in wanted if name not in there]:
+        raise DataError(
+            f"{source} has no column `{missing[0]}`, which the model takes: its columns are {', '.join(there)}."
+        )
+    return [list(there).index(name) for name in wanted]
 
 
 def cut_or_padded(recording: np.ndarray, length: int, padding: Literal["constant", "edge"] = "constant") -> np.ndarray:

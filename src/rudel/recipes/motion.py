@@ -44,19 +44,23 @@ def data(
         class_names=train.classes,
         notes=found.notes,
         augment=_changes(found.x.shape[2]) if augmentation == "motion" else None,
+        channels=found.channels,
     )
 
 
-def evaluation(source: str, split: str | None, class_names: Sequence[str], samples: int = 119) -> ToEvaluate:
+def evaluation(
+    source: str, split: str | None, class_names: Sequence[str], channels: Sequence[str] = (), samples: int = 119
+) -> ToEvaluate:
     """All recordings at a source, for `rudel evaluate --data`; see `data`.
 
     Args:
         source: a folder of CSV files, or of records.
         split: of the records; None for all of them.
         class_names: of the model; recordings get its labels by the names of their classes.
+        channels: of the model, in its order; recordings are brought into it by the names of theirs.
         samples: length of a window, in rows.
     """
-    return find_motions(source, samples, split, least=1).to_evaluate(class_names)
+    return find_motions(source, samples, split, least=1).to_evaluate(class_names, channels)
 
 
 def model(dataset: rudel.Dataset, steps: int = 1, dropout: float = 0.2, learning_rate: float = 5e-3) -> Any:

@@ -65,6 +65,8 @@ class Reader:
         rate: of the sound that it hears, samples a second; None where it hears none.
         read_image: of the recipe; see `read_input`.
         inputs: names of several inputs; empty where there is one.
+        channels: names of the columns of a motion sensor, in the order in which the model takes them; empty where
+            nobody said.
     """
 
     shape: tuple[int, ...] = ()
@@ -72,6 +74,7 @@ class Reader:
     rate: int | None = None
     read_image: Callable[[Any], Any] | None = None
     inputs: Sequence[str] = ()
+    channels: Sequence[str] = ()
 
     def __call__(self, path: Path) -> tuple[Any, int]:
         """Inputs (N, ...), or a dict of them, and N.
@@ -86,7 +89,7 @@ class Reader:
             return read_inputs(path, self.inputs)
         if self.inputs:
             raise DataError(f"{path} is one input, and the model takes {', '.join(self.inputs)}: give an .npz file.")
-        rows = read_input(path, self.shape, self.read_image, self.rate)
+        rows = read_input(path, self.shape, self.read_image, self.rate, self.channels)
         return rows, len(rows)
 
 
@@ -164,14 +167,16 @@ def file_model(run: str | Path) -> FileModel:
     """
     directory = run_directory.open_finished(Path(run))
     model = load(run)
-    names = directory.read_config().get("class_names") or []
+    config = directory.read_config()
+    names, channels = config.get("class_names") or [], config.get("channels") or []
     if columns := columns_of(model):
         return FileModel(model, Reader(columns=columns), names)
     if len(inputs := names_of(model, "inputs")) > 1:
         return FileModel(model, Reader(inputs=inputs), names)
     recipe = recipe_of(directory)
     shape = input_shape(model, directory)
-    return FileModel(model, Reader(shape, (), rate_of(model), recipe.read_image if recipe else None), names)
+    read_image = recipe.read_image if recipe else None
+    return FileModel(model, Reader(shape, (), rate_of(model), read_image, channels=channels), names)
 
 
 def packed(model: FileModel) -> bytes:

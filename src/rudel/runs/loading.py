@@ -98,9 +98,9 @@ def to_evaluate(
     """
     recipe, settings = _recipe_and_settings(run, source)
     if recipe.has_evaluation:
-        names = run.read_config().get("class_names") or []
-        given = {"source": source, "split": split, "class_names": names, "progress": progress, "model": model}
-        return recipe.evaluation(settings, **given)
+        config = run.read_config()
+        about = {"class_names": config.get("class_names") or [], "channels": config.get("channels") or []}
+        return recipe.evaluation(settings, source=source, split=split, progress=progress, model=model, **about)
     if split is not None:
         raise OptionError(
             f"The data of the recipe `{recipe.name}` has no splits to choose from: leave out {option('split')}."

@@ -268,6 +268,7 @@ def _config(request: Request, identity: dict[str, Any], own: Places, started: st
             "monitor": request.options.watched,
             "precision": identity["precision"],
             "class_names": list(dataset.class_names),
+            **({"channels": list(dataset.channels)} if dataset.channels else {}),
             "attribution": dataset.attribution,
             "model": {"parameters": int(request.model.count_params()), "text": "\n".join(lines)},
             "data": {"train": _count(dataset.train), "validation": _count(dataset.validation)}

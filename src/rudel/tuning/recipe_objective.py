@@ -7,7 +7,7 @@ makes its own. A recipe of the user's travels as its file, with the files beside
 import inspect
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from rudel.backend import keras_here
 from rudel.data.dataset import Dataset, Examples
 from rudel.errors import OptionError, option
+from rudel.loop.schedule import check_whole_number
 from rudel.recipes.load import find_recipe
 from rudel.session.training_options import TrainingOptions
 from rudel.shipping.user_code import own_modules
@@ -93,13 +94,17 @@ def with_settings(recipe_request: RecipeRequest, settings: Mapping[str, Any]) ->
 
 
 def recipe_objective(
-    recipe_request: RecipeRequest, varied: Mapping[str, Any], monitor: str | None, checkpoint_every: int | None
+    recipe_request: RecipeRequest,
+    varied: Mapping[str, Sequence[Any]],
+    monitor: str | None,
+    checkpoint_every: int | None,
 ) -> tuple[RecipeObjective, str]:
     """The objective of a recipe, and the metric by which trials are compared.
 
     Args:
         recipe_request: what is the same in all trials.
-        varied: a value of each setting that varies, to see whether the recipe takes it.
+        varied: values of each setting that varies: whether the recipe reads each is seen here, and all is made of the
+            first of each.
         monitor: the metric; None for the validation accuracy where there is one, else the validation loss.
         checkpoint_every: see `RecipeObjective`.
 
@@ -107,7 +112,14 @@ def recipe_objective(
         RecipeError, OptionError: the recipe, or a setting, cannot be used.
     """
     recipe = find_recipe(recipe_request.recipe)
-    made = prepare(with_settings(recipe_request, varied))
+    for name, values in varied.items():
+        for value in values:
+            tried = with_settings(recipe_request, {name: value})
+            recipe.settings(tried.options or {})
+            for whole in ("epochs", "steps", "batch_size"):
+                if getattr(tried, whole) is not None:
+                    check_whole_number(whole, getattr(tried, whole))
+    made = prepare(with_settings(recipe_request, {name: values[0] for name, values in varied.items()}))
     if monitor is None:
         monitor = _monitor_of(made)
     of_data = inspect.signature(recipe.module.data).parameters

@@ -276,8 +276,8 @@ def _of_recipe(
     from rudel.training.prepared import RecipeRequest
     from rudel.tuning.recipe_objective import recipe_objective, with_settings
 
-    first = {name: s.values[0] if isinstance(s, Choice) else s.low for name, s in varied.items()}
-    return recipe_objective(with_settings(RecipeRequest(recipe, **arguments), fixed), first, monitor, checkpoint_every)
+    values = {name: s.values if isinstance(s, Choice) else (s.low, s.high) for name, s in varied.items()}
+    return recipe_objective(with_settings(RecipeRequest(recipe, **arguments), fixed), values, monitor, checkpoint_every)
 
 
 def _fingerprint(data: str | None) -> str | None:
