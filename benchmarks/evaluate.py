@@ -6,9 +6,10 @@
 A cell is a strategy or a rival (`single`, `single-ema`, `mesh`, `diloco`, `async`; `mwms`, `parameter-server`, `ddp`,
 `post-local-sgd`, `flower`), a model (`mlp`, `cnn`, `large`), a number of hosts and a link speed, as in
 `diloco/mlp/4/100`. Each is measured in a simulated Wi-Fi (see `rudel lab`), whose nodes have the same share of a core
-however many they are; what trains to the end is trained once for each of `--seeds` seeds. The default varies each axis
-around 4 hosts, 100 and 20 Mbit/s and the MLP; `--all` is the full product, which takes hours; `--only` takes shell
-patterns. What time to accuracy means is defined in `evaluate_page.py`, which writes it into the page.
+however many they are; what trains to the end, or on one host, which all is compared with, is measured once for each of
+`--seeds` seeds. The default varies each axis around 4 hosts, 100 and 20 Mbit/s and the MLP; `--all` is the full
+product, which takes hours; `--only` takes shell patterns. What time to accuracy means is defined in `evaluate_page.py`,
+which writes it into the page.
 
 What `--json` holds is not measured again, unless something else used the computer meanwhile. Every run is kept as soon
 as it is measured, so this can be done in pieces: `--minutes` ends after so many. A cell that failed is kept with the
@@ -181,7 +182,8 @@ class Evaluation:
             return []
         runs = self.document["cells"].get(cell.name, [])
         whole = {run["seed"] for run in runs if not run["disturbed"]}
-        seeds = range(1 if cell.strategy in EXTRAPOLATED else self.seeds)
+        once = cell.strategy in EXTRAPOLATED and cell.strategy not in ALONE  # all ratios are to those alone
+        seeds = range(1 if once else self.seeds)
         return [seed for seed in seeds if seed not in whole]
 
     def _take(self, cell: Cell, seed: int, stage: Stage, workers: "Workers | None", busy: float) -> bool:

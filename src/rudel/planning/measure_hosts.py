@@ -135,7 +135,8 @@ class Rehearsal:
 
     def __init__(self, spec: ReplicaSpec, cluster: Any) -> None:
         self._spec, self._cluster = spec, cluster
-        self._options = Diloco().chosen_for(max(1, cluster.count), spec.job.schedule.total_steps, sgd=False)
+        sgd = is_momentum_sgd(spec.job.model.optimizer)
+        self._options = Diloco().chosen_for(max(1, cluster.count), spec.job.schedule.total_steps, sgd)
 
     def measure_and_plan(self) -> tuple[Measured, Planned]:
         """Measures the workers of the cluster, and forecasts the training; raises what `measure` and `plan` do."""

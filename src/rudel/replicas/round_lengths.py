@@ -22,6 +22,13 @@ _DRIFT_STEPS_SGD = 50
 with a CNN on drawings after 1,024 steps, an MLP at 0.733, 0.712, 0.676 and 0.590 (`benchmarks/convergence.py`).
 """
 
+_MOST_ALIKE = 4
+"""More replicas than these drift apart sooner, in proportion to their number. Steps to the target of drawings: eight
+replicas in rounds of 16, 24, 32 and 40 steps 744, 792, 864 and 992; four in rounds of 20, 28, 40 and 56 1,020, 1,036,
+1,100 and 1,232; two in rounds of 40 and 80 1,600 and 1,840. In rounds of 4 in the place of 8, eight take 62 for 76 on
+digits and 80 for 116 on movements (`benchmarks/convergence.py`, four to six seeds).
+"""
+
 _LEAST_OF_SLOWEST = 2
 """Steps of a round of the slowest replica."""
 
@@ -98,24 +105,27 @@ class Agreed:
     merge_codec: str
 
 
-def best_steps(step: Any, exchange: Any, sgd: bool) -> Any:
+def best_steps(replicas: int, step: Any, exchange: Any, sgd: bool) -> Any:
     """Steps between two exchanges with the fastest progress in time, however fast the links are.
 
     Args:
+        replicas: how many train together.
         step: seconds of one; a number or an array.
         exchange: likewise, in which no steps are taken.
         sgd: see `Speeds`.
     """
-    return np.maximum(_LEAST_STEPS, np.sqrt((_DRIFT_STEPS_SGD if sgd else _DRIFT_STEPS) * exchange / step))
+    drift = _DRIFT_STEPS_SGD if sgd else _DRIFT_STEPS * min(1.0, _MOST_ALIKE / replicas)
+    return np.maximum(_LEAST_STEPS, np.sqrt(drift * exchange / step))
 
 
 def best_length(replicas: int, most: int, speeds: Speeds) -> int:
     """Steps of a round with the fastest progress in time.
 
     The shorter rounds are, the less replicas drift apart, and the more of their time exchanges take: with a cost of c
-    steps for each, rounds of the root of 400 c steps are best, with SGD of 50 c; but the slowest replica is to take a
-    few steps, too. A merge is to come before most of the next round is over, or it comes too late to be of use: on
-    slow links, rounds are as long as that takes, up to twice as long as they are otherwise at most.
+    steps for each, rounds of the root of 400 c steps are best, with eight replicas of 200 c, with SGD of 50 c; but the
+    slowest replica is to take a few steps, too. A merge is to come before most of the next round is over, or it comes
+    too late to be of use: on slow links, rounds are as long as that takes, up to twice as long as they are otherwise at
+    most.
 
     Args:
         replicas: how many train together.
@@ -126,10 +136,12 @@ def best_length(replicas: int, most: int, speeds: Speeds) -> int:
     34
     >>> best_length(4, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=1e6))
     135
+    >>> best_length(8, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=20e6))
+    24
     >>> best_length(4, 320, Speeds(0.03, 0.002, 20e3, bytes_per_second=10e6))
     5
     """
-    by_cost = round(float(best_steps(speeds.step_seconds, speeds.exchange_seconds, speeds.sgd)))
+    by_cost = round(float(best_steps(replicas, speeds.step_seconds, speeds.exchange_seconds, speeds.sgd)))
     by_slowest = math.ceil(_LEAST_OF_SLOWEST * speeds.slowest_seconds / speeds.step_seconds)
     return max(min(most, max(by_cost, by_slowest)), least_by_link(replicas, most, speeds))
 

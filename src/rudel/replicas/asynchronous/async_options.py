@@ -31,7 +31,8 @@ class Async(MergingOptions):
             take fewer. 1 makes the classical parameter server: every step of a replica is one of all. None for what
             lets the hosts learn most in a second.
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
-            root of the number of replicas, at least 1 and at most 3, and for 1 with single steps.
+            root of the number of replicas, beyond four 1.13 times its fourth root; at least 1 and at most 3, and for 1
+            with single steps.
         outer: what becomes of a delta: `sum` or `nesterov:LR:MU`; None for `nesterov:1:MU` with a momentum
             of half of 1 - 1 / square root of the number of replicas, of 0 where the optimizer is SGD with momentum,
             and for `sum` with single steps.

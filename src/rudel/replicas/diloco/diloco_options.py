@@ -39,7 +39,7 @@ class Diloco(MergingOptions):
         round_steps: local steps of a replica between two merges; None for the number with the fastest progress,
             by the speed of steps, exchanges and links (see `rudel.replicas.round_lengths`).
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
-            root of the number of replicas, at least 1 and at most 3.
+            root of the number of replicas, beyond four 1.13 times its fourth root; at least 1 and at most 3.
         outer: what becomes of the mean delta: `nesterov:LR:MU`; None for `nesterov:1.25:MU`
             with a momentum of 1 - 1 / square root of the number of replicas, at most 0.99; for SGD with
             momentum, `nesterov:1:0`.
