@@ -3,6 +3,7 @@
 The drivers of microphone and motion sensor are stand-ins here; nothing of this has been on a board.
 """
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -239,6 +240,12 @@ def motion(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     rudel.train_recipe("motion", data=str(root), epochs=30, run=run)
     exported = rudel.export(run, "arduino", root / "hand")
     assert any("on_motion(name, score)" in note for note in exported.notes)
+    assert not any("the sketch gives it" in note for note in exported.notes)
+    config = json.loads((run / "config.json").read_text())
+    assert config["channels"] == ["aX", "aY", "aZ", "gX", "gY", "gZ"]
+    (run / "config.json").write_text(json.dumps(config | {"channels": ["gX", "gY", "gZ", "aX", "aY", "aZ"]}))
+    assert any("the sketch gives it aX, aY" in note for note in rudel.export(run, "arduino", root / "turned").notes)
+    (run / "config.json").write_text(json.dumps(config))
     return run, root / "hand"
 
 

@@ -25,6 +25,9 @@ from rudel.micro.packages.recogniser import classifies, listening, motion_recogn
 from rudel.micro.packages.sensing import listening_sketch, moving_sketch
 from rudel.micro.packages.wasm import features_to_wasm
 
+_GIVEN = ["aX", "aY", "aZ", "gX", "gY", "gZ"]
+"""What the sketch reads of the board's motion sensor: accelerations in g, then rotations in degrees a second."""
+
 
 def c(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]:
     """Writes sources in C."""
@@ -124,7 +127,22 @@ def _write_sensing(compiled: Compiled, dsp: Compiled, model: Int8Model, made: Pa
         ]
     more = more | motion_recogniser(dsp, class_names)
     write_arduino(compiled, made, more, dsp=dsp, sketch=moving_sketch(compiled.name))
-    return [f"The sketch calls on_motion(name, score) after each movement; {untested}"]
+    notes = [f"The sketch calls on_motion(name, score) after each movement; {untested}"]
+    return notes + other_channels(model.materials.channels if model.materials else [])
+
+
+def other_channels(channels: Sequence[str]) -> list[str]:
+    """A note where a model of movements learned from other columns than the sketch gives, or in another order.
+
+    >>> other_channels([]), other_channels(["aX", "aY", "aZ", "gX", "gY", "gZ"])
+    ([], [])
+    >>> print(*other_channels(["gX", "gY", "gZ", "aX", "aY", "aZ"]))
+    The model learned from gX, gY, gZ, aX, aY, aZ, and the sketch gives it aX, aY, aZ, gX, gY, gZ: train it on these.
+    """
+    if not channels or list(channels) == _GIVEN:
+        return []
+    learned, given = ", ".join(channels), ", ".join(_GIVEN)
+    return [f"The model learned from {learned}, and the sketch gives it {given}: train it on these."]
 
 
 def _on_this_computer(

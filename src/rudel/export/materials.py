@@ -55,6 +55,11 @@ class Materials:
         return list(self.run.read_config().get("class_names") or ())
 
     @property
+    def channels(self) -> list[str]:
+        """Names of the columns of a motion sensor, in the model's order; empty where nobody said."""
+        return list(self.run.read_config().get("channels") or ())
+
+    @property
     def half(self) -> str:
         """The floats of 16 bits that its layers compute in; "" for none."""
         from rudel.internals.keras import layers_of
