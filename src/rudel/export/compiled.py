@@ -22,11 +22,8 @@ from rudel.micro.host import HostModel, c_compiler
 from rudel.micro.packages import write_arduino, write_cmake, write_wasm, write_zephyr
 from rudel.micro.packages.folder import write_files
 from rudel.micro.packages.recogniser import classifies, listening, motion_recogniser, sound_recogniser
-from rudel.micro.packages.sensing import listening_sketch, moving_sketch
+from rudel.micro.packages.sensing import MOVING, listening_sketch, moving_sketch
 from rudel.micro.packages.wasm import features_to_wasm
-
-_GIVEN = ["aX", "aY", "aZ", "gX", "gY", "gZ"]
-"""What the sketch reads of the board's motion sensor: accelerations in g, then rotations in degrees a second."""
 
 
 def c(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]:
@@ -139,9 +136,9 @@ def other_channels(channels: Sequence[str]) -> list[str]:
     >>> print(*other_channels(["gX", "gY", "gZ", "aX", "aY", "aZ"]))
     The model learned from gX, gY, gZ, aX, aY, aZ, and the sketch gives it aX, aY, aZ, gX, gY, gZ: train it on these.
     """
-    if not channels or list(channels) == _GIVEN:
+    if not channels or tuple(channels) == MOVING:
         return []
-    learned, given = ", ".join(channels), ", ".join(_GIVEN)
+    learned, given = ", ".join(channels), ", ".join(MOVING)
     return [f"The model learned from {learned}, and the sketch gives it {given}: train it on these."]
 
 

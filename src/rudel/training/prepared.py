@@ -58,6 +58,9 @@ class RecipeRequest:
             raise OptionError(f"{option('precision')} can be {', '.join(PRECISIONS)}, not {self.precision!r}.")
         if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
             raise OptionError(f"{option('learning_rate')} must be a number above 0, not {self.learning_rate!r}.")
+        for name in ("epochs", "steps", "batch_size"):
+            if (value := getattr(self, name)) is not None:
+                check_whole_number(name, value)
         check_whole_number("seed", self.seed, least=0)
         if self.seed >= 2**32:
             raise OptionError(f"{option('seed')} must be below 2**32, not {self.seed}.")

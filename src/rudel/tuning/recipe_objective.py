@@ -15,7 +15,6 @@ from typing import Any
 from rudel.backend import keras_here
 from rudel.data.dataset import Dataset, Examples
 from rudel.errors import OptionError, option
-from rudel.loop.schedule import check_whole_number
 from rudel.recipes.load import find_recipe
 from rudel.session.training_options import TrainingOptions
 from rudel.shipping.user_code import own_modules
@@ -114,11 +113,7 @@ def recipe_objective(
     recipe = find_recipe(recipe_request.recipe)
     for name, values in varied.items():
         for value in values:
-            tried = with_settings(recipe_request, {name: value})
-            recipe.settings(tried.options or {})
-            for whole in ("epochs", "steps", "batch_size"):
-                if getattr(tried, whole) is not None:
-                    check_whole_number(whole, getattr(tried, whole))
+            recipe.settings(with_settings(recipe_request, {name: value}).options or {})
     made = prepare(with_settings(recipe_request, {name: values[0] for name, values in varied.items()}))
     if monitor is None:
         monitor = _monitor_of(made)

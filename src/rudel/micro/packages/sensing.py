@@ -4,6 +4,9 @@ They only move samples from the sensor's library to `NAME_recogniser.c`. The lib
 the board, and Arduino_LSM9DS1 or Arduino_BMI270_BMM150.
 """
 
+MOVING = ("aX", "aY", "aZ", "gX", "gY", "gZ")
+"""What `moving_sketch` reads of the board's sensor: accelerations in g, then rotations in degrees a second."""
+
 
 def listening_sketch(name: str) -> str:
     """A sketch that calls `on_keyword` with each word that the microphone hears.
