@@ -67,3 +67,14 @@ def test_what_has_to_be_read_on_every_host_is_marked(capsys: pytest.CaptureFixtu
     assert diloco.split()[-1] == "*"
     assert mesh.split()[-1] == "files"
     assert note.startswith("files: every host reads the data itself")
+
+
+def test_forecasts_stay_on_their_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    slow = Forecast("mesh", ("a", "b", "c", "d"), 123_456.0, 0.1, 0.2, 0.7, 987e9, 9, 12e9, 0.5, True)
+    plan._tell_forecasts([slow], slow)
+    heading, row = [line for line in capsys.readouterr().out.splitlines() if line.strip()][:2]
+    assert heading.startswith("Strategy")
+    assert row.startswith("mesh")
+    assert row.endswith("*")
+    assert len(row) > 60

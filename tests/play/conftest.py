@@ -29,15 +29,16 @@ def drawings_folder(shared_data: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def run(drawings_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(drawings_folder: Path, optimized: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the recipe `quickdraw`."""
-    return rudel.train_recipe(
-        "quickdraw",
-        data=str(drawings_folder),
-        options={"classes": CLASSES, "drawings": 1280},  # whole batches: one program to compile, not two
-        steps=2500,
-        run=tmp_path_factory.mktemp("runs") / "quickdraw",
-    ).path
+    with optimized():
+        return rudel.train_recipe(
+            "quickdraw",
+            data=str(drawings_folder),
+            options={"classes": CLASSES, "drawings": 1280},  # whole batches: one program to compile, not two
+            steps=2500,
+            run=tmp_path_factory.mktemp("runs") / "quickdraw",
+        ).path
 
 
 @pytest.fixture(scope="session")

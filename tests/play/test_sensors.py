@@ -190,13 +190,38 @@ def test_rows_become_the_integers_of_numpy(hand: Path, gestures: Path, shared_da
       const columns = await (await fetch(features + ".json")).json();
       const mover = new Mover(about, await module.load(), columns, module.inputs[0]);
       const port = module.inputs[0];
-      return [port.scale, port.zeroPoint, {rows.tolist()}.map((row) => [...mover.numbers(row)])];
+      const otherwise = new Mover({{ ...about, places: [3, 4, 5, 0, 1, 2] }}, null, columns, port);
+      const found = [mover, otherwise].map((one) => {rows.tolist()}.map((row) => [...one.numbers(row)]));
+      return [port.scale, port.zeroPoint, ...found];
     }})()"""
     with serving(folder_server(hand)) as address, browser.page(address) as page:
         page.until("document.body.dataset.ready")
-        scale, zero_point, found = page.value(script)
-    wanted = np.clip(np.rint(player.features(rows) / np.float32(scale)) + zero_point, -128, 127)
-    np.testing.assert_array_equal(np.array(found), wanted)
+        scale, zero_point, *found = page.value(script)
+    for given, numbers in zip((rows, rows[:, [3, 4, 5, 0, 1, 2]]), found, strict=True):
+        wanted = np.clip(np.rint(player.features(given) / np.float32(scale)) + zero_point, -128, 127)
+        np.testing.assert_array_equal(np.array(numbers), wanted)
+
+
+@pytest.mark.parametrize(
+    ("channels", "places", "said"),
+    [
+        ("aX,aY,aZ,gX,gY,gZ", [0, 1, 2, 3, 4, 5], []),
+        ("gX,gY,gZ,aX,aY,aZ", [3, 4, 5, 0, 1, 2], []),
+        ("", [0, 1, 2, 3, 4, 5], []),
+        ("a,b,c,d,e,f", [0, 1, 2, 3, 4, 5], ["a, b, c, d, e, f, and a phone gives it aX, aY, aZ, gX, gY, gZ"]),
+    ],
+)
+def test_columns_of_a_phone_are_found_by_their_names(
+    gestures: Path, tmp_path: Path, channels: str, places: list[int], said: list[str]
+) -> None:
+    run = Path(shutil.copytree(gestures, tmp_path / "run"))
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(config | {"channels": channels.split(",") if channels else []}))
+    listener = open_run(run)
+    assert isinstance(listener, Listener)
+    assert listener.description()["places"] == places
+    assert len(listener.notes) == len(said)
+    assert all(part in note for part, note in zip(said, listener.notes, strict=True))
 
 
 def moves(shared_data: Path) -> tuple[list[str], list[Any]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rudel.cli import complete
-from rudel.cli.output import print_json, reporting_interrupts
+from rudel.cli.output import print_json, print_table, reporting_interrupts
 from rudel.cli.shared_options import JsonOption, SshConfigOption
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ def check(
     json: JsonOption = False,
 ) -> None:
     """Check hosts: hardware, whether Rudel can run there, and the speed of the network."""
-    from rudel.cli.hosts_display import print_wide_table
     from rudel.cluster.foreground import wait_for
     from rudel.cluster.hosts_check import check_hosts
 
@@ -51,7 +50,7 @@ def check(
     if json:
         print_json({"hosts": [_as_document(report) for report in reports]})
     else:
-        print_wide_table(_HEADINGS, [_as_row(report) for report in reports], right=(5, 6, 7, 8, 11, 12))
+        print_table(_HEADINGS, [_as_row(report) for report in reports], right=(5, 6, 7, 8, 11, 12), wide=True)
     for report in reports:
         for line in (*report.notes, report.problem):
             if line:

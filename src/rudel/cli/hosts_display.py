@@ -30,20 +30,6 @@ def printed_lines(
     return on_line
 
 
-def print_wide_table(headings: list[str], rows: list[list[str]], right: tuple[int, ...] = ()) -> None:
-    """Prints a table on lines that are as long as it takes, also where the terminal is narrower."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number in right else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    wide = sum(max(len(row[column]) for row in [headings, *rows]) + 2 for column in range(len(headings)))
-    Console(highlight=False, markup=False, width=wide).print(table)
-
-
 @contextlib.contextmanager
 def live_display(hosts: "Sequence[Host]") -> "Iterator[tuple[Callable[[Host, Stage], None], Console]]":
     """A line for each host that says how far it is; without a terminal, a line whenever something new begins.

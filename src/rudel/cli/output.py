@@ -17,17 +17,22 @@ def print_json(document: object) -> None:
     typer.echo(json.dumps(finite(document), indent=2, ensure_ascii=False))
 
 
-def print_table(headings: list[str], rows: list[list[str]], right: tuple[int, ...] = ()) -> None:
-    """Prints a table; the columns in `right` are aligned to the right."""
+def print_table(headings: list[str], rows: list[list[str]], right: tuple[int, ...] = (), wide: bool = False) -> None:
+    """Prints a table; the columns in `right` are aligned to the right.
+
+    Cells are folded to the width of the terminal; of a table of measurements, `wide`, each row stays a line.
+    """
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number in right else "left", overflow="fold")
+        justify = "right" if number in right else "left"
+        table.add_column(heading, justify=justify, overflow="fold", no_wrap=wide)
     for row in rows:
         table.add_row(*row)
-    Console(highlight=False, markup=False).print(table)
+    widest = sum(max(map(len, cells)) + 2 for cells in zip(headings, *rows, strict=True))
+    Console(highlight=False, markup=False, width=widest if wide else None).print(table)
 
 
 @contextlib.contextmanager

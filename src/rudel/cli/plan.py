@@ -78,7 +78,7 @@ def _tell_hosts(hosts: Sequence[Any], together: float) -> None:
         ]
         for host in hosts
     ]
-    print_table(["Host", "cores", "a step", "free memory", "round trip", "link"], rows, right=(2, 3, 4, 5))
+    print_table(["Host", "cores", "a step", "free memory", "round trip", "link"], rows, right=(2, 3, 4, 5), wide=True)
     typer.echo(f"All links at the same time: {8e-6 * together:.3g} Mbit/s.")
     typer.echo()
 
@@ -104,7 +104,7 @@ def _tell_forecasts(forecasts: Sequence[Any], best: "Forecast") -> None:
         for forecast in forecasts
     ]
     headings = ["Strategy", "hosts", "time", "times", "steps", "merge", "wait", "send", "sent", "memory"]
-    print_table([*headings, ""], rows, right=tuple(range(1, 10)))
+    print_table([*headings, ""], rows, right=tuple(range(1, 10)), wide=True)
     if any(forecast.needs_files for forecast in forecasts):
         typer.echo()
         typer.echo("files: every host reads the data itself, so its files have to be at the same place there.")

@@ -70,6 +70,8 @@ def _server(
     server = opened.enter_context(PlayServer(player, host, port, module))
     typer.echo(f"Play with {player.run} at {server.address}  (Ctrl-C ends it)")
     if isinstance(player, Listener):
+        for note in player.notes:
+            typer.echo(note, err=True)
         return server, module
     if missing := what_is_missing():
         typer.echo(missing, err=True)

@@ -22,7 +22,7 @@ from rudel.micro.host import HostModel, c_compiler
 from rudel.micro.packages import write_arduino, write_cmake, write_wasm, write_zephyr
 from rudel.micro.packages.folder import write_files
 from rudel.micro.packages.recogniser import classifies, listening, motion_recogniser, sound_recogniser
-from rudel.micro.packages.sensing import MOVING, listening_sketch, moving_sketch
+from rudel.micro.packages.sensing import listening_sketch, moving_sketch, other_channels
 from rudel.micro.packages.wasm import features_to_wasm
 
 
@@ -125,21 +125,8 @@ def _write_sensing(compiled: Compiled, dsp: Compiled, model: Int8Model, made: Pa
     more = more | motion_recogniser(dsp, class_names)
     write_arduino(compiled, made, more, dsp=dsp, sketch=moving_sketch(compiled.name))
     notes = [f"The sketch calls on_motion(name, score) after each movement; {untested}"]
-    return notes + other_channels(model.materials.channels if model.materials else [])
-
-
-def other_channels(channels: Sequence[str]) -> list[str]:
-    """A note where a model of movements learned from other columns than the sketch gives, or in another order.
-
-    >>> other_channels([]), other_channels(["aX", "aY", "aZ", "gX", "gY", "gZ"])
-    ([], [])
-    >>> print(*other_channels(["gX", "gY", "gZ", "aX", "aY", "aZ"]))
-    The model learned from gX, gY, gZ, aX, aY, aZ, and the sketch gives it aX, aY, aZ, gX, gY, gZ: train it on these.
-    """
-    if not channels or tuple(channels) == MOVING:
-        return []
-    learned, given = ", ".join(channels), ", ".join(MOVING)
-    return [f"The model learned from {learned}, and the sketch gives it {given}: train it on these."]
+    channels = model.materials.channels if model.materials else []
+    return notes + other_channels(channels, "the sketch")
 
 
 def _on_this_computer(

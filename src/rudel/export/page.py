@@ -48,4 +48,6 @@ def page(model: Int8Model, made: Path, folder: Path) -> tuple[int, list[str]]:
     size, notes = wasm(model, made / _MODEL, folder)
     (made / _MODEL / "package.json").unlink()
     write_page(made, player.description(f"{_MODEL}/{model.name}.js", offline=True), player.page)
+    if isinstance(player, Listener):
+        notes = [*notes, *player.notes]
     return size, [*notes, f"Try it: python3 -m http.server --directory {made.name}"]

@@ -9,6 +9,7 @@ from rudel.features import LogMel
 from rudel.features.layer import Features
 from rudel.features.sensor_columns import Columns, columns_of
 from rudel.micro.packages.recogniser import PASSED_OVER, REST, SMOOTHING, STARTS_AT, THRESHOLD
+from rudel.micro.packages.sensing import MOVING, other_channels
 from rudel.runs import run_directory
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Listener:
         length: frames, or rows, that the network takes.
         classes: names, in the order of the outputs.
         attribution: of the data that it learned from.
+        channels: names of the columns of its rows; empty for sound, and where nobody said.
     """
 
     run: Path
@@ -38,8 +40,20 @@ class Listener:
     length: int
     classes: tuple[str, ...]
     attribution: str
+    channels: tuple[str, ...] = ()
 
     page = "sensor_page"
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user should know, a sentence each."""
+        return [] if sorted(self.channels) == sorted(MOVING) else other_channels(self.channels, "a phone")
+
+    @property
+    def _places(self) -> list[int]:
+        """Where the columns of the model's rows are in a phone's; as they come where it has others."""
+        known = sorted(self.channels) == sorted(MOVING)
+        return [MOVING.index(name) for name in (self.channels if known else MOVING)]
 
     def description(self, module: str | None = None, offline: bool = False) -> dict[str, Any]:
         """The description of the model for the page, as JSON; see `sensor_page/recogniser.js`.
@@ -56,7 +70,8 @@ class Listener:
             "attribution": self.attribution,
         }
         if isinstance(self.features, Columns):
-            return about | {"kind": "motion", "rows": self.length, "rowRate": ROW_RATE, "startsAt": STARTS_AT}
+            moving = {"rows": self.length, "rowRate": ROW_RATE, "startsAt": STARTS_AT, "places": self._places}
+            return about | {"kind": "motion"} | moving
         seconds = self.features.hop / self.features.rate
         every = max(1, round(_EVERY / seconds))
         return about | {
@@ -98,4 +113,5 @@ def listener_of(directory: run_directory.RunDirectory, model: "keras.Model") -> 
             "acceleration and rotation."
         )
     length = tuple(layer.compute_output_shape(inputs[0].shape))[1]
-    return Listener(directory.path, features, length, names, config.get("attribution") or "")
+    channels = tuple(config.get("channels") or ())
+    return Listener(directory.path, features, length, names, config.get("attribution") or "", channels)

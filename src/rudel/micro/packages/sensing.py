@@ -4,8 +4,28 @@ They only move samples from the sensor's library to `NAME_recogniser.c`. The lib
 the board, and Arduino_LSM9DS1 or Arduino_BMI270_BMM150.
 """
 
+from collections.abc import Sequence
+
 MOVING = ("aX", "aY", "aZ", "gX", "gY", "gZ")
-"""What `moving_sketch` reads of the board's sensor: accelerations in g, then rotations in degrees a second."""
+"""What a motion sensor gives, a board's or a phone's: accelerations in g, then rotations in degrees a second."""
+
+
+def other_channels(channels: Sequence[str], giver: str) -> list[str]:
+    """A note where a model of movements learned from other columns than it is given, or in another order.
+
+    Args:
+        channels: that it learned from; empty where nobody said.
+        giver: what gives it `MOVING`.
+
+    >>> other_channels([], "the sketch"), other_channels(["aX", "aY", "aZ", "gX", "gY", "gZ"], "the sketch")
+    ([], [])
+    >>> print(*other_channels(["gX", "gY", "gZ", "aX", "aY", "aZ"], "the sketch"))
+    The model learned from gX, gY, gZ, aX, aY, aZ, and the sketch gives it aX, aY, aZ, gX, gY, gZ: train it on these.
+    """
+    if not channels or tuple(channels) == MOVING:
+        return []
+    learned, given = ", ".join(channels), ", ".join(MOVING)
+    return [f"The model learned from {learned}, and {giver} gives it {given}: train it on these."]
 
 
 def listening_sketch(name: str) -> str:

@@ -94,14 +94,15 @@ export class Mover {
   }
 
   /**
-   * The numbers of a row that the model takes.
+   * The numbers of a phone's row, in the order in which the model takes them.
    *
    * @param {ArrayLike<number>} row
    */
   numbers(row) {
     const { mean, deviation } = this.columns;
     return Int8Array.from(mean, (middle, i) => {
-      const normalised = Math.fround(Math.fround(Math.fround(row[i]) - middle) / deviation[i]);
+      const value = Math.fround(row[this.about.places[i]]);
+      const normalised = Math.fround(Math.fround(value - middle) / deviation[i]);
       const number = halfToEven(Math.fround(normalised / Math.fround(this.port.scale))) + this.port.zeroPoint;
       return Math.min(Math.max(number, -128), 127);
     });
