@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rudel
-from rudel.backend import keras_on_jax
+from rudel.backend import keras_on_jax, set_seed
 from rudel.data.stream import Stream
 
 keras = keras_on_jax()
@@ -16,7 +16,7 @@ keras = keras_on_jax()
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
-    keras.utils.set_random_seed(7)
+    set_seed(7)
 
 
 @pytest.fixture

@@ -130,11 +130,12 @@ def training_loop(
     order: jax.Array | np.ndarray,
     augment: Callable[[Any, Any], Any] | None,
     size: int | None = None,
-) -> tuple[Callable[..., Progress], Callable[[], Progress]]:
+) -> tuple[Callable[..., Progress], Callable[..., Progress]]:
     """The loop of `compile_training` before it is compiled, and what makes the progress to begin with.
 
     The loop is `run(progress, data, order, key, first, last, rates=None, offset=0) -> progress`. Where `rates` is
-    given, float32 (steps,), step i uses the learning rate `rates[i]` in the place of the optimizer's own.
+    given, float32 (steps,), step i uses the learning rate `rates[i]` in the place of the optimizer's own. The other is
+    `start(rate=None) -> progress`; with the form of a rate where the loop is given some, else a step is traced twice.
     """
 
     @jax.jit  # so that the step is traced once, though its shapes are computed first
@@ -167,10 +168,12 @@ def training_loop(
 
         return lax.fori_loop(first, last, body, progress)
 
-    def start() -> Progress:
+    def start(rate: jax.ShapeDtypeStruct | None = None) -> Progress:
+        def one(state: ModelState, rate: jax.Array | None, *drawn: Any) -> tuple[Any, ModelState]:
+            return step(state, batch_of(*drawn), rate)  # as in the loop: the form of a batch does not say on which mesh
+
         indices = jax.ShapeDtypeStruct(order.shape[1:], order.dtype)
-        batch = jax.eval_shape(batch_of, data, indices, _key_form(), 0)
-        shapes, new_state = jax.eval_shape(step, state, batch, None)
+        shapes, new_state = jax.eval_shape(one, state, rate, data, indices, _key_form(), 0)
         _check_carried(model, state, new_state)
         logs = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
         return Progress(state, logs, np.asarray(-1, np.int32))

@@ -141,7 +141,7 @@ def export_rounds(
     run, start = training_loop(model, state, data, order, augment)
     averages_left, in_pace = weight_average_left(model.optimizer), quickened(model, replicas)
     with tracing(model, "train_step"), fast_on_cpu(platform), averages_left, in_pace:
-        begin = start()
+        begin = start(jax.ShapeDtypeStruct((), np.float32))
         logs, log_form = jax.tree.flatten(begin.logs)
 
         def flat(

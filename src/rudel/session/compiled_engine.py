@@ -282,10 +282,11 @@ class CompiledEngine:
             The progress, steps done since the beginning of the training, and the number in the epoch of the first with
             a loss that is not finite, or -1.
         """
-        if epoch != self._keyed:
-            augments = self._job.augment is not None  # nothing else asks for random numbers by this key
-            key = jax.random.key(self._job.schedule.seed) if augments else unused_key()
-            self._keyed, self._key = epoch, jax.random.fold_in(key, epoch) if augments else key
+        if self._keyed < 0 and self._job.augment is None:  # nothing else asks for random numbers by this key
+            self._key = unused_key()
+        elif epoch != self._keyed and self._job.augment is not None:
+            self._key = jax.random.fold_in(jax.random.key(self._job.schedule.seed), epoch)
+        self._keyed = epoch
         done = self._session.position.step
         under_way: list[jax.Array] = []
         read: int | None = None

@@ -223,13 +223,12 @@ class Session:
 
     def record_of(self, number: int, logs: dict[str, float]) -> dict[str, Any]:
         """The record of a span that ends at the position."""
-        clock, rate = self.position.clock, getattr(self.model.optimizer, "learning_rate", None)
         return {
             **self._place_of(number),
-            "seconds": round(clock.train, 3),
+            "seconds": round(self.position.clock.train, 3),
             "time": round(time.time(), 3),
             "logs": logs,
-            "learning_rate": None if rate is None else float(rate),
+            "learning_rate": self._learning_rate(),
         }
 
     def add_record(self, record: dict[str, Any]) -> None:
@@ -237,6 +236,15 @@ class Session:
         self.position.records.append(record)
         self.store.add(record)
         self.display.epoch(flat_record(record))
+
+    def _learning_rate(self) -> float | None:
+        """The optimizer's learning rate now; None where it has none.
+
+        Not compiled: Keras' schedules with a warm-up would be compiled again for every span, which takes far longer.
+        """
+        with jax.disable_jit():
+            rate = getattr(self.model.optimizer, "learning_rate", None)
+            return None if rate is None else float(rate)
 
     def _place_of(self, number: int) -> dict[str, Any]:
         """Where a span ends: there, or where the training is in it."""

@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import keras
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
-from keras import layers
 
 import rudel
-from rudel.backend import set_seed
+from rudel.backend import keras_on_jax, set_seed
 from rudel.data.augmentation import random_flip
 from rudel.errors import RudelError
 from rudel.loop import blocks
@@ -29,8 +27,11 @@ from rudel.loop import compiled_loop as loop
 from rudel.loop.convolution import convolve, sharded_over
 from rudel.mesh import optimizer_slots as slots
 from rudel.mesh.mesh_feed import Held
+from rudel.mesh.mesh_loop import OnMesh
 from rudel.session.compiled_engine import CompiledEngine
 
+keras = keras_on_jax(light=True)
+layers = keras.layers
 EIGHT = rudel.Mesh(devices=8)
 
 random = np.random.default_rng(5)
@@ -97,11 +98,17 @@ def same_losses() -> dict[str, Any]:
         texts.append(program.run.as_text())  # type: ignore[attr-defined]  # a jax.stages.Compiled
         return program, extra
 
-    loop._compile = kept
+    train_step, traced = OnMesh.train_step, []
+
+    def counted(self: OnMesh, *arguments: Any) -> Any:
+        traced.append(self)
+        return train_step(self, *arguments)
+
+    loop._compile, OnMesh.train_step = kept, counted  # type: ignore[method-assign]
     for devices, strategy in (("single", "single"), (2, rudel.Mesh(devices=2)), (8, EIGHT)):
         found[f"convolutional {devices}"] = fit(convolutional, strategy, MOVING)[1]
-    loop._compile = compiled
-    return found | {"moved": [_moving(text) for text in texts]}
+    loop._compile, OnMesh.train_step = compiled, train_step  # type: ignore[method-assign]
+    return found | {"moved": [_moving(text) for text in texts], "traced": len(traced)}
 
 
 def precisions() -> dict[str, Any]:

@@ -71,6 +71,10 @@ def test_a_convolutional_step_moves_sums_and_statistics_alone(results: dict[str,
     assert "all-gather" in results["collectives"]["not kept in place"]
 
 
+def test_a_step_is_traced_once(results: dict[str, Any]) -> None:
+    assert results["same_losses"]["traced"] == 2  # on 2 devices, and on 8
+
+
 @pytest.mark.parametrize("model", ["convolutional", "dense", "attentive"])
 @pytest.mark.parametrize("devices", [2, 4, 8])
 def test_gradients_of_a_step_agree_within_rounding(results: dict[str, Any], model: str, devices: int) -> None:

@@ -14,6 +14,7 @@ import pytest
 from processes import LONG, started
 
 import rudel
+from rudel.backend import set_seed
 from rudel.errors import NonFiniteError, OptionError, RunError
 from rudel.replicas.asynchronous import arrival_coordinator as coordinator
 from rudel.report.rounds_file import read_rounds
@@ -85,7 +86,7 @@ def test_seeds(crew: Any, classifier: Any, many: Any) -> None:
     crew.only("a")
 
     def weights(seed: int) -> np.ndarray:
-        keras.utils.set_random_seed(1)
+        set_seed(1)
         model = classifier()
         rudel.fit(model, *many, steps=40, seed=seed, client=crew.client, strategy=SHORT)
         return np.concatenate([w.ravel() for w in model.get_weights()])
@@ -181,7 +182,7 @@ def test_a_killed_driver_goes_on_from_the_last_arrival(
 def test_a_run_of_another_strategy_is_not_resumed(crew: Any, classifier: Any, many: Any, tmp_path: Path) -> None:
     settings = {"client": crew.client, "run": tmp_path, "resume": True}
     rudel.fit(classifier(), *many, steps=64, strategy=SHORT, **settings)
-    keras.utils.set_random_seed(7)
+    set_seed(7)
     with pytest.raises(RunError, match="was begun with another strategy"):
         rudel.fit(classifier(), *many, steps=128, strategy="diloco", **settings)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rudel
+from rudel.backend import set_seed
 from rudel.errors import ClusterError, NonFiniteError
 
 random = np.random.default_rng(5)
@@ -63,7 +64,7 @@ class Losing(keras.callbacks.Callback):
 
 
 def made() -> Any:
-    keras.utils.set_random_seed(4)
+    set_seed(4)
     model = keras.Sequential(
         [keras.Input((6,)), Doubling(), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2)]
     )

@@ -8,6 +8,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import rudel
+from rudel.backend import set_seed
 from rudel.errors import NonFiniteError
 from rudel.training.prepared import PRECISIONS
 
@@ -19,7 +20,7 @@ TRAIN, HELD_OUT = (X[:1437], Y[:1437]), (X[1437:], Y[1437:])
 
 
 def network(precision: str, optimizer: Any = None) -> Any:
-    keras.utils.set_random_seed(1)
+    set_seed(1)
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(precision)
     try:

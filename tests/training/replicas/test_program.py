@@ -12,9 +12,11 @@ import keras
 import numpy as np
 import pytest
 
+from rudel.backend import set_seed
 from rudel.errors import ModelError
 from rudel.loop import model_state
 from rudel.loop.compiled_loop import Progress, compile_training
+from rudel.replicas.keras_rates import rate_table
 from rudel.replicas.replica_program import ROWS, export_rounds, fold_seeds, load_rounds
 from rudel.shipping import array_bytes
 
@@ -155,7 +157,7 @@ def rates_of(model: Any) -> np.ndarray:
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     rate = optimizer._learning_rate
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-        return np.array([rate(np.int32(step)) for step in range(ROWS)], np.float32)
+        return rate_table(rate, ROWS)
     return np.full(ROWS, optimizer.learning_rate, np.float32)
 
 
@@ -167,7 +169,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[np
     order = np.random.default_rng(0).integers(0, 96, (ROWS, 16)).astype("int32")
     key = jax.random.fold_in(jax.random.key(1), 2)
     for name, make in CASES.items():
-        keras.utils.set_random_seed(1)
+        set_seed(1)
         model, data, augment = make()
         model_state.build(model, jax.tree.map(lambda array: array[:16], data))
         model.reset_metrics()
@@ -199,6 +201,22 @@ def test_steps_are_those_of_the_local_loop(results: Any, name: str) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
         else:
             np.testing.assert_array_equal(a, b)
+
+
+def test_a_step_is_traced_once() -> None:
+    traced = []
+
+    class Counted(keras.Sequential):
+        def train_step(self, *arguments: Any) -> Any:
+            traced.append(self)
+            return super().train_step(*arguments)
+
+    model = Counted([keras.Input((5,)), layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse")
+    data = (TABLE, TABLE.sum(1, keepdims=True), None)
+    model_state.build(model, jax.tree.map(lambda array: array[:4], data))
+    export_rounds(model, model_state.to_host(model_state.read(model)), data, 4, None, "cpu", 1)
+    assert len(traced) == 1
 
 
 def test_a_bad_step_is_told_by_its_number() -> None:

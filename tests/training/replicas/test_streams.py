@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rudel
+from rudel.backend import set_seed
 from rudel.errors import ClusterError, DataError
 from rudel.loop.model_state import ModelState
 from rudel.replicas.host_checks import belongs_on_disk, check_disk, check_memory
@@ -22,7 +23,7 @@ SHORT = rudel.Diloco(round_steps=16)
 
 
 def network() -> Any:
-    keras.utils.set_random_seed(2)
+    set_seed(2)
     model = keras.Sequential(
         [keras.Input((6,)), keras.layers.Dense(32, activation="relu"), keras.layers.Dense(4, activation="softmax")]
     )

@@ -10,6 +10,7 @@ import pytest
 from training.replicas.conftest import Crew
 
 import rudel
+from rudel.backend import set_seed
 
 CLASSES = 4
 
@@ -18,7 +19,7 @@ HOSTS = 2
 
 
 def transformer() -> Any:
-    keras.utils.set_random_seed(0)
+    set_seed(0)
     tokens = keras.Input((16,), dtype="int32")
     x = keras.layers.Embedding(200, 32)(tokens)
     x = keras.layers.LayerNormalization()(x + keras.layers.MultiHeadAttention(2, 16)(x, x))
@@ -33,7 +34,7 @@ def transformer() -> Any:
 
 
 def mobilenet() -> Any:
-    keras.utils.set_random_seed(0)
+    set_seed(0)
     nothing: Any = None  # the stubs of Keras want a name
     body = keras.applications.MobileNetV2((32, 32, 3), alpha=0.35, include_top=False, weights=nothing, pooling="avg")
     body.trainable = False

@@ -23,6 +23,7 @@ import pytest
 from processes import LONG, interrupted, started, until
 
 import rudel
+from rudel.backend import set_seed
 from rudel.errors import ClusterError, ModelError, NonFiniteError, OptionError, RunError
 from rudel.loop.model_state import ModelState
 from rudel.replicas import coordinator
@@ -136,7 +137,7 @@ def test_trains_what_one_computer_trains_and_tells_the_same(
     weight = np.linspace(0, 2, 512).astype("float32") if not isinstance(model, Halving) else None
     settings = {"epochs": 20, "batch_size": 16, "sample_weight": weight, "validation": None if weight is None else 0.25}
     found = rudel.fit(model, x, y, client=crew.client, strategy=SHORT, **settings)
-    keras.utils.set_random_seed(7)
+    set_seed(7)
     alone = rudel.fit(make()[0], x, y, **settings)
     assert set(found.history) == set(alone.history)
     for values in found.history.values():
@@ -561,7 +562,7 @@ def test_a_finished_run_is_told_again_as_it_was(crew: Any, tmp_path: Path) -> No
     summaries = []
     for _ in range(2):
         settings = {"epochs": 2, "client": crew.client, "run": tmp_path, "resume": True, "strategy": SHORT}
-        keras.utils.set_random_seed(1)
+        set_seed(1)
         rudel.fit(*with_schedule(), **settings)
         summaries.append(json.loads((tmp_path / "summary.json").read_text()))
     for name in ("hosts", "steps", "samples", "rounds", "bytes_sent", "metrics"):
@@ -569,9 +570,9 @@ def test_a_finished_run_is_told_again_as_it_was(crew: Any, tmp_path: Path) -> No
 
 
 def test_a_run_of_one_computer_is_not_resumed_on_several(crew: Any, tmp_path: Path) -> None:
-    keras.utils.set_random_seed(1)
+    set_seed(1)
     rudel.fit(*with_schedule(), epochs=2, run=tmp_path)
-    keras.utils.set_random_seed(1)
+    set_seed(1)
     with pytest.raises(RunError, match="was begun with another strategy"):
         rudel.fit(*with_schedule(), epochs=4, run=tmp_path, resume=True, client=crew.client)
 

@@ -8,11 +8,12 @@ Sums have 32 bits, or 64 (`wide`) where int16 inputs and 8-bit weights can lead 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from rudel.micro.arithmetic import Scaling
+from rudel.micro.arithmetic import Rounding, Scaling
 from rudel.micro.emit import Bands, Constant, Context, Kernel, Overlap, Step, lead_of_rows
 from rudel.micro.graph import Graph, Operator, Tensor
 from rudel.micro.operators.checks import arity, constant, quantised_activations, require
@@ -210,9 +211,46 @@ def sums_of(
         bias = bias_of(operator, graph, 2, len(flat))
         reach = sums_reach(flat, zero_point, bias, operator)
         folded = bias - zero_point * flat.sum(axis=1)
-        scaling = make_scaling(context.rounding, source.scale, scales, output.scale)
-        requantisation = plan(scaling, folded, reach, output.zero_point, output_limits(operator, output))
+        limits = output_limits(operator, output)
+        arrays = tuple(_Array(each) for each in (scales, folded, *reach))
+        requantisation = _planned(
+            make_scaling, context.rounding, source.scale, output.scale, output.zero_point, limits, *arrays
+        )
     return {"bias": folded, "reach": reach, "requantisation": requantisation, "zero_point": zero_point}
+
+
+class _Array:
+    """An array as an argument of a cached function: equal if values, shape and dtype are."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+        self._key = (values.dtype.str, values.shape, values.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Array) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@lru_cache(maxsize=512)
+def _planned(
+    make_scaling: Callable[..., Scaling],
+    rounding: Rounding,
+    source_scale: float,
+    output_scale: float,
+    zero_point: int,
+    limits: tuple[int, int],
+    scales: _Array,
+    bias: _Array,
+    least: _Array,
+    most: _Array,
+) -> Requantisation:
+    """Returns the requantisation of a layer, which several passes and the lowering all ask for; it is read-only."""
+    scaling = make_scaling(rounding, source_scale, scales.values, output_scale)
+    found = plan(scaling, bias.values, (least.values, most.values), zero_point, limits)
+    found.data.setflags(write=False)
+    return found
 
 
 def sums_reach(
