@@ -1,8 +1,16 @@
-"""How the tests compile: fast, as they compile longer than they compute."""
+"""How the tests compile: fast, as they compile longer than they compute.
+
+Importing this, before JAX, sets what is not set; programs that are started inherit it.
+"""
+
+import os
 
 QUICKLY = {
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     # The emitters make a loop compile three times as long; parts of a program, one third longer.
     "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
 }
-"""Variables that leave out most of XLA's optimisations: to be set before JAX is imported, where they are not set."""
+"""Variables that leave out most of XLA's optimisations."""
+
+for _name, _value in QUICKLY.items():
+    os.environ.setdefault(_name, _value)

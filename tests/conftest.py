@@ -3,6 +3,7 @@ import fcntl
 import gc
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -10,12 +11,13 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import array_checks  # noqa: F401  # first, so that what is imported is checked
+import compiling  # noqa: F401  # before JAX
 import parallel
 import pytest
 from browser import COMMAND, Browser, find, started
-from compiling import QUICKLY
 from golden import Golden
 from missing import skip_or_fail
+from processes import LONG
 from warm.programs import JAX, TENSORFLOW, put_programs, started_zygotes
 
 from rudel.errors import LabError
@@ -27,8 +29,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Lets Ctrl-C reach the tests and what they start, also where SIGINT is ignored, as by a shell's `&` or `nohup`."""
     if parallel.is_one_of_several(config):
         config.add_cleanup(parallel.weigh_as_a_lab())
-    for name, value in QUICKLY.items():
-        os.environ.setdefault(name, value)
     sys.dont_write_bytecode = False  # hundreds of processes import what need be compiled only once
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -172,6 +172,33 @@ def warm_exports(exporting: Callable[[], contextlib.AbstractContextManager[None]
     """That for the tests of a file."""
     with exporting():
         yield
+
+
+@pytest.fixture
+def warm_trials(warm_python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials that sweeps of this process start begin with everything imported; their parent is not who asked for it."""
+    from rudel.tuning import trial_service
+
+    monkeypatch.setattr(trial_service, "sys", SimpleNamespace(executable=warm_python))
+
+
+@pytest.fixture
+def two_workers(warm_python: str, tmp_path: Path) -> Iterator[tuple[list[subprocess.Popen[bytes]], Any]]:
+    """Two Dask workers that begin with everything imported, in processes that a test may kill, and their client."""
+    from distributed import Client, LocalCluster
+
+    with contextlib.ExitStack() as stack:
+        place = LocalCluster(n_workers=0, processes=True, dashboard_address="127.0.0.1:0")
+        cluster: Any = stack.enter_context(place)
+        client = stack.enter_context(Client(cluster, set_as_default=False))
+        command = [Path(warm_python).with_name("dask"), "worker", cluster.scheduler_address, "--no-nanny"]
+        command += ["--nthreads", "1", "--no-dashboard", "--memory-limit", "0", "--local-directory", tmp_path]
+        log = stack.enter_context((tmp_path / "workers.log").open("wb"))
+        processes = [stack.enter_context(subprocess.Popen(command, stdout=log, stderr=log)) for _ in range(2)]
+        for process in processes:
+            stack.callback(process.kill)
+        client.wait_for_workers(2, timeout=LONG)
+        yield processes, client
 
 
 @pytest.fixture(scope="session")

@@ -117,7 +117,7 @@ def test_options_reach_the_recipe(rudel: Callable[..., Any]) -> None:
 
 
 def test_mixed_precision(rudel: Callable[..., Any]) -> None:
-    trained = rudel("train", "digits", "--precision", "mixed_bfloat16", "--epochs", 10, "--json", *WHOLE)
+    trained = rudel("train", "digits", "--precision", "mixed_bfloat16", "--epochs", 4, "--json", *WHOLE)
     assert json.loads(trained.out)["metrics"]["val_accuracy"] > 0.9
     assert json.loads(Path("runs/digits/config.json").read_text())["precision"] == "mixed_bfloat16"
 

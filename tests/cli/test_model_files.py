@@ -131,13 +131,13 @@ def test_inputs_by_name_are_in_the_order_of_the_model() -> None:
     assert [model.input[name].shape for name in names_of(model, "inputs")] == [each.shape for each in model.inputs]
 
 
-def test_a_file_is_served(folder: Path) -> None:
+def test_a_file_is_served(folder: Path, warm_python: str) -> None:
     import urllib.error
     import urllib.request
 
     (folder / "broken.keras").write_bytes((folder / "small.keras").read_bytes()[:900])
     command = [
-        str(Path(sys.executable).with_name("rudel")),
+        str(Path(warm_python).with_name("rudel")),
         "serve",
         str(folder / "small.keras"),
         str(folder / "broken.keras"),
@@ -205,14 +205,14 @@ def test_layers_beyond_convolutions_become_c(rudel: Callable[..., Any], tmp_path
     assert "in the place of attention" in refused
 
 
-def test_a_lambda_needs_trust(rudel: Callable[..., Any], folder: Path) -> None:
+def test_a_lambda_needs_trust(rudel: Callable[..., Any], folder: Path, warm_python: str) -> None:
     net(keras.layers.Lambda(lambda x: x + 1, name="lambda")).save(folder / "lambda.keras")
     before = sorted(folder.iterdir())
     refused = rudel("predict", folder / "lambda.keras", folder / "some.npy").error
     assert "has a lambda in its layer `lambda`" in refused
     assert "add --unsafe if you trust" in refused
     assert sorted(folder.iterdir()) == before
-    program = [str(Path(sys.executable).with_name("rudel"))]
+    program = [str(Path(warm_python).with_name("rudel"))]
     command = ["export", folder / "lambda.keras", "--to", "savedmodel", "--out", folder / "saved", "--unsafe"]
     subprocess.run([*program, *map(str, command)], check=True)
     assert (folder / "saved/saved_model.pb").is_file()

@@ -4,17 +4,14 @@ import contextlib
 import csv
 import json
 import os
-import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 from PIL import Image
 
 from rudel.cluster.calls import Calls
@@ -70,10 +67,10 @@ def test_a_bad_file_does_not_stop_the_others(rudel: Callable[..., Any], model: P
     assert [each["source"] for each in documents if "error" in each] == [f"{folder}/05.png"]
 
 
-def test_on_a_terminal_every_answer_has_a_line_of_its_own(model: Path, folder: Path) -> None:
+def test_on_a_terminal_every_answer_has_a_line_of_its_own(model: Path, folder: Path, warm_python: str) -> None:
     (folder / "05.png").unlink()
     terminal, there = os.openpty()
-    command = [sys.executable, "-c", "from rudel.cli.main import run; run()", "predict", str(model), str(folder)]
+    command = [Path(warm_python).with_name("rudel"), "predict", str(model), str(folder)]
     subprocess.run(command, stdout=there, stderr=there, check=True)
     os.close(there)
     shown = b""
@@ -142,31 +139,22 @@ def run_of() -> Callable[[Path], Any]:
     return lambda path: as_run(path, "red,green")
 
 
-@pytest.fixture
-def workers() -> Iterator[tuple[Any, Client]]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as cluster,
-        Client(cluster) as client,
-    ):
-        yield cluster, client
-
-
 def test_hosts_answer_and_one_may_be_lost(
     model: Path,
     folder: Path,
     tmp_path: Path,
     run_of: Callable[[Path], Any],
-    workers: tuple[Any, Client],
+    two_workers: tuple[list[subprocess.Popen[bytes]], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "BATCH_SIZE", 2)
-    cluster, client = workers
+    workers, client = two_workers
     calls = Calls(client, "run inference", "continues")
     with run_of(model) as run:
         here = list(predict_many(run, [folder]))
         answers = predict_many(run, [folder], tmp_path / "found.csv", calls)
         some = [next(answers)]
-        os.kill(cluster.workers[0].pid, signal.SIGKILL)
+        workers[0].kill()
         some += list(answers)
     assert sorted(each.source for each in some) == sorted(each.source for each in here)
     by_source = {each.source: each for each in some}

@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
 
+
+@pytest.mark.usefixtures("warm_trials")
 def test_the_best_settings_are_trained_again(rudel, tmp_path) -> None:
     sweep = ["tune", "digits", "--set", "lr=log:1e-3..1e-2", "--set", "filters=4,8", "--set", "dropout=0.1"]
     sweep += ["--set", "validation=0.1987"]  # leaves 1,440 digits, 45 whole batches

@@ -26,6 +26,7 @@ from rudel.data.records.byte_sources import open_source
 from rudel.data.records.example import encode_example, parse_example
 from rudel.data.records.index import walk
 from rudel.errors import DataError, OptionError
+from rudel.export.process import ENVIRONMENT
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,7 @@ def test_what_is_left_out_is_named(converted: Converted) -> None:
     assert [line.partition("\t")[0] for line in lines] == sorted(reasons)
 
 
-def test_tensorflow_reads_what_is_written(drawn: Path, converted: Converted) -> None:
+def test_tensorflow_reads_what_is_written(drawn: Path, converted: Converted, warm_python: str) -> None:
     program = f"""
 import tensorflow as tf
 form = {{
@@ -134,10 +135,8 @@ for serialized in tf.data.TFRecordDataset(sorted(tf.io.gfile.glob({str(converted
     count += 1
 print(count)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )  # fmt: skip
+    environment = {name: value for name, value in os.environ.items() if name != "RUDEL_CACHE"} | ENVIRONMENT
+    done = subprocess.run([warm_python, "-c", program], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "120"
 

@@ -2,8 +2,8 @@
 
 import base64
 import json
+import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from rudel.data.records.layout import layout_of
 from rudel.data.records.protobuf_wire import field, varint_of
 from rudel.data.records.writer import write_examples
 from rudel.errors import DataError
+from rudel.export.process import ENVIRONMENT
 
 _TENSORFLOW = """
 import base64, json, os, sys
@@ -88,9 +89,9 @@ class TensorFlow:
 
 
 @pytest.fixture(scope="module")
-def tensorflow() -> Iterator[TensorFlow]:
+def tensorflow(warm_python: str) -> Iterator[TensorFlow]:
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with started([sys.executable, "-c", _TENSORFLOW], **pipes) as process:
+    with started([warm_python, "-c", _TENSORFLOW], **pipes, env=os.environ | ENVIRONMENT) as process:
         yield TensorFlow(process)
 
 

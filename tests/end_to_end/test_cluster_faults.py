@@ -18,7 +18,7 @@ from homes import furnish, keep_programs
 from processes import LONG, set_up_by_rudel
 
 import rudel
-from rudel.backend import keras_on_jax
+from rudel.backend import keras_on_jax, set_seed
 from rudel.cluster.ssh_cluster import Cluster
 from rudel.errors import ClusterError
 from rudel.lab import Lab
@@ -61,7 +61,7 @@ class Training:
             if self._asked.is_set():
                 model.stop_training = True
 
-        keras.utils.set_random_seed(1)
+        set_seed(1)
         model = keras.Sequential(
             [keras.Input((200,)), keras.layers.Dense(32, activation="relu"), keras.layers.Dense(2)]
         )

@@ -40,11 +40,12 @@ def _warm(warm_exports: None) -> None:
 
 
 @pytest.fixture(scope="session")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def digits(optimized: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the recipe `digits`: convolutions, batch normalisation, dropout, augmentation, Flatten, softmax."""
     run = tmp_path_factory.mktemp("runs") / "digits"
     whole = {"validation": 0.1987}  # no smaller last batch, which would be one program more to compile
-    rudel.train_recipe("digits", options=whole, epochs=12, run=run)
+    with optimized():
+        rudel.train_recipe("digits", options=whole, epochs=12, run=run)
     return run
 
 

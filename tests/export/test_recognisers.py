@@ -6,6 +6,7 @@ The drivers of microphone and motion sensor are stand-ins here; nothing of this 
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,9 @@ def features(request: pytest.FixtureRequest) -> LogMel:
 
 
 @pytest.fixture(scope="module")
-def keywords(features: LogMel, recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def keywords(
+    features: LogMel, recordings: Path, optimized: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     run = tmp_path_factory.mktemp("runs") / "words"
     options: dict[str, Any] = {
         "net": "tiny",
@@ -76,7 +79,8 @@ def keywords(features: LogMel, recordings: Path, tmp_path_factory: pytest.TempPa
     }
     # 80 examples: 5 whole batches, as a smaller last one would be one program more to compile
     options |= {"validation": 1 / 6}
-    rudel.train_recipe("keywords", data=str(recordings), options=options, epochs=60, batch_size=16, run=run)
+    with optimized():
+        rudel.train_recipe("keywords", data=str(recordings), options=options, epochs=60, batch_size=16, run=run)
     return run
 
 
@@ -230,14 +234,15 @@ def movement(kind: str, random: np.random.Generator) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def motion(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def motion(optimized: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A run, and the library made of it."""
     root, random = tmp_path_factory.mktemp("movements"), np.random.default_rng(0)
     for kind in ("push", "shake", "wave"):
         blocks = ["\n".join(",".join(f"{v:.3f}" for v in row) for row in movement(kind, random)) for _ in range(20)]
         (root / f"{kind}.csv").write_text("aX,aY,aZ,gX,gY,gZ\n" + "\n\n".join(blocks) + "\n")
     run = root.parent / f"{root.name}_run"
-    rudel.train_recipe("motion", data=str(root), epochs=30, run=run)
+    with optimized():
+        rudel.train_recipe("motion", data=str(root), epochs=30, run=run)
     exported = rudel.export(run, "arduino", root / "hand")
     assert any("on_motion(name, score)" in note for note in exported.notes)
     assert not any("the sketch gives it" in note for note in exported.notes)

@@ -1,5 +1,8 @@
+import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,21 +37,33 @@ def test_the_samples_are_a_noisy_sine_in_three_parts():
     assert abs(noise.mean()) < 0.015
 
 
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Any]:
+    """What the default trains by this seed, once."""
+
+    @functools.cache
+    def trained(seed: int) -> Any:
+        run = tmp_path_factory.mktemp("full") / "run"
+        return rudel.train_recipe("sine", options={"seed": seed}, seed=seed, run=run)
+
+    return trained
+
+
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-def test_the_small_net_underfits_and_the_default_does_not(tmp_path: Path, seed: int):
+def test_the_small_net_underfits_and_the_default_does_not(full: Callable[[int], Any], tmp_path: Path, seed: int):
     small = rudel.train_recipe("sine", options={"net": "small", "seed": seed}, seed=seed, run=tmp_path / "small")
-    full = rudel.train_recipe("sine", options={"seed": seed}, seed=seed, run=tmp_path / "full")
-    assert [len(run.model.layers) for run in (small, full)] == [2, 3]
+    default = full(seed)
+    assert [len(run.model.layers) for run in (small, default)] == [2, 3]
     assert judged(small.path).underfits
-    assert not judged(full.path).underfits
-    assert not judged(full.path).overfits
-    assert full.summary["metrics"]["test_mae"] < 0.1
+    assert not judged(default.path).underfits
+    assert not judged(default.path).overfits
+    assert default.summary["metrics"]["test_mae"] < 0.1
     assert "It underfits." in (small.path / "report.html").read_text()
-    assert "It neither underfits nor overfits." in (full.path / "report.html").read_text()
+    assert "It neither underfits nor overfits." in (default.path / "report.html").read_text()
 
 
-def test_a_run_is_evaluated_and_asked(tmp_path: Path):
-    trained = rudel.train_recipe("sine", run=tmp_path / "run")
+def test_a_run_is_evaluated_and_asked(full: Callable[[int], Any], tmp_path: Path):
+    trained = full(0)
     assert json.loads((trained.path / "config.json").read_text())["data"] == {
         "train": 600, "validation": 200, "test": 200,
     }  # fmt: skip

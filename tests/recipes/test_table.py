@@ -12,7 +12,6 @@ import pandas
 import polars
 import pyarrow
 import pytest
-from distributed import Client, LocalCluster
 from predicting import predict_files
 from pyarrow import parquet
 
@@ -300,15 +299,11 @@ def test_a_table_that_has_changed_is_read_as_in_training(tmp_path: Path) -> None
     assert found.examples == 79
 
 
-def test_workers_train_together(file: Path, tmp_path: Path) -> None:
-    options = {"target": "rich", "ignore": "rent"}
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        trained = rudel.train_recipe(
-            "table", data=str(file), options=options, run=tmp_path / "run", epochs=30, client=client
-        )  # each takes as many steps as one alone in 15 epochs
+def test_workers_train_together(file: Path, tmp_path: Path, two_workers: Any) -> None:
+    options, (_, client) = {"target": "rich", "ignore": "rent"}, two_workers
+    trained = rudel.train_recipe(
+        "table", data=str(file), options=options, run=tmp_path / "run", epochs=30, client=client
+    )  # each takes as many steps as one alone in 15 epochs
     assert len(trained.summary["hosts"]) == 2
     assert trained.summary["metrics"]["val_accuracy"] > 0.9
 

@@ -5,7 +5,6 @@ import importlib
 import importlib.util
 import json
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -306,7 +305,7 @@ def test_a_generator_may_write_its_next_batch_into_the_same_arrays() -> None:
     np.testing.assert_array_equal(taken.y, Y[:96])
 
 
-def test_a_tensorflow_pipeline_trains_as_in_keras(tmp_path: Path) -> None:
+def test_a_tensorflow_pipeline_trains_as_in_keras(tmp_path: Path, warm_python: str) -> None:
     script = """
 import rudel, keras, numpy as np, tensorflow as tf
 from distributed import Client, LocalCluster
@@ -338,7 +337,7 @@ try:
 except rudel.RudelError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = subprocess.run([warm_python, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert "does not say how many batches it has: give `steps_per_epoch`." in done.stdout
 

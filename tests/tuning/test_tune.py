@@ -36,6 +36,21 @@ def client(borrowed: Client) -> Client:
     return borrowed
 
 
+@pytest.fixture
+def warm_client(client: Client, warm_python: str) -> Client:
+    """The same, on which trials begin with everything imported."""
+
+    def begin_warm(python: str) -> None:
+        from types import SimpleNamespace
+
+        from rudel.tuning import trial_service
+
+        trial_service.sys = SimpleNamespace(executable=python)  # type: ignore[attr-defined]
+
+    client.run(begin_warm, warm_python)
+    return client
+
+
 def bowl(trial: Trial) -> float:
     for step in range(1, 9):
         trial.report(trial.settings["x"] ** 2 + 1 / step, step)
@@ -64,6 +79,7 @@ def test_bad_trials_end_early(tmp_path: Path) -> None:
     assert all(trial.value is not None and trial.value > tuned.value for trial in pruned)
 
 
+@pytest.mark.usefixtures("warm_trials")
 def test_a_recipe_gives_an_ordinary_run(tmp_path: Path) -> None:
     space = {"lr": "log:1e-4..1e-2", "filters": "4,8", "validation": "0.1987"}  # 1,440 digits, 45 whole batches
     tuned = rudel.tune("digits", space, trials=2, epochs=2, prune=False, run=tmp_path / "sweep")
@@ -111,6 +127,7 @@ def test_what_an_interrupt_leaves_is_continued(tmp_path: Path) -> None:
     assert len({trial.settings["x"] for trial in tuned.trials}) == len(before) + 4
 
 
+@pytest.mark.usefixtures("warm_trials")
 def test_a_sweep_on_data_that_has_changed_is_another_one(tmp_path: Path) -> None:
     data = tmp_path / "numbers.csv"
     data.write_text("x,y\n" + "".join(f"{n},{n % 7}\n" for n in range(40)))
@@ -188,14 +205,14 @@ def test_a_lost_worker_costs_a_trial_its_steps_since_the_checkpoint(client: Clie
     assert 1 < after[0] <= 6, "it continues from a checkpoint"
 
 
-def test_workers_share_the_trials(client: Client, tmp_path: Path) -> None:
+def test_workers_share_the_trials(warm_client: Client, tmp_path: Path) -> None:
     space = {"net": "small,full"}
-    tuned = rudel.tune("sine", space, trials=2, epochs=1, client=client, prune=False, run=tmp_path / "sweep")
+    tuned = rudel.tune("sine", space, trials=2, epochs=1, client=warm_client, prune=False, run=tmp_path / "sweep")
     assert {trial.state for trial in tuned.trials} == {"finished"}
     assert len({trial.host for trial in tuned.trials}) == 2
 
 
-def test_a_recipe_of_the_users_travels_with_its_neighbours(client: Client, tmp_path: Path) -> None:
+def test_a_recipe_of_the_users_travels_with_its_neighbours(warm_client: Client, tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("UNITS = 8\n")
     recipe = tmp_path / "own.py"
     recipe.write_text(
@@ -208,7 +225,7 @@ def test_a_recipe_of_the_users_travels_with_its_neighbours(client: Client, tmp_p
         "    model.compile('sgd', 'mse')\n"
         "    return model\n"
     )
-    tuned = rudel.tune(str(recipe), {"units": "2..9"}, trials=2, epochs=2, client=client, run=tmp_path / "sweep")
+    tuned = rudel.tune(str(recipe), {"units": "2..9"}, trials=2, epochs=2, client=warm_client, run=tmp_path / "sweep")
     assert tuned.monitor == "val_loss"
     assert tuned.best
     assert json.loads((tuned.best / "config.json").read_text())["recipe"] == str(recipe)
