@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 from micro_support import host
 from micro_support.cases import KINDS
 from micro_support.int16_cases import INT16_KINDS
+from micro_support.models import Op, T, build
 from micro_support.oracles import runner
 
 from rudel.micro.arithmetic import ROUNDINGS, Rounding
 from rudel.micro.check import random_inputs
 from rudel.micro.compiler import Compiled, compile_model
+from rudel.micro.operators.unary import unary_table
+from rudel.micro.reader import read_model
 
 _MODELS_AT_ONCE = 8
 _LACKING = {("ELU", "litert"), ("GELU", "tflm")}
@@ -51,6 +54,18 @@ def test_bits_are_those_of_the_interpreters(kind: str, data: st.DataObject) -> N
         library = host.build([model for _, model in compiled], Path(folder))
         for source, model in compiled:
             _check_same(library, source, model, model.rounding)
+
+
+@pytest.mark.usefixtures("interpreters")
+@pytest.mark.parametrize("approximate", [False, True])
+def test_halves_of_gelu_are_rounded_as_by_litert(approximate: bool) -> None:
+    tensors = [T((1, 256), scale=1.0, zero_point=-3), T((1, 256), scale=4.0, zero_point=11)]
+    model = build(tensors, [Op("GELU", (0,), (1,), {"approximate": approximate})], [0], [1])
+    graph = read_model(model)
+    inputs = np.arange(-128, 128, dtype=np.int8)
+    for rounding in ("litert", "xnnpack"):
+        table = unary_table(graph.operators[0], graph, rounding)
+        np.testing.assert_array_equal(table, runner(model, rounding)([inputs[None]])[0][0], err_msg=rounding)
 
 
 @pytest.mark.usefixtures("gcc", "interpreters")

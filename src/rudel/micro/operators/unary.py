@@ -44,7 +44,8 @@ def unary_table(operator: Operator, graph: Graph, rounding: Rounding) -> np.ndar
     elif kind == "QUANTIZE":
         values = _requantise(source, output, rounding, operator)
     elif kind == "GELU":
-        values = _curve(source, output, _gelu_by_tanh if operator.options["approximate"] else _gelu, rounding)
+        # XNNPACK leaves it to LiteRT's own kernel
+        values = _curve(source, output, _gelu_by_tanh if operator.options["approximate"] else _gelu, "litert")
     elif kind == "RSQRT":
         values = _inverse_root(source, output)
     elif kind == "HARD_SWISH":
