@@ -1,5 +1,6 @@
 """Sweeps on this computer and on Dask workers: what is found, what is kept, and what happens when one is lost."""
 
+import asyncio
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import rudel
 from rudel.errors import OptionError, RudelError, RunError
 from rudel.tuning.ledger import Ended
 from rudel.tuning.trial import Trial
+from rudel.tuning.trial_service import TrialService
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +127,27 @@ def test_what_an_interrupt_leaves_is_continued(tmp_path: Path) -> None:
     assert after[: len(before)] == before
     assert sorted(trial.number for trial in tuned.trials) == list(range(len(before) + 4))
     assert len({trial.settings["x"] for trial in tuned.trials}) == len(before) + 4
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_an_interrupt_is_not_lost_where_a_trial_has_just_said_something(turns: int) -> None:
+    async def is_cancelled() -> bool:
+        service = TrialService()
+
+        async def follow() -> None:
+            while True:
+                await service.next()
+
+        following = asyncio.create_task(follow())
+        await asyncio.sleep(0)
+        service._events.put_nowait({"kind": "checkpoint"})
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        following.cancel()
+        await asyncio.wait([following], timeout=10)
+        return following.cancelled()
+
+    assert asyncio.run(is_cancelled())
 
 
 @pytest.mark.usefixtures("warm_trials")

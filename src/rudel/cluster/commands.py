@@ -116,7 +116,8 @@ async def _end(process: asyncssh.SSHClientProcess) -> None:
     """Asks a command to end; closing its channel alone would leave it running."""
     with contextlib.suppress(asyncssh.Error, OSError, TimeoutError):
         process.terminate()
-        await asyncio.wait_for(process.wait_closed(), _GRACE_SECONDS)
+        async with asyncio.timeout(_GRACE_SECONDS):
+            await process.wait_closed()
         return
     with contextlib.suppress(asyncssh.Error, OSError):
         process.kill()

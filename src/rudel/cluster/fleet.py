@@ -130,7 +130,8 @@ class Fleet:
         task = asyncio.create_task(self._call(address, operation, message))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
-        return await asyncio.wait_for(task, timeout)
+        async with asyncio.timeout(timeout):
+            return await task
 
     async def ask(self, address: str, message: bytes) -> bytes:
         """Sends bytes to the guest's service on a worker over a line, and returns those that come next from there.
@@ -158,7 +159,9 @@ class Fleet:
             raise NoLineError
         talk = Talk(connection)
         try:
-            if await asyncio.wait_for(talk.next(), _LINE_SECONDS) != self._guest.name.encode():
+            async with asyncio.timeout(_LINE_SECONDS):
+                name = await talk.next()
+            if name != self._guest.name.encode():
                 raise Gone
         except BaseException:
             talk.close()
@@ -255,7 +258,8 @@ class Fleet:
         assert self._guest
         self._disconnect(address)  # a call that was given up has closed its connection, though the worker is there
         try:
-            await asyncio.wait_for(self._send(address, "plugin-remove", name=self._guest.name), _LEAVING_SECONDS)
+            async with asyncio.timeout(_LEAVING_SECONDS):
+                await self._send(address, "plugin-remove", name=self._guest.name)
         except TRANSPORT_ERRORS as error:
             _log.info("%s does not answer (%s): it frees itself after a while", self._name_of(address), error)
 
@@ -266,7 +270,8 @@ class Fleet:
 
         async def renew(address: str) -> None:
             try:
-                await asyncio.wait_for(self._send(address, "rudel_renew", guest=guest), _RENEWAL_SECONDS)
+                async with asyncio.timeout(_RENEWAL_SECONDS):
+                    await self._send(address, "rudel_renew", guest=guest)
             except TRANSPORT_ERRORS as error:  # the next call to it fails, too
                 _log.info("the claim to %s was not renewed: %s", self._name_of(address), error)
 

@@ -132,7 +132,8 @@ class Launch:
         if process is not None and process.exit_status is None and not connection.is_closed():
             process.stdin.write_eof()
             with contextlib.suppress(asyncssh.Error, OSError):  # it takes too long, or the connection broke off
-                await asyncio.wait_for(self._until_ended(), 3)
+                async with asyncio.timeout(3):
+                    await self._until_ended()
         connection.abort()
         await connection.wait_closed()
 
@@ -172,7 +173,8 @@ class Launch:
         self._output.clear()
         errors = asyncio.create_task(self._collect_errors(self._process))
         try:
-            await asyncio.wait_for(self._read_until_ready(), START_SECONDS)
+            async with asyncio.timeout(START_SECONDS):
+                await self._read_until_ready()
         except TimeoutError as error:
             raise ClusterError(
                 f"The worker on `{self.host}` did not start within {START_SECONDS:g} s: it must be able to reach this "
@@ -180,7 +182,8 @@ class Launch:
             ) from error
         if self.address is None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.gather(errors, self._process.wait_closed()), 10)
+                async with asyncio.timeout(10):
+                    await asyncio.gather(errors, self._process.wait_closed())
             raise self._failed()
 
     async def _read_until_ready(self) -> None:

@@ -69,7 +69,8 @@ async def connected(
     finally:
         connection.close()
         with contextlib.suppress(TimeoutError, asyncssh.Error, OSError):
-            await asyncio.wait_for(connection.wait_closed(), _CLOSING_SECONDS)
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                await connection.wait_closed()
 
 
 async def run(

@@ -486,7 +486,8 @@ class Coordinator(ABC):
         self.want_slots()
         async with self._changed:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait_for(lambda: self._slots is not None), 10)
+                async with asyncio.timeout(10):
+                    await self._changed.wait_for(lambda: self._slots is not None)
 
     async def _prepare(self, member: Member) -> None:
         description = await self._call(member, "describe", timeout=120.0)

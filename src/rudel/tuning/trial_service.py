@@ -46,7 +46,8 @@ class TrialService:
     async def next(self) -> dict[str, Any] | None:
         """Waits for the next event; None where there was none for a while."""
         try:
-            return await asyncio.wait_for(self._events.get(), _WAIT_SECONDS)
+            async with asyncio.timeout(_WAIT_SECONDS):
+                return await self._events.get()
         except TimeoutError:
             return None
 

@@ -153,7 +153,8 @@ class Member:
         """Waits for its next message; see `Service.hear`."""
         if not self._said and not self._ended:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._news.wait()
         self._news.clear()
         answer: dict[str, Any] = {"content": bytes(self._said[:SLICE])}
         del self._said[:SLICE]
@@ -167,7 +168,8 @@ class Member:
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.process.wait(), _END_SECONDS)
+            async with asyncio.timeout(_END_SECONDS):
+                await self.process.wait()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
         for reader in self._readers:
             reader.cancel()

@@ -112,7 +112,8 @@ class ArrivalCoordinator(Coordinator):
             async with self._changed:
                 self._changed.notify_all()  # who has nothing to do may have something now
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), _LOOK_SECONDS)
+                    async with asyncio.timeout(_LOOK_SECONDS):
+                        await self._changed.wait()
         self._report_arrivals(0.0)
 
     # -- visits -----------------------------------------------------------------------------------------------------
@@ -189,7 +190,8 @@ class ArrivalCoordinator(Coordinator):
                 return
             async with self._changed:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), left)
+                    async with asyncio.timeout(left):
+                        await self._changed.wait()
 
     async def _arrive(self, member: Member, number: int, answer: Answer) -> None:
         """Applies what a replica has brought, after what others have brought before."""

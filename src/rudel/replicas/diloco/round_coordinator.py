@@ -206,7 +206,8 @@ class RoundCoordinator(Coordinator):
                 else:
                     alone_since = None
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), max(0.001, min(1.0, deadline - now, stop_by - now)))
+                    async with asyncio.timeout(max(0.001, min(1.0, deadline - now, stop_by - now))):
+                        await self._changed.wait()
 
     def _grace(self, waiting: Sequence[Member]) -> float:
         return grace(self._plans.longest(self.state.round, waiting), self._link_seconds)
@@ -280,10 +281,8 @@ class RoundCoordinator(Coordinator):
         """Gives a replica that did not answer in time some seconds more; then it counts as lost."""
         async with self._changed:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(
-                    self._changed.wait_for(lambda: self._ended or member.active or member.joining or member.lost),
-                    self._longest_grace,
-                )
+                async with asyncio.timeout(self._longest_grace):
+                    await self._changed.wait_for(lambda: self._ended or member.active or member.joining or member.lost)
         if not (self._ended or member.active or member.joining or member.lost):
             await self._lose(member, TimeoutError())
 
