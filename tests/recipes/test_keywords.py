@@ -63,7 +63,7 @@ def run(folder: Path, optimized: Callable[..., Any], tmp_path_factory: pytest.Te
         for path in sorted((folder / word).iterdir())[:15]:
             shutil.copy(path, few / word)
     with optimized():
-        rudel.train_recipe("keywords", data=str(few), options=SHORT | {"validation": 0.2}, batch_size=9, run=run)
+        rudel.train_recipe("keywords", data=str(few), options=SHORT | {"validation": 0.2}, batch_size=18, run=run)
     return run
 
 

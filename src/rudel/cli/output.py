@@ -20,7 +20,7 @@ def print_json(document: object) -> None:
 def print_table(headings: list[str], rows: list[list[str]], right: tuple[int, ...] = (), wide: bool = False) -> None:
     """Prints a table; the columns in `right` are aligned to the right.
 
-    Cells are folded to the width of the terminal; of a table of measurements, `wide`, each row stays a line.
+    Cells are folded to the width of the terminal; with `wide`, each row stays on one line, however narrow that is.
     """
     from rich.console import Console
     from rich.table import Table
@@ -31,8 +31,8 @@ def print_table(headings: list[str], rows: list[list[str]], right: tuple[int, ..
         table.add_column(heading, justify=justify, overflow="fold", no_wrap=wide)
     for row in rows:
         table.add_row(*row)
-    widest = sum(max(map(len, cells)) + 2 for cells in zip(headings, *rows, strict=True))
-    Console(highlight=False, markup=False, width=widest if wide else None).print(table)
+    width = sum(max(map(len, cells)) + 2 for cells in zip(headings, *rows, strict=True)) if wide else None
+    Console(highlight=False, markup=False, width=width).print(table)
 
 
 @contextlib.contextmanager

@@ -233,7 +233,7 @@ class _Array:
         return hash(self._key)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def _planned(
     make_scaling: Callable[..., Scaling],
     rounding: Rounding,
