@@ -52,6 +52,9 @@ _REHEARSED_BYTES, _LONG_SECONDS = 16_000_000, 0.5
 _LEAST_BLOCKS, _BLOCK_SECONDS = 3, 0.1
 """Blocks of steps that are tried out, and how long they are at most."""
 
+_MOST_TIMES = 10
+"""How many times as long as usual steps are tried out at most, where some are held up: their blocks do not count."""
+
 _SETTLE_SECONDS = 0.2
 """Of steps before those that are counted, where there is time: a process with a share of a core, as in a container, is
 faster at first, by what it did not use before (Linux counts such shares in periods of 0.1 s).
@@ -210,19 +213,20 @@ class Replica:
         if not self._loaded:
             taken_by(1)  # loads what the others need
         self._loaded = True
-        count, steps, passed, counted, blocks = 1, 0, 0.0, 0.0, []
-        each = 0.0
-        while each < _LONG_STEP and (
-            counted < seconds or (len(blocks) < _LEAST_BLOCKS and counted < _LEAST_BLOCKS * seconds)
+        count, passed, counted, each, blocks = 1, 0.0, 0.0, 0.0, []
+        while (
+            each < _LONG_STEP
+            and passed < settled + _MOST_TIMES * seconds
+            and (len(blocks) < 2 or counted < seconds * (1 if len(blocks) >= _LEAST_BLOCKS else _LEAST_BLOCKS))
         ):
             block = taken_by(count)
             each = block / count
             if max(passed, block) >= settled:
                 blocks.append((block, count))
-                counted += block
-            passed, steps = passed + block, steps + count
-            most = min(seconds - counted, _BLOCK_SECONDS)
-            count = min(ROWS, 4 * count, max(1, int(most * steps / passed)))
+            passed += block
+            usual = _usual_seconds(blocks) if blocks else each
+            counted = sum(taken for taken, steps in blocks if taken <= _STALL * usual * steps)
+            count = min(ROWS, 4 * count, max(1, int(min(seconds - counted, _BLOCK_SECONDS) / usual)))
         return _usual_seconds(blocks)
 
     def rehearse_rounds(self, seconds: float, steps: int, step: float) -> tuple[float, float]:

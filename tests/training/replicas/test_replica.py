@@ -73,6 +73,24 @@ def test_a_step_that_takes_long_is_measured_once(hosted: Any, monkeypatch: pytes
     assert taken == [1]
 
 
+@pytest.mark.parametrize("seconds", [0.2, 0.5])
+def test_a_first_step_that_is_held_up_says_nothing_of_the_others(hosted: Any, seconds: float) -> None:
+    one = hosted(regression(), DATA).replica
+    run, held_up, usual = one._run, [], one.rehearse(0.1)
+
+    class HeldUp:
+        weights, put = run.weights, run.put
+
+        def __call__(self, *arguments: Any) -> Any:
+            if not held_up:
+                held_up.append(True)
+                time.sleep(seconds)
+            return run(*arguments)
+
+    one._run = HeldUp()
+    assert one.rehearse(0.1) < 8 * usual
+
+
 def test_rounds_are_encoded_though_the_model_makes_no_numbers_of_zeros(hosted: Any) -> None:
     model = linear()
     model.compile(optimizer="sgd", loss=lambda truth, predicted: ops.mean(predicted / predicted, axis=-1))
