@@ -53,7 +53,7 @@ _LEAST_BLOCKS, _BLOCK_SECONDS = 3, 0.1
 """Blocks of steps that are tried out, and how long they are at most."""
 
 _MOST_TIMES = 10
-"""How many times as long as usual steps are tried out at most, where some are held up: their blocks do not count."""
+"""How many times as long as usual steps are tried out at most."""
 
 _SETTLE_SECONDS = 0.2
 """Of steps before those that are counted, where there is time: a process with a share of a core, as in a container, is
@@ -214,19 +214,14 @@ class Replica:
             taken_by(1)  # loads what the others need
         self._loaded = True
         count, passed, counted, each, blocks = 1, 0.0, 0.0, 0.0, []
-        while (
-            each < _LONG_STEP
-            and passed < settled + _MOST_TIMES * seconds
-            and (len(blocks) < 2 or counted < seconds * (1 if len(blocks) >= _LEAST_BLOCKS else _LEAST_BLOCKS))
-        ):
+        while each < _LONG_STEP and counted < seconds and passed < settled + _MOST_TIMES * seconds:
             block = taken_by(count)
             each = block / count
             if max(passed, block) >= settled:
                 blocks.append((block, count))
+                counted += min(block, seconds / _LEAST_BLOCKS)  # one that was held up is not all there is
             passed += block
-            usual = _usual_seconds(blocks) if blocks else each
-            counted = sum(taken for taken, steps in blocks if taken <= _STALL * usual * steps)
-            count = min(ROWS, 4 * count, max(1, int(min(seconds - counted, _BLOCK_SECONDS) / usual)))
+            count = min(ROWS, 4 * count, max(1, int(min(seconds - counted, _BLOCK_SECONDS) / each)))
         return _usual_seconds(blocks)
 
     def rehearse_rounds(self, seconds: float, steps: int, step: float) -> tuple[float, float]:
