@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -39,18 +40,19 @@ def client(borrowed: Client) -> Client:
 
 
 @pytest.fixture
-def warm_client(client: Client, warm_python: str) -> Client:
+def warm_client(client: Client, warm_python: str) -> Iterator[Client]:
     """The same, on which trials begin with everything imported."""
 
-    def begin_warm(python: str) -> None:
+    def begin_with(python: str) -> None:
         from types import SimpleNamespace
 
         from rudel.tuning import trial_service
 
         trial_service.sys = SimpleNamespace(executable=python)  # type: ignore[attr-defined]
 
-    client.run(begin_warm, warm_python)
-    return client
+    client.run(begin_with, warm_python)
+    yield client
+    client.run(begin_with, sys.executable)
 
 
 def bowl(trial: Trial) -> float:

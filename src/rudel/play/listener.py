@@ -47,13 +47,17 @@ class Listener:
     @property
     def notes(self) -> list[str]:
         """What a user should know, a sentence each."""
-        return [] if sorted(self.channels) == sorted(MOVING) else other_channels(self.channels, "a phone")
+        return [] if self._knows_phones else other_channels(self.channels, "a phone")
+
+    @property
+    def _knows_phones(self) -> bool:
+        """Whether its columns are those of a phone, in whatever order."""
+        return sorted(self.channels) == sorted(MOVING)
 
     @property
     def _places(self) -> list[int]:
         """Where the columns of the model's rows are in a phone's; as they come where it has others."""
-        known = sorted(self.channels) == sorted(MOVING)
-        return [MOVING.index(name) for name in (self.channels if known else MOVING)]
+        return [MOVING.index(name) for name in (self.channels if self._knows_phones else MOVING)]
 
     def description(self, module: str | None = None, offline: bool = False) -> dict[str, Any]:
         """The description of the model for the page, as JSON; see `sensor_page/recogniser.js`.

@@ -50,10 +50,7 @@ _REHEARSED_BYTES, _LONG_SECONDS = 16_000_000, 0.5
 """Of examples, so that they do not fit into a cache, where steps are rehearsed for that long."""
 
 _LEAST_BLOCKS, _BLOCK_SECONDS = 3, 0.1
-"""Blocks of steps that are tried out, and how long they are at most."""
-
-_MOST_TIMES = 10
-"""How many times as long as usual steps are tried out at most."""
+"""Blocks of steps that are tried out at least, and how long they are at most."""
 
 _SETTLE_SECONDS = 0.2
 """Of steps before those that are counted, where there is time: a process with a share of a core, as in a container, is
@@ -214,7 +211,7 @@ class Replica:
             taken_by(1)  # loads what the others need
         self._loaded = True
         count, passed, counted, each, blocks = 1, 0.0, 0.0, 0.0, []
-        while each < _LONG_STEP and counted < seconds and passed < settled + _MOST_TIMES * seconds:
+        while each < _LONG_STEP and counted < seconds:
             block = taken_by(count)
             each = block / count
             if max(passed, block) >= settled:
