@@ -6,7 +6,6 @@ Everything is done by `mesh_jobs.py` in one process, as JAX has to be told of vi
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,19 +28,13 @@ ROUNDINGS = 16
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return done_by_jobs(
-        tmp_path_factory.mktemp("mesh"),
-        ["same_losses", "precisions", "layouts", "resumed", "gradients", "collectives", "errors"],
-    )
-
-
-def done_by_jobs(folder: Path, names: list[str]) -> dict[str, Any]:
-    """The results of jobs, in a process of their own."""
+def results(tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> dict[str, Any]:
+    """The results of all jobs, in a process of their own."""
+    folder = tmp_path_factory.mktemp("mesh")
     environment = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
     done = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", JOBS, folder, *names], capture_output=True, text=True,
-        env=environment | {"JAX_PLATFORMS": "cpu", "KERAS_BACKEND": "jax"}, check=False,
+        [warm_python, JOBS, folder], capture_output=True, text=True,
+        env=environment | {"KERAS_BACKEND": "jax"}, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "mesh" not in done.stdout + done.stderr  # nobody looks, so nothing is told
@@ -142,9 +135,8 @@ def test_a_run_goes_on_with_other_devices(results: dict[str, Any]) -> None:
     assert found["best"] > 0
 
 
-@pytest.mark.optimized
-def test_streamed_and_in_memory_are_the_same_bits(tmp_path: Path) -> None:
-    found = done_by_jobs(tmp_path, ["streams"])["streams"]
+def test_streamed_and_in_memory_are_the_same_bits(results: dict[str, Any]) -> None:
+    found = results["streams"]
     assert found["streamed"] == found["in memory"] == close(found["single"])
 
 
