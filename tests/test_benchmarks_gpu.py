@@ -90,10 +90,10 @@ def test_shares_are_those_of_one_device(benchmark_module: Any) -> None:
     assert gpu._counts(None, {"devices": 1}) == [1]
 
 
-def test_it_runs_from_end_to_end_on_virtual_devices(tmp_path: Path) -> None:
+def test_it_runs_from_end_to_end_on_virtual_devices(tmp_path: Path, warm_python: str) -> None:
     out = tmp_path / "numbers.json"
-    arguments = ["--nets", "mlp", "--precisions", "float32", "--devices", 2, "--seconds", 0.2, "--size", "small"]
-    done = run(*arguments, "--json", out)
+    arguments = ["--nets", "mlp", "--precisions", "float32", "--devices", 2, "--seconds", 0.05, "--size", "small"]
+    done = run(*arguments, "--json", out, python=warm_python)
     assert done.returncode == 0, done.stderr
     assert "what its maker says is not known here" in done.stdout
     document = json.loads(out.read_text())
@@ -128,6 +128,6 @@ def test_what_cannot_be_measured_is_one_sentence() -> None:
     assert (done.returncode, done.stderr) == (1, "There is no net abacus: there are mlp, cnn, transformer.\n")
 
 
-def run(*arguments: Any) -> Any:
-    command = [sys.executable, str(BENCHMARKS / "gpu.py"), *map(str, arguments)]
+def run(*arguments: Any, python: str = sys.executable) -> Any:
+    command = [python, str(BENCHMARKS / "gpu.py"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -55,11 +55,21 @@ def test_digits_end_to_end(rudel: Callable[..., Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.optimized  # it computes longer than it compiles
-def test_the_articles_job_on_real_drawings(rudel: Callable[..., Any], shared_data: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "steps", "samples", "accuracy"),
+    [
+        (("--set", "drawings=1000", "--steps", 1500), 1500, 47952, 0.72),
+        pytest.param((), 8192, 262072, 0.805, marks=pytest.mark.slow, id="whole"),
+    ],
+)
+def test_the_articles_job_on_real_drawings(
+    rudel: Callable[..., Any], shared_data: Path, options: tuple[object, ...], steps: int, samples: int, accuracy: float
+) -> None:
     source = shared_data / "quickdraw"
-    trained = json.loads(rudel("train", "quickdraw", "--data", source, "--set", f"classes={CLASSES}", "--json").out)
-    assert (trained["steps"], trained["samples"]) == (8192, 262072), "epochs end with a smaller batch"
-    assert trained["metrics"]["val_accuracy"] >= 0.805
+    arguments = ("--data", source, "--set", f"classes={CLASSES}", *options, "--json")
+    trained = json.loads(rudel("train", "quickdraw", *arguments).out)
+    assert (trained["steps"], trained["samples"]) == (steps, samples), "epochs end with a smaller batch"
+    assert trained["metrics"]["val_accuracy"] >= accuracy
 
     # Rows of other classes are left out and counted; labels are matched by name, whatever their order.
     names = ["zebra", "rainbow", "cat", "airplane"]
@@ -135,9 +145,9 @@ def test_a_recipe_of_ones_own(rudel: Callable[..., Any]) -> None:
 
 
 def test_a_regression_says_whether_it_fits(rudel: Callable[..., Any]) -> None:
-    small = rudel("train", "sine", "--set", "net=small", "--run", "small").out
+    small = rudel("train", "sine", "--set", "net=small", "--run", "small", "--epochs", 100, "--batch-size", 20).out
     assert "fit      It underfits.\n" in small
-    assert "fit      It neither underfits nor overfits.\n" in rudel("train", "sine").out
+    assert "fit      It neither underfits nor overfits.\n" in rudel("train", "sine", "--epochs", 300).out
     assert "mae 0.0" in rudel("evaluate", "runs/sine").out
     np.save("angle.npy", np.array([[np.pi / 2]], "float32"))
     output = rudel("predict", "runs/sine", "angle.npy").out
@@ -168,26 +178,22 @@ def test_a_training_of_minutes_is_told_in_minutes(rudel: Callable[..., Any], cap
 
 
 def test_training_evaluating_and_predicting_leave_tensorflow_dask_and_pandas_alone(tmp_path: Path) -> None:
+    """And they have no trouble with a backend of Matplotlib that is not installed.
+
+    A notebook whose Jupyter is installed elsewhere leaves one to the commands that it starts.
+    """
     script = (
         "import sys\nfrom rudel.cli import main\nimport numpy as np\nnp.save('x.npy', np.zeros((8, 8), 'uint8'))\n"
-        "train = 'train digits --epochs 1 --set validation=0.1987'\n"
+        "train = 'train digits --epochs 1 --set filters=4 --set validation=0.1987'\n"
         "for line in (train, 'evaluate runs/digits', 'predict runs/digits x.npy'):\n"
         "    sys.argv = ['rudel', *line.split()]\n"
         "    try: main.run()\n"
         "    except SystemExit as stop: assert not stop.code, stop.code\n"
         "    assert not {'tensorflow', 'distributed', 'pandas'} & sys.modules.keys(), line\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
-
-
-def test_a_backend_of_matplotlib_that_is_not_installed_is_no_trouble(tmp_path: Path) -> None:
-    """A notebook whose Jupyter is installed elsewhere leaves one to the commands that it starts."""
     environment = os.environ | {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
-    script = (
-        "import sys; sys.argv = ['rudel', 'train', 'sine', '--epochs', '2']; from rudel.cli import main; main.run()"
-    )
     subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path, env=environment)
-    assert "<svg" in (tmp_path / "runs/sine/report.html").read_text()
+    assert "<svg" in (tmp_path / "runs/digits/report.html").read_text()
 
 
 def test_imports_nothing_heavy_until_it_is_needed() -> None:

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,21 +51,11 @@ def test_variables_that_are_malformed(
     assert words in rudel(*TRAIN, "--strategy", "mesh").error
 
 
-def test_a_batch_that_cannot_be_cut(tmp_path: Path) -> None:
-    words = [
-        sys.executable,
-        "-c",
-        "from rudel.cli.main import run; run()",
-        *TRAIN,
-        "--devices",
-        "3",
-        "--batch-size",
-        "32",
-    ]
+def test_a_batch_that_cannot_be_cut(tmp_path: Path, warm_python: str) -> None:
+    code = "import jax; jax.config.update('jax_platforms', 'cpu'); from rudel.cli.main import run; run()"
+    words = [warm_python, "-c", code, *TRAIN, "--devices", "3", "--batch-size", "32"]
     environment = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
-    done = subprocess.run(
-        words, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment | {"JAX_PLATFORMS": "cpu"}
-    )
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 2, done.stderr
     assert done.stderr.strip().splitlines()[-1].startswith("Error: A batch of 32 cannot be divided into 3 equal shards")
     assert "Traceback" not in done.stderr
