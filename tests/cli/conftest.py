@@ -43,3 +43,15 @@ def rudel(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tm
         return Result(code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def digits_run(made_once: Callable[..., Path]) -> Path:
+    """What `rudel train digits --epochs 1` leaves."""
+
+    def train(run: Path) -> None:
+        import rudel
+
+        rudel.train_recipe("digits", epochs=1, run=run, verbose=False)
+
+    return made_once("digits of an epoch", train)

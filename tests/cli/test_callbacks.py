@@ -29,7 +29,7 @@ def tracking(rudel, tmp_path, monkeypatch) -> None:
 
 
 def test_a_callback_of_ones_own_sees_every_epoch(rudel, tmp_path) -> None:
-    result = rudel("train", "digits", "--epochs", 2, "--callback", "own_tracking:Tracker", "--run", "run")
+    result = rudel("train", "sine", "--epochs", 2, "--callback", "own_tracking:Tracker", "--run", "run")
     assert result.code == 0, result.err
     tracked = [json.loads(line) for line in (tmp_path / "tracked.jsonl").read_text().splitlines()]
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]

@@ -93,7 +93,7 @@ def test_short_options_and_quiet(rudel: Callable[..., Any]) -> None:
 
 
 def test_train_says_what_can_be_done_next(rudel: Callable[..., Any]) -> None:
-    last = rudel("train", "-e", "1").out.splitlines()[-1]
+    last = rudel("train", "-e", "1", "--set", "filters=4", "--set", "validation=0.1987").out.splitlines()[-1]
     assert last == (
         "next     rudel evaluate runs/digits; rudel serve runs/digits; rudel play runs/digits; "
         "rudel export runs/digits --to litert-int8"

@@ -41,6 +41,7 @@ def problems(document: dict[str, Any]) -> dict[str, str]:
     return {each["command"]: each["problem"] for each in document["features"] if each["problem"]}
 
 
+@pytest.mark.usefixtures("warm_answers")
 def test_everything_in_this_environment_is_told() -> None:
     done = CliRunner().invoke(app, ["doctor", "--json"], catch_exceptions=False)
     document = json.loads(done.stdout)
@@ -124,6 +125,7 @@ def test_a_broken_package_is_told_and_hides_nothing(tmp_path: Path, name: str) -
     assert {"system", "cores", "rudel", "train --dashboard", "lab"} <= set(lines)
 
 
+@pytest.mark.usefixtures("warm_answers")
 def test_metadata_that_are_missing_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(name: str) -> NoReturn:
         raise installed_packages.PackageNotFoundError(name)
