@@ -21,10 +21,10 @@ def _warm(warm_exports: None) -> None:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Starts servers that end with the test."""
+def start(tmp_path: Path, warm_python: str) -> Iterator[Callable[..., Server]]:
+    """Starts servers that end with the test, and begin with everything imported; `server` is one that does not."""
     with contextlib.ExitStack() as stack:
-        yield lambda *arguments: stack.enter_context(serving(tmp_path, *arguments))
+        yield lambda *arguments: stack.enter_context(serving(tmp_path, *arguments, python=warm_python))
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -76,16 +75,13 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *arguments: object) -> Iterator[Server]:
-    """A server in a process of its own, until the block ends."""
+def serving(folder: Path, *arguments: object, python: str = sys.executable) -> Iterator[Server]:
+    """A server in a process of its own, by this interpreter, until the block ends."""
     log = folder / "serve.log"
-    program = "from rudel.cli.main import run; run()"
-    command = [sys.executable, "-c", program, "serve", "--port", "0", *map(str, arguments)]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    program = "import jax; jax.config.update('jax_platforms', 'cpu'); from rudel.cli.main import run; run()"
+    command = [python, "-c", program, "serve", "--port", "0", *map(str, arguments)]
     with log.open("a") as errors:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=folder, env=environment
-        )
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=folder)
     try:
         out: IO[str] | None = process.stdout
         assert out

@@ -37,9 +37,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(run: Path, tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
-    with serving(folder, run, run.parent / "small", "--max-body", "1") as started:
+    with serving(folder, run, run.parent / "small", "--max-body", "1", python=warm_python) as started:
         yield started
 
 

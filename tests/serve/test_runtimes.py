@@ -4,7 +4,7 @@ import base64
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +67,14 @@ def made(tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(made: Path, runs: Path) -> Iterator[Any]:
+def served(made: Path, runs: Path, warm_python: str) -> Iterator[Any]:
+    """A server for all of them, and for versions `net`, of which the first cannot be computed."""
+    (made / "net").mkdir()
+    shutil.copy(made / "gather.tflite", made / "net/1.tflite")
+    shutil.copy(made / "float.tflite", made / "net/2.tflite")
     arguments = [made / "saved", made / "texts", made / "float.tflite", f"whole={made / 'int8.tflite'}", runs / "small"]
-    with serving(made, *arguments, "--max-batch", "4") as server:
+    more = (made / "positive", made / "net", "--max-batch", "4")
+    with serving(made, *arguments, *more, python=warm_python) as server:
         yield server
 
 
@@ -116,24 +121,17 @@ def test_texts_and_open_shapes(served: Any) -> None:
     assert again == {"name": "again", "datatype": "BYTES", "shape": [1], "data": ["äh"]}
 
 
-def test_a_model_that_refuses_zeros_is_served(start: Callable[..., Any], made: Path) -> None:
-    server = start(made / "positive")
-    ones, zero = (server.ask("/v1/models/positive:predict", {"instances": [[n, 1, 1, 1]]}) for n in (1, 0))
+def test_a_model_that_refuses_zeros_is_served(served: Any) -> None:
+    ones, zero = (served.ask("/v1/models/positive:predict", {"instances": [[n, 1, 1, 1]]}) for n in (1, 0))
     assert ones.json["predictions"] == [[1, 1, 1, 1]]
     assert zero.error.startswith("The model cannot take this input")
 
 
-def test_versions_that_cannot_be_computed_or_are_still_copied(
-    start: Callable[..., Any], made: Path, tmp_path: Path
-) -> None:
-    net = tmp_path / "net"
-    net.mkdir()
-    shutil.copy(made / "gather.tflite", net / "1.tflite")
-    shutil.copy(made / "float.tflite", net / "2.tflite")
-    server = start(net)
-    assert "net: version 2 of" in server.log.read_text()
-    assert f"cannot be served: {net / '1.tflite'} cannot be computed: " in server.log.read_text()
+def test_versions_that_cannot_be_computed_or_are_still_copied(served: Any, made: Path) -> None:
+    net = made / "net"
+    assert "net: version 2 of" in served.log.read_text()
+    assert f"cannot be served: {net / '1.tflite'} cannot be computed: " in served.log.read_text()
     shutil.copytree(made / "saved/2", net / "3", ignore=shutil.ignore_patterns("variables.data*"))
-    until(lambda: "a new version cannot be served, and the old one stays" in server.log.read_text())
+    until(lambda: "a new version cannot be served, and the old one stays" in served.log.read_text())
     shutil.copytree(made / "saved/2/variables", net / "3/variables", dirs_exist_ok=True)
-    until(lambda: "net: version 3 is now served." in server.log.read_text())
+    until(lambda: "net: version 3 is now served." in served.log.read_text())

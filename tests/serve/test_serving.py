@@ -64,12 +64,13 @@ class Asking:
 
 
 @pytest.fixture(scope="module")
-def changing(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Path]]:
+def changing(runs: Path, tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> Iterator[tuple[Any, Path]]:
     """A server for a run and a folder of versions, and the folder that they are in."""
     folder = tmp_path_factory.mktemp("changing")
     shutil.copytree(runs / "small", folder / "run")
     shutil.copytree(runs / "small", folder / "versions/3")
-    with serving(folder, folder / "run", f"net={folder / 'versions'}", "--max-batch", "1") as server:
+    arguments = [folder / "run", f"net={folder / 'versions'}", "--max-batch", "1"]
+    with serving(folder, *arguments, python=warm_python) as server:
         yield server, folder
 
 
@@ -178,12 +179,12 @@ def test_it_finishes_what_it_has_begun(start: Any, runs: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def strict(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def strict(runs: Path, tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> Iterator[Any]:
     """A server with a token, a short time limit, and a log for programs."""
     folder = tmp_path_factory.mktemp("strict")
     (folder / "token").write_text("secret-123\n")
     arguments = ["--token-file", folder / "token", "--timeout", "0.5", "--log", "json", "--max-batch", "1"]
-    with serving(folder, runs / "small", *arguments) as server:
+    with serving(folder, runs / "small", *arguments, python=warm_python) as server:
         yield server
 
 

@@ -30,10 +30,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def server(run: Path, tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> Any:
     from serve.serve_support import serving
 
-    with serving(tmp_path_factory.mktemp("server"), run) as started:
+    with serving(tmp_path_factory.mktemp("server"), run, python=warm_python) as started:
         yield started
 
 

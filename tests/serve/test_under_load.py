@@ -18,11 +18,11 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module
 
 
-def test_twice_as_much_as_it_can_bear(script: Any, runs: Path, tmp_path: Path) -> None:
+def test_twice_as_much_as_it_can_bear(script: Any, runs: Path, tmp_path: Path, warm_python: str) -> None:
     """Mixed requests: every one is answered once, and nothing but 503 from 500 on."""
     soak = script("soak")
     arguments = [f"{soak.NAME}={runs / 'drawings'}", "--queue", "16", "--log", "none", "--max-batch", "4"]
-    with serving(tmp_path, *arguments) as server:
+    with serving(tmp_path, *arguments, python=warm_python) as server:
         tally, capacity = asyncio.run(soak.soak(server.port, 4.0, 2.0))
         assert server.stop() == 0
     assert tally.problems == []
