@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from homes import furnish
 
 from rudel.cluster.foreground import wait_for
 from rudel.cluster.hosts import REMOTE_PYTHON
@@ -26,16 +27,27 @@ def lab(tmp_path: Path, lab_machine: None) -> Iterator[Lab]:
         yield lab
 
 
+@pytest.fixture
+def furnished(tmp_path: Path) -> None:
+    """Lets the host begin with what a set-up has left."""
+    furnish([tmp_path / "hsetup1" / "home"], "--minimal")
+
+
+def has_what_is_here(lab: Lab) -> None:
+    (report,) = wait_for(check_hosts(lab.hosts, lab.ssh_config))
+    assert report.facts is not None
+    for name in ("rudel", "jax", "jaxlib", "numpy", "distributed", "cryptography"):
+        assert report.facts.installed[name] == metadata.version(name)
+
+
+@pytest.mark.slow  # tests/cluster/test_setup.py shows the same of small packages
 def test_a_host_without_an_index_is_set_up_once(lab: Lab) -> None:
     began = time.monotonic()
     (first,) = wait_for(set_up_hosts(lab.hosts, lab.ssh_config, offline=True, minimal=True))
     seconds = time.monotonic() - began
     assert first.problem is None
     assert first.how == "with wheels from here"
-    (report,) = wait_for(check_hosts(lab.hosts, lab.ssh_config))
-    assert report.facts is not None
-    for name in ("rudel", "jax", "jaxlib", "numpy", "distributed", "cryptography"):
-        assert report.facts.installed[name] == metadata.version(name)
+    has_what_is_here(lab)
     code = "import jax, distributed, rudel.cluster; print(jax.numpy.arange(4).sum())"
     assert lab.run(lab.hosts[0], REMOTE_PYTHON, "-c", code).stdout == "6\n"
 
@@ -44,6 +56,9 @@ def test_a_host_without_an_index_is_set_up_once(lab: Lab) -> None:
     assert (second.problem, second.how, second.sent) == (None, "nothing to do", 0)
     assert time.monotonic() - began < seconds / 2
 
+
+def test_a_host_that_lacks_a_package_is_named_and_mended(furnished: None, lab: Lab) -> None:
+    has_what_is_here(lab)
     host = lab.hosts[0]
     assert lab.run(host, "sh", "-c", "rm -r .rudel/env/lib/python*/site-packages/numpy").returncode == 0
     with pytest.raises(HostError, match=rf"incomplete one \(No module named 'numpy'\): run `rudel hosts setup {host}`"):

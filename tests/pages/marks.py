@@ -164,6 +164,9 @@ OWN_LAB = {"lab.md"}
 ON_SLURM = {"slurm.md"}
 """Pages that submit jobs."""
 
+SLOW = {"cluster.md", "laptop-and-gpu-box.md"}
+"""Pages that --slow runs: hosts.md, plan.md and strategies.md do on hosts what these do, and in less time."""
+
 SIGNS = "Sign-Language-Digits-Dataset"
 """A data set of photographs, and the folder that a clone of it is."""
 

@@ -25,7 +25,8 @@ such a command has no `--data`, it gets the address of a server of this test's o
 everything.
 
 So that a page takes seconds, its test makes some trainings shorter, and lets servers choose a free port: ADDED has the
-options that it adds to commands, and INSTEAD what it runs in the place of others. `sudo` changes nothing here.
+options that it adds to commands, and INSTEAD what it runs in the place of others. Pages in SLOW run by --slow alone.
+`sudo` changes nothing here.
 
 A block that cannot be run says why in a comment directly above it, `<!-- not run: reason -->`, and is listed in
 NOT_RUN.
@@ -46,7 +47,7 @@ import yaml
 from missing import skip_or_fail
 from pages.blocks import PAGES, ROOT, blocks_of, cells_of
 from pages.data import make_movements, make_signs, make_words
-from pages.marks import ADDED, INSTEAD, ON_HOSTS, ON_SLURM, OWN_LAB, SIGNS, SMALL, WHOLE_BATCHES
+from pages.marks import ADDED, INSTEAD, ON_HOSTS, ON_SLURM, OWN_LAB, SIGNS, SLOW, SMALL, WHOLE_BATCHES
 from processes import started
 from slurm import slurm
 
@@ -102,7 +103,9 @@ json.dump(outputs, sys.stdout)
 """
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name in SLOW)) for page in PAGES]
+)
 def test_a_page_does_what_it_says(
     page: Path, tmp_path: Path, homes: Callable[[], Path], drawings: str, environment: dict[str, str]
 ) -> None:
