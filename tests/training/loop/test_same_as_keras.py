@@ -111,19 +111,22 @@ def overridden_train_step() -> tuple[Any, Any, Any]:
     return model, TABLE, LABELS
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        convolutional,
-        with_schedule_and_clipping,
-        several_inputs_and_outputs,
-        custom_loss_and_metric,
-        padded_sequences,
-        overridden_train_step,
-    ],
-    ids=lambda f: f.__name__,
+MODELS = (
+    *(convolutional, with_schedule_and_clipping, several_inputs_and_outputs, custom_loss_and_metric),
+    *(padded_sequences, overridden_train_step),
 )
-@pytest.mark.parametrize("batch_size", [16, 36, 200])
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "make"),
+    [  # whole batches, a smaller last one, and fewer examples than a batch: two models show that these do not matter
+        pytest.param(
+            size, make, id=f"{size}-{make.__name__}", marks=[pytest.mark.slow] * (size != 36 and make in MODELS[2:])
+        )
+        for size in (16, 36, 200)
+        for make in MODELS
+    ],
+)
 def test_ends_with_the_weights_of_model_fit(make: Callable[[], tuple[Any, Any, Any]], batch_size: int) -> None:
     keras.utils.set_random_seed(1)
     theirs, x, y = make()
