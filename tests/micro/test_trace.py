@@ -12,7 +12,7 @@ from rudel.micro.bench.boards import core
 from rudel.micro.bench.build import build
 from rudel.micro.bench.emulator import run
 from rudel.micro.bench.timings import Instruction, block_cycles, instruction, refill
-from rudel.micro.bench.trace import estimates, plugin, sections
+from rudel.micro.bench.trace import build_plugin, estimates, loading, sections
 
 GLUE = """
 #include "board.h"
@@ -55,7 +55,8 @@ def loops_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
         calls += [f"loop{number}({count}); mark({number});" for count in (10, 1010)]
     text += f"void bench_invoke(void) {{ {' '.join(calls)} loop0(1); }}"
     image = build(tmp_path_factory.mktemp("loops"), place, {"model.c": text})
-    _, records = run(image, place.board, [bytes(256)] * 2, plugin=plugin(image, "bench_invoke", "mark"))
+    plugin = loading(build_plugin(image.parent), image, "bench_invoke", "mark")
+    _, records = run(image, place.board, [bytes(256)] * 2, plugin=plugin)
     assert len(records) == 2
     return image
 
@@ -116,12 +117,13 @@ def test_the_blocks_are_all_instructions_but_those_of_the_marks(tmp_path: Path) 
     place = core("cortex-m4")
     text = GLUE + LOOP.replace("NAME", "loop").replace("%s", LOOPS["hwlib's delay"][0].replace("\n", "\\n"))
     text += "void bench_invoke(void) { loop(1000); MARK loop(500); }"
+    plugin = build_plugin(tmp_path)
     image = build(tmp_path, place, {"model.c": text}, macros=["MARK="])
-    _, (record,) = run(image, place.board, [bytes(256)], plugin=plugin(image, "bench_invoke"))
+    _, (record,) = run(image, place.board, [bytes(256)], plugin=loading(plugin, image, "bench_invoke"))
     ((whole,),) = sections(image)
     assert record.instructions - 2 <= whole.instructions <= record.instructions
     image = build(tmp_path, place, {"model.c": text}, macros=["MARK=mark(0);"])
-    run(image, place.board, [bytes(256)], plugin=plugin(image, "bench_invoke", "mark"))
+    run(image, place.board, [bytes(256)], plugin=loading(plugin, image, "bench_invoke", "mark"))
     ((first, last),) = sections(image)
     assert first.marked
     assert not last.marked

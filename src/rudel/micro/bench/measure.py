@@ -18,7 +18,7 @@ from rudel.micro.bench.build import build, size
 from rudel.micro.bench.emulator import run
 from rudel.micro.bench.host import host_outputs
 from rudel.micro.bench.tools import BenchError
-from rudel.micro.bench.trace import can_trace, estimates, plugin
+from rudel.micro.bench.trace import build_plugin, can_trace, estimates, loading
 from rudel.micro.check import uniform_array
 from rudel.micro.compiler import Compiled, compile_model
 
@@ -115,13 +115,13 @@ def measure(
             Path(temporary) / "layered", place, {**sources, "bench_model.c": glue(compiled)}, macros, options
         )
         taken = size(whole, place) - size(empty, place)
-        traced = can_trace(place)
-        counting = plugin(whole, "bench_invoke") if traced else None
+        plugin = build_plugin(Path(temporary)) if can_trace(place) else None
+        counting = loading(plugin, whole, "bench_invoke") if plugin else None
         outputs, records = run(whole, place.board, inputs, plugin=counting, timeout=timeout)
-        counting = plugin(layered, "bench_invoke", f"{compiled.name}_profile") if traced else None
+        counting = loading(plugin, layered, "bench_invoke", f"{compiled.name}_profile") if plugin else None
         _, by_layer = run(layered, place.board, inputs[:1], layers=len(steps), plugin=counting, timeout=timeout)
-        estimated = max(map(sum, estimates(whole))) if traced else None
-        by_mark = estimates(layered)[0][: len(steps)] if traced else [None] * len(steps)
+        estimated = max(map(sum, estimates(whole))) if plugin else None
+        by_mark = estimates(layered)[0][: len(steps)] if plugin else [None] * len(steps)
     layers = zip(steps, by_layer[0].layer_instructions, by_mark, strict=True)
     return Measurement(
         target=compiled.target.name,

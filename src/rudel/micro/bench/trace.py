@@ -4,6 +4,7 @@ QEMU counts how often each block runs, and how often its last branch is taken (`
 takes.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -69,13 +70,8 @@ def can_trace(core: Core) -> bool:
     return "-plugin" in options
 
 
-def plugin(image: Path, function: str, mark: str | None = None) -> str:
-    """Builds the plugin beside an image, and returns QEMU's option to load it when it runs there.
-
-    Args:
-        image: what will run.
-        function: the name of the function whose code is counted.
-        mark: that of a function that ends a section; calls of it count for nothing.
+def build_plugin(folder: Path) -> Path:
+    """Builds the plugin in a folder, for as many images as there are.
 
     Raises:
         BenchError: the C compiler of this computer refuses the source.
@@ -85,15 +81,28 @@ def plugin(image: Path, function: str, mark: str | None = None) -> str:
     found = re.search(r"version (\d+)", version.stdout)
     major = int(found[1]) if found else 0
     interface = 1 if major < 9 else 2 if major < 10 else 4  # what trace.c uses is the same in all of them
-    source = image.parent / "trace.c"
+    source = folder / "trace.c"
     source.write_text((resources.files("rudel.micro.bench") / source.name).read_text())
     command = [*c_compiler(), *OPTIONS, f"-DTRACE_INTERFACE={interface}", source.name, "-o", _PLUGIN]
-    done = subprocess.run(command, cwd=image.parent, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BenchError(f"The plugin that counts blocks of code could not be built ({done.stderr.strip()}).")
+    return folder / _PLUGIN
+
+
+def loading(plugin: Path, image: Path, function: str, mark: str | None = None) -> str:
+    """QEMU's option to load the plugin when an image runs.
+
+    Args:
+        plugin: what `build_plugin` made.
+        image: what will run.
+        function: the name of the function whose code is counted.
+        mark: that of a function that ends a section; calls of it count for nothing.
+    """
     symbols = _symbols(image)
     marks = f",mark={symbols[mark]:#x}" if mark else ""
-    return f"./{_PLUGIN},begin={symbols[function]:#x}{marks},out={_OUT}"
+    place = os.path.relpath(plugin, image.parent)  # the names of folders may have commas, which QEMU would split at
+    return f"./{place},begin={symbols[function]:#x}{marks},out={_OUT}"
 
 
 def _symbols(image: Path) -> dict[str, int]:
