@@ -65,6 +65,7 @@ def test_mistakes_are_one_sentence_and_leave_nothing(
 
 def test_a_tilde_means_the_home_folder(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(process.ENVIRONMENT, "HOME", os.environ["HOME"])  # so that its process begins as all others do
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert rudel.export(digits, "litert", "~/model.tflite").path == tmp_path / "home/model.tflite"
     assert [path.name for path in tmp_path.iterdir()] == ["home"]

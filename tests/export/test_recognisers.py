@@ -62,7 +62,13 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module", params=[LogMel(bands=20), MFCC(bands=20)], ids=["log_mel", "mfcc"])
+FEATURES = [
+    pytest.param(LogMel(bands=20), id="log_mel", marks=pytest.mark.slow),  # its C: test_sound.py, test_log_mel.py
+    pytest.param(MFCC(bands=20), id="mfcc"),
+]
+
+
+@pytest.fixture(scope="module", params=FEATURES)
 def features(request: pytest.FixtureRequest) -> LogMel:
     return request.param
 
