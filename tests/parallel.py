@@ -132,7 +132,8 @@ def while_nobody_measures(item: pytest.Item, following: pytest.Item | None) -> I
     try:
         yield
     finally:
-        if not (following and _measures(item.nodeid) and _measures(following.nodeid)):
+        ends = item.session.shouldfail or item.session.shouldstop
+        if ends or not (following and _measures(item.nodeid) and _measures(following.nodeid)):
             fcntl.flock(gate, fcntl.LOCK_UN)
 
 
