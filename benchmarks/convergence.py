@@ -14,7 +14,7 @@ their defaults:
     down=top8           codec of the movement of the weights, which is sent to each worker
     outer=nesterov:1.25:0.5  outer optimizer
     factor=2            of the recipe's learning rate
-    ema=0               of a worker's steps: what is evaluated is the exponential average of the weights after rounds
+    recent=1            what is evaluated is the mean of the weights over the last steps; with 0, the weights themselves
     final=1             share of that factor which is left at the end, along a cosine
     recipe=quickdraw    a recipe; other settings are its options, as net=cnn
     samples=262144      over all workers
@@ -59,6 +59,7 @@ from rudel.loop.evaluation import make_evaluator  # noqa: E402
 from rudel.recipes.load import find_recipe  # noqa: E402
 from rudel.replicas.asynchronous.delayed import freshness, make_delayed  # noqa: E402
 from rudel.replicas.asynchronous.visits import in_step  # noqa: E402
+from rudel.replicas.averages import Averages  # noqa: E402
 from rudel.replicas.codec.delta_codec import make_codec  # noqa: E402
 from rudel.replicas.codec.weight_vector import Layout  # noqa: E402
 from rudel.replicas.moving_statistics import quickened  # noqa: E402
@@ -82,7 +83,7 @@ class Setting:
     outer: str = "nesterov:1.25:0.5"
     factor: float = 2.0
     final: float = 1.0
-    ema: float = 0.0
+    recent: int = 1
     recipe: str = "quickdraw"
     options: tuple[tuple[str, str], ...] = ()
     samples: int = 262_144
@@ -273,14 +274,15 @@ class Training:
         self.up, self.down, self.outer = make_codec(setting.up), make_codec(setting.down), make_outer(setting.outer)
         self.workers = [bench.worker(number, seed, initial) for number in range(setting.workers)]
         self.layout = self.workers[0].layout
-        self.weights = self.average = self.layout.vector(initial.trainable)
+        self.weights, self.recent = self.layout.vector(initial.trainable), np.empty(0, np.float32)
+        self.averages, self.done = Averages(recent=bool(setting.recent) and setting.workers > 1), 0
         self.memory, self.left = self.outer.init(self.layout.size), np.zeros(self.layout.size, np.float32)
         self.bytes_up: list[float] = []
         self.bytes_down: list[float] = []
 
     def run(self) -> Outcome:
         """Trains, and evaluates what everyone agrees upon at the end."""
-        setting, delay, done, looked, reached = self.bench.setting, self.bench.setting.delay, 0, 0, math.inf
+        setting, delay, looked, reached = self.bench.setting, self.bench.setting.delay, 0, math.inf
         merged: np.ndarray | None = None
         sent: list[np.ndarray] = []
         for steps in self.bench.setting.rounds:
@@ -291,17 +293,16 @@ class Training:
             self.step(steps - early)
             merged, sent = self.exchange()
             self.average_statistics()
+            before, self.done = self.done, self.done + steps
+            self.recent = self.averages.recently(self.recent, self.weights + merged, before, self.done)
             if not delay:
                 self.take_in(merged, sent)
                 merged = None
-            done += steps
-            if reached == math.inf and done - looked >= setting.steps / LOOKS:
-                looked = done
-                if self.bench.reaches(self.workers[0], self.average):
-                    reached = done
-        if merged is not None:
-            self.take_in(merged, sent)
-        return self.bench.outcome(self.workers[0], self.average, reached, self.bytes_up, self.bytes_down)
+            if reached == math.inf and self.done - looked >= setting.steps / LOOKS:
+                looked = self.done
+                if self.bench.reaches(self.workers[0], self.recent):
+                    reached = self.done
+        return self.bench.outcome(self.workers[0], self.recent, reached, self.bytes_up, self.bytes_down)
 
     def step(self, steps: int) -> None:
         for worker in self.workers:
@@ -321,8 +322,6 @@ class Training:
     def take_in(self, merged: np.ndarray, sent: Sequence[np.ndarray]) -> None:
         """Moves the weights; every worker puts that in the place of what it has sent itself."""
         self.weights += merged
-        kept = self.bench.setting.ema**self.bench.setting.round
-        self.average = kept * self.average + (1 - kept) * self.weights
         for worker, own in zip(self.workers, sent, strict=True):
             worker.shift(merged - own)
 
@@ -375,6 +374,7 @@ class Arriving:
             Visitor(worker, speed, self.weights.copy(), np.zeros_like(self.weights))
             for worker, speed in zip(workers, speeds, strict=True)
         ]
+        self.recent, self.averages = np.empty(0, np.float32), Averages(recent=bool(self.setting.recent))
         self.done = self.arrivals = self.given = 0
         self.ways: tuple[list[float], list[float]] = ([], [])
 
@@ -395,7 +395,7 @@ class Arriving:
                 continue
             if reached == math.inf and self.done - looked >= total / LOOKS:
                 looked = self.done
-                if self.bench.reaches(self.visitors[0].worker, self.weights):
+                if self.bench.reaches(self.visitors[0].worker, self.recent):
                     reached = self.done / len(self.visitors)
             came, by = steps, self.answer(visitor)
             steps = self.plan(visitor, came)
@@ -405,7 +405,7 @@ class Arriving:
             self.bench.step(visitor.worker, steps - early)
             if steps:
                 heapq.heappush(coming, (self.begin(visitor, came, steps), number, True, steps))
-        return self.bench.outcome(self.visitors[0].worker, self.weights, reached, *self.ways)
+        return self.bench.outcome(self.visitors[0].worker, self.recent, reached, *self.ways)
 
     def begin(self, visitor: Visitor, now: float, steps: int) -> float:
         """Begins a visit, and returns when it will be over."""
@@ -449,7 +449,8 @@ class Arriving:
         self.ways[0].append(len(message))
         fresh = freshness((self.done - visitor.seen) / self.cycle)
         self.outer.step(visitor.own, self.length(visitor) / self.cycle, fresh, self.memory, self.weights)
-        self.done, self.arrivals = self.done + steps, self.arrivals + 1
+        before, self.done, self.arrivals = self.done, self.done + steps, self.arrivals + 1
+        self.recent = self.averages.recently(self.recent, self.weights.copy(), before, self.done)
 
     def answer(self, visitor: Visitor) -> np.ndarray:
         """By how much a worker's weights are to be shifted."""

@@ -26,7 +26,7 @@ from rudel.shipping import array_bytes
 _JOURNAL_FACTOR, _LARGE_JOURNAL = 16.0, 2**24
 """A journal is full when it is larger than the weights by this factor, and than so many bytes."""
 
-_VECTORS = ("weights", "momentum", "residual", "average")
+_VECTORS = ("weights", "momentum", "residual", "recent", "average")
 
 
 class ReplicaProgress:
@@ -104,7 +104,7 @@ class ReplicaProgress:
         """
         before, old = saved.document.get(self._merging.strategy, {}), self.state
         empty = np.empty(0, np.float32)
-        *vectors, average = [saved.arrays.get(f"{name}/0", empty) for name in _VECTORS]
+        *vectors, recent, average = [saved.arrays.get(f"{name}/0", empty) for name in _VECTORS]
         statistics = [saved.arrays.get(f"statistics/{i}", empty) for i in range(len(old.statistics))]
         expected = [old.weights, old.momentum, old.residual, *old.statistics]
         if not before or [a.shape for a in [*vectors, *statistics]] != [a.shape for a in expected]:
@@ -113,7 +113,8 @@ class ReplicaProgress:
                 f"The run{which} was begun with another strategy, another version of Rudel, or a model of "
                 f"other shapes: resume it as it was begun, or give another directory with {option('run')}."
             )
-        self.state = GlobalState(before["round"], saved.step, *vectors, statistics=statistics, average=average)
+        means = {"recent": recent, "average": average}
+        self.state = GlobalState(before["round"], saved.step, *vectors, statistics=statistics, **means)
         slots = saved.arrays.get("slots")
         self.slots = None if slots is None else slots.tobytes()
         self.sums = [saved.arrays[f"sums/{i}"] for i in range(before["sums"])]

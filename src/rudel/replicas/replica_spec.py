@@ -10,8 +10,10 @@ from rudel.errors import ModelError
 from rudel.internals.keras import inner_optimizer, weight_average
 from rudel.loop import model_state
 from rudel.loop.model_state import ModelState
+from rudel.replicas.averages import Averages
 from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.example_source import Source
+from rudel.replicas.keras_rates import is_momentum_sgd
 from rudel.replicas.rounds import GlobalState
 from rudel.replicas.setups import Setups
 from rudel.session.job import Job
@@ -28,7 +30,7 @@ class ReplicaSpec:
         source: of the examples.
         setups: makes the setup of each replica.
         layout: of the trainable variables, as one vector.
-        ema: how much of the exponential average of the weights is kept in a local step; None where there is none.
+        averages: means over time of the weights.
         packing_seconds: what packing the model took, where Keras is not on JAX.
     """
 
@@ -38,7 +40,7 @@ class ReplicaSpec:
     source: Source
     setups: Setups
     layout: Layout
-    ema: float | None
+    averages: Averages
     packing_seconds: float
 
     @property
@@ -79,4 +81,5 @@ def spec_of(job: Job, metrics: list[np.ndarray], replicas: int) -> ReplicaSpec:
     state, source = model_state.values(job.model), Source(job.train, job.schedule.shuffle, job.model)
     setups = Setups(job, state, source, replicas)
     packing = 0.0 if backend_name() == "jax" else setups.pack_model()
-    return ReplicaSpec(job, state, metrics, source, setups, Layout.of(state.trainable), ema, packing)
+    averages = Averages(recent=replicas > 1 and not is_momentum_sgd(job.model.optimizer), ema=ema)
+    return ReplicaSpec(job, state, metrics, source, setups, Layout.of(state.trainable), averages, packing)

@@ -247,7 +247,7 @@ class ReplicasEngine:
             rates=lambda first, last, count: self._rates.of(first, last, count, self._agreed.rate_factor),
             why_not_finite=lambda: why_not_finite(job.model, job.train),
             patience=self._options.patience,
-            ema=spec.ema,
+            averages=spec.averages,
         )
         progress = self._progress
         self._coordinator = self._merging.coordinator(fleet, task, progress.state, progress.slots, self._events.put)
@@ -399,8 +399,10 @@ class ReplicasEngine:
     def _take_over(self, state: GlobalState, metrics: list[np.ndarray] | None = None) -> None:
         """Makes the state of the model of a global state, and of sums of metrics variables."""
         spec, old = self._spec, self._spec.state
-        weights = zip(spec.layout.arrays(state.weights), old.trainable, strict=True)
-        trainable = [value.astype(before.dtype) for value, before in weights]
+        weights = state.recent if state.recent.size else state.weights
+        trainable = [
+            value.astype(before.dtype) for value, before in zip(spec.layout.arrays(weights), old.trainable, strict=True)
+        ]
         non_trainable = list(old.non_trainable)
         for index, value in zip(spec.statistics, state.statistics, strict=True):
             non_trainable[index] = value.astype(non_trainable[index].dtype)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rudel.array_types import Float32
+from rudel.replicas.averages import Averages
 from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.members import Piece
 from rudel.replicas.round_lengths import Agreed, Speeds
@@ -23,6 +24,8 @@ class GlobalState:
         residual: by how much the weights are to move that replicas have not heard of: float32, as long as the weights,
             or empty where that is known by replica.
         statistics: averaged non-trainable variables.
+        recent: the mean of the weights over the last steps, see `rudel.replicas.averages`; empty before the first
+            round.
         average: the exponential average of the weights, where the model's optimizer has one; empty before the first
             round, and where it has none.
     """
@@ -33,22 +36,19 @@ class GlobalState:
     momentum: Float32[np.ndarray, "memory"]
     residual: Float32[np.ndarray, "residual"]
     statistics: list[np.ndarray]
+    recent: Float32[np.ndarray, "recent"] = field(default_factory=lambda: np.empty(0, np.float32))
     average: Float32[np.ndarray, "average"] = field(default_factory=lambda: np.empty(0, np.float32))
 
-    def averaged(self, before: "GlobalState", momentum: float | None, steps: float) -> "GlobalState":
-        """The same with the exponential average of the weights.
+    def averaged(self, before: "GlobalState", averages: Averages, steps: float) -> "GlobalState":
+        """The same with means over time.
 
         Args:
             before: the state that it came from.
-            momentum: how much of the average is kept in a step; None for no average.
+            averages: which means there are.
             steps: local steps of a replica between the two.
         """
-        if momentum is None:
-            return self
-        if not before.average.size:
-            return replace(self, average=self.weights)
-        kept = np.float32(momentum**steps)
-        return replace(self, average=kept * before.average + (1 - kept) * self.weights)
+        recent = averages.recently(before.recent, self.weights, before.steps, self.steps)
+        return replace(self, recent=recent, average=averages.exponential(before.average, self.weights, steps))
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Task:
         rates: (first, last, count) -> float32 (count,) learning rates for that many local steps, spread over the steps
             first to last of the training.
         why_not_finite: what to say of a loss that became NaN: what may have made it so, or what to do.
-        ema: how much of the exponential average of the weights is kept in a local step; None where there is none.
+        averages: means over time of the weights.
     """
 
     total_steps: int
@@ -167,4 +167,4 @@ class Task:
     rates: Callable[[int, int, int], np.ndarray]
     why_not_finite: Callable[[], str]
     patience: float = 120.0
-    ema: float | None = None
+    averages: Averages = field(default_factory=Averages)

@@ -249,7 +249,7 @@ def test_a_worker_that_others_would_wait_for_takes_part_when_they_are_lost(
     assert [event["host"] for event in training.log.events("joining")] == ["c"]
     training.stop()
     options = json.loads((training.run / "summary.json").read_text())["strategy_options"]
-    assert options["rate_factor"] == pytest.approx(0.8 * 2**0.5), "as for two hosts"
+    assert options["rate_factor"] == pytest.approx(2**0.5), "as for two hosts"
 
 
 @pytest.mark.parametrize("slow", ["_send_snapshot", "_call_to_join"])

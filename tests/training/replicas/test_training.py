@@ -391,6 +391,21 @@ def test_the_average_of_the_weights_takes_their_place_at_the_end(crew: Any, tmp_
     assert fit.history["val_loss"][-1] == pytest.approx(np.ravel(model.evaluate(x, y, verbose=0))[0], rel=1e-5)
 
 
+@pytest.mark.parametrize("strategy", [SHORT, Async(steps_between=8)], ids=["diloco", "async"])
+@pytest.mark.parametrize("hosts", ["a", "ab"], ids=["one", "two"])
+def test_what_comes_out_of_several_hosts_is_the_mean_of_the_last_weights(
+    crew: Any, tmp_path: Path, hosts: str, strategy: Any
+) -> None:
+    crew.only(*hosts)
+    model, x, y = with_schedule()
+    rudel.fit(model, x, y, steps=200, batch_size=16, client=crew.client, run=tmp_path, strategy=strategy)
+    (*_, checkpoint) = sorted((tmp_path / "checkpoints").glob("*.npz"))
+    kept = np.load(checkpoint)
+    weights = np.concatenate([np.ravel(w) for w in model.get_weights()])
+    np.testing.assert_array_equal(weights, kept["recent/0"])
+    assert (np.abs(weights - kept["weights/0"]).max() > 1e-5) == (len(hosts) > 1)
+
+
 def test_averages_that_take_the_place_of_weights_on_the_way_are_refused(crew: Any) -> None:
     model = keras.Sequential([keras.Input((5,)), layers.Dense(1)])
     model.compile(keras.optimizers.SGD(0.1, use_ema=True, ema_overwrite_frequency=10), "mse")

@@ -25,6 +25,7 @@ import numpy as np
 from rudel.array_types import Float32
 from rudel.replicas.asynchronous.delayed import Delayed, freshness, make_delayed
 from rudel.replicas.asynchronous.visits import Visits
+from rudel.replicas.averages import Averages
 from rudel.replicas.coordinator import HOST_ERRORS, Coordinator, not_finite
 from rudel.replicas.members import Member
 from rudel.replicas.replica_messages import Answer, Merge, Plan, Snapshot
@@ -211,7 +212,8 @@ class ArrivalCoordinator(Coordinator):
         delta = self._delta_codec.decode(answer.delta, self._task.layout)
         own = array_bytes.unpack(answer.statistics)
         statistics = [s + np.float32(weight) * (o - s) for s, o in zip(state.statistics, own, strict=True)]
-        after = arrived(state, delta, Arrival(answer.delta, answer.steps, weight, fresh), self._outer, self._task.ema)
+        arrival = Arrival(answer.delta, answer.steps, weight, fresh)
+        after = arrived(state, delta, arrival, self._outer, self._task.averages)
         return replace(after, statistics=statistics)
 
     async def _merge_for(self, member: Member) -> Merge:
@@ -266,7 +268,7 @@ class ArrivalCoordinator(Coordinator):
 
 
 def arrived(
-    state: GlobalState, delta: Float32[np.ndarray, "weights"], arrival: Arrival, outer: Delayed, ema: float | None
+    state: GlobalState, delta: Float32[np.ndarray, "weights"], arrival: Arrival, outer: Delayed, averages: Averages
 ) -> GlobalState:
     """The global state after a replica's delta.
 
@@ -275,10 +277,10 @@ def arrived(
         delta: decoded, float32 (N,).
         arrival: what came, and how much it counts.
         outer: what it does to the weights.
-        ema: see `Task`.
+        averages: see `Task`.
     """
     weights, momentum = state.weights.copy(), state.momentum.copy()
     outer.step(delta, arrival.weight, arrival.fresh, momentum, weights)
     done = state.round + 1, state.steps + arrival.steps
     after = GlobalState(*done, weights, momentum, state.residual, state.statistics)
-    return after.averaged(state, ema, arrival.steps * arrival.weight)
+    return after.averaged(state, averages, arrival.steps * arrival.weight)

@@ -30,9 +30,9 @@ class Async(MergingOptions):
         steps_between: local steps of the fastest replica between two visits to the driver; slower ones
             take fewer. 1 makes the classical parameter server: every step of a replica is one of all. None for what
             lets the hosts learn most in a second.
-        rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
-            root of the number of replicas, beyond four 1.13 times its fourth root; at least 1 and at most 3, and for 1
-            with single steps.
+        rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for the square
+            root of the number of replicas, at most 2; for SGD with momentum 0.8 times that, at least 1; with
+            single steps 1.
         outer: what becomes of a delta: `sum` or `nesterov:LR:MU`; None for `nesterov:1:MU` with a momentum
             of half of 1 - 1 / square root of the number of replicas, of 0 where the optimizer is SGD with momentum,
             and for `sum` with single steps.
@@ -47,7 +47,7 @@ class Async(MergingOptions):
 
     >>> chosen = Async().chosen_for(replicas=4, total_steps=8192, sgd=False)
     >>> chosen.steps, chosen.rate_factor, chosen.outer
-    (640, 1.6, 'nesterov:1:0.25')
+    (640, 2.0, 'nesterov:1:0.25')
     >>> Async(steps_between=1).chosen_for(replicas=4, total_steps=8192, sgd=False).outer
     'sum'
     """
@@ -76,7 +76,7 @@ class Async(MergingOptions):
         alone = "float32" if replicas == 1 else _CODEC_OF_STEPS if single else None
         return self.completed(
             self.steps_between or max(1, min(MOST_STEPS, total_steps // (replicas * FEWEST_VISITS))),
-            1.0 if single else rate_factor_for(worth or replicas),
+            1.0 if single else rate_factor_for(worth or replicas, sgd),
             "sum" if single else PLAIN if sgd else f"nesterov:1:{(1 - 1 / root) / 2:.2g}",
             alone or CODEC,
         )

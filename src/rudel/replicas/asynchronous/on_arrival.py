@@ -51,5 +51,5 @@ class OnArrival:
         """See `Merging`."""
         codec, outer = make_codec(names["delta_codec"]), make_delayed(names["outer"])
         for arrival in arrivals:
-            state = arrived(state, codec.decode(arrival.delta, spec.layout), arrival, outer, spec.ema)
+            state = arrived(state, codec.decode(arrival.delta, spec.layout), arrival, outer, spec.averages)
         return replace(state, statistics=statistics)

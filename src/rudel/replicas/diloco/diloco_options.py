@@ -38,8 +38,8 @@ class Diloco(MergingOptions):
     Args:
         round_steps: local steps of a replica between two merges; None for the number with the fastest progress,
             by the speed of steps, exchanges and links (see `rudel.replicas.round_lengths`).
-        rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for 0.8 times the square
-            root of the number of replicas, beyond four 1.13 times its fourth root; at least 1 and at most 3.
+        rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for the square
+            root of the number of replicas, at most 2; for SGD with momentum 0.8 times that, at least 1.
         outer: what becomes of the mean delta: `nesterov:LR:MU`; None for `nesterov:1.25:MU`
             with a momentum of 1 - 1 / square root of the number of replicas, at most 0.99; for SGD with
             momentum, `nesterov:1:0`.
@@ -54,7 +54,7 @@ class Diloco(MergingOptions):
 
     >>> chosen = Diloco(round_steps=64).chosen_for(replicas=4, total_steps=8192, sgd=False)
     >>> chosen.steps, chosen.rate_factor, chosen.outer
-    (64, 1.6, 'nesterov:1.25:0.5')
+    (64, 2.0, 'nesterov:1.25:0.5')
     """
 
     length: ClassVar[str] = "round_steps"
@@ -82,7 +82,7 @@ class Diloco(MergingOptions):
         rounds = max(FEWEST_ROUNDS, FEWEST_PER_REPLICA * replicas)
         return self.completed(
             self.round_steps or max(1, min(longest, total_steps // (replicas * rounds))),
-            rate_factor_for(worth or replicas),
+            rate_factor_for(worth or replicas, sgd),
             PLAIN if sgd or root == 1 else f"nesterov:{OUTER_RATE:g}:{min(1 - 1 / root, 0.99):.2g}",
             CODEC if replicas > 1 else "float32",
         )

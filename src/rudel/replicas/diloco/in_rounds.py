@@ -50,4 +50,4 @@ class InRounds:
         steps, outer = sum(arrival.steps for arrival in arrivals), make_outer(names["outer"])
         merge_codec = make_codec(names["merge_codec"])
         after = outer_step(state, deltas, steps, statistics, outer, merge_codec, spec.layout)[1]
-        return after.averaged(state, spec.ema, steps / len(arrivals))
+        return after.averaged(state, spec.averages, steps / len(arrivals))

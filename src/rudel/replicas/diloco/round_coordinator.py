@@ -140,7 +140,7 @@ class RoundCoordinator(Coordinator):
         statistics = [value / np.float32(closing.steps) for value in closing.statistics]
         moving = self._outer, self._merge_codec, self._task.layout
         message, after = outer_step(state, closing.deltas, closing.steps, statistics, *moving)
-        after = after.averaged(state, self._task.ema, closing.steps / len(closing.answers))
+        after = after.averaged(state, self._task.averages, closing.steps / len(closing.answers))
         return Merge(message, array_bytes.pack(statistics)), after
 
     @property
