@@ -66,4 +66,9 @@ class Averages:
 
 def _next(mean: np.ndarray, weights: np.ndarray, kept: float) -> np.ndarray:
     """A mean, after these weights; what does not move is the same to the bit."""
-    return mean + np.float32(1 - kept) * (weights - mean) if mean.size else weights
+    if not mean.size:
+        return weights
+    moved = weights - mean
+    moved *= np.float32(1 - kept)
+    moved += mean
+    return moved

@@ -1,8 +1,8 @@
 """`ReplicaProgress`: the state, counts and journal of a training on replicas, which its checkpoints hold.
 
-A checkpoint holds the weights, the outer optimizer's state, the residual of the merges, and the inner optimizer's slots
-of a replica. What a round changes is in a journal beside it as soon as the round is closed, so a training that is
-killed loses the round under way and no other.
+A checkpoint holds the weights and their means over time, the outer optimizer's state, the residual of the merges, and
+the inner optimizer's slots of a replica. What a round changes is in a journal beside it as soon as the round is closed,
+so a training that is killed loses the round under way and no other.
 """
 
 from collections.abc import Sequence

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import keras
 import numpy as np
+import psutil
 import pytest
 from processes import LONG
 from warm.programs import Forked, forking, put_programs
@@ -151,9 +152,12 @@ class Crew:
             time.sleep(0.02)
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Sends a signal to a worker; after the one that ends it, what it has started is gone, too."""
+        started = psutil.Process(self.pid(name)).children(recursive=True)
         self._processes[name].send_signal(number)
         if number == signal.SIGKILL:
             self._processes.pop(name).wait()
+            assert not psutil.wait_procs(started, LONG)[1], "what a worker has started ends with it"
 
     def pid(self, name: str) -> int:
         return self._processes[name].pid

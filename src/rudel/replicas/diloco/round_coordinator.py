@@ -118,7 +118,8 @@ class RoundCoordinator(Coordinator):
         if not await self._enough_answers(number):
             return
         closing, self._open = self._open, self._new_round()
-        merge, self.state = await self._compute(self._merged, closing, self.state)
+        before = self.state
+        merge, self.state = await self._compute(self._merged, closing, before)
         self._merges[number] = merge
         self._merges.pop(number - _HISTORY, None)
         self._measure_skew(closing.answers)
@@ -128,6 +129,8 @@ class RoundCoordinator(Coordinator):
         self.seconds = time.perf_counter() - self._began
         async with self._changed:
             self._changed.notify_all()
+        steps = closing.steps / len(closing.answers)
+        self.state = await self._compute(self.state.averaged, before, self._task.averages, steps)
         slots = next((answer.slots for answer in closing.answers.values() if answer.slots), None)
         self._slots = slots or self._slots
         self._on_event(self._report(closing.answers, slots))
@@ -140,7 +143,6 @@ class RoundCoordinator(Coordinator):
         statistics = [value / np.float32(closing.steps) for value in closing.statistics]
         moving = self._outer, self._merge_codec, self._task.layout
         message, after = outer_step(state, closing.deltas, closing.steps, statistics, *moving)
-        after = after.averaged(state, self._task.averages, closing.steps / len(closing.answers))
         return Merge(message, array_bytes.pack(statistics)), after
 
     @property
