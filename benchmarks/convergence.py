@@ -68,6 +68,7 @@ from rudel.replicas.outer_optimizer import make_outer  # noqa: E402
 CLASSES = "airplane,alarm clock,apple,banana,bicycle,bird,book,cat,dog,fish,flower,house,rainbow"
 ONE_WORKER = "workers=1,round=8192,up=float32,down=float32,outer=nesterov:1:0,factor=1"
 BATCH_SIZE, LOOKS = 32, 64
+AVERAGES = Averages(recent=True)
 LARGE = Path(__file__).with_name("evaluate_recipe.py")
 
 
@@ -275,7 +276,7 @@ class Training:
         self.workers = [bench.worker(number, seed, initial) for number in range(setting.workers)]
         self.layout = self.workers[0].layout
         self.weights, self.recent = self.layout.vector(initial.trainable), np.empty(0, np.float32)
-        self.averages, self.done = Averages(recent=bool(setting.recent) and setting.workers > 1), 0
+        self.averaged, self.done = setting.recent and setting.workers > 1, 0
         self.memory, self.left = self.outer.init(self.layout.size), np.zeros(self.layout.size, np.float32)
         self.bytes_up: list[float] = []
         self.bytes_down: list[float] = []
@@ -294,7 +295,8 @@ class Training:
             merged, sent = self.exchange()
             self.average_statistics()
             before, self.done = self.done, self.done + steps
-            self.recent = self.averages.recently(self.recent, self.weights + merged, before, self.done)
+            now = self.weights + merged
+            self.recent = AVERAGES.recently(self.recent, now, before, self.done) if self.averaged else now
             if not delay:
                 self.take_in(merged, sent)
                 merged = None
@@ -374,7 +376,7 @@ class Arriving:
             Visitor(worker, speed, self.weights.copy(), np.zeros_like(self.weights))
             for worker, speed in zip(workers, speeds, strict=True)
         ]
-        self.recent, self.averages = np.empty(0, np.float32), Averages(recent=bool(self.setting.recent))
+        self.recent = np.empty(0, np.float32)
         self.done = self.arrivals = self.given = 0
         self.ways: tuple[list[float], list[float]] = ([], [])
 
@@ -450,7 +452,8 @@ class Arriving:
         fresh = freshness((self.done - visitor.seen) / self.cycle)
         self.outer.step(visitor.own, self.length(visitor) / self.cycle, fresh, self.memory, self.weights)
         before, self.done, self.arrivals = self.done, self.done + steps, self.arrivals + 1
-        self.recent = self.averages.recently(self.recent, self.weights.copy(), before, self.done)
+        now = self.weights.copy()  # which the next arrival moves
+        self.recent = AVERAGES.recently(self.recent, now, before, self.done) if self.setting.recent else now
 
     def answer(self, visitor: Visitor) -> np.ndarray:
         """By how much a worker's weights are to be shifted."""

@@ -39,8 +39,8 @@ class Averages:
 
     def recently(
         self, mean: Float32[np.ndarray, "mean"], weights: Float32[np.ndarray, "weights"], before: int, after: int
-    ) -> Float32[np.ndarray, "weights"]:
-        """The mean over the last steps, after some more.
+    ) -> Float32[np.ndarray, "recent"]:
+        """The mean over the last steps, after some more; empty where there is none.
 
         Args:
             mean: before these; empty if there were none before.
@@ -50,7 +50,7 @@ class Averages:
         >>> Averages(recent=True).recently(np.zeros(1, np.float32), np.ones(1, np.float32), before=700, after=800)
         array([0.798...], dtype=float32)
         """
-        return _next(mean, weights, (before / after) ** _POWER) if self.recent else weights
+        return _next(mean, weights, (before / after) ** _POWER) if self.recent else mean
 
     def exponential(
         self, mean: Float32[np.ndarray, "mean"], weights: Float32[np.ndarray, "weights"], steps: float

@@ -26,7 +26,7 @@ from rudel.shipping import array_bytes
 _JOURNAL_FACTOR, _LARGE_JOURNAL = 16.0, 2**24
 """A journal is full when it is larger than the weights by this factor, and than so many bytes."""
 
-_VECTORS = ("weights", "momentum", "residual", "recent", "average")
+_VECTORS, _MEANS = ("weights", "momentum", "residual"), ("recent", "average")
 
 
 class ReplicaProgress:
@@ -85,7 +85,7 @@ class ReplicaProgress:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of a checkpoint."""
-        payloads = {name: [getattr(self.state, name)] for name in _VECTORS}
+        payloads = {name: [getattr(self.state, name)] for name in (*_VECTORS, *_MEANS)}
         payloads |= {"statistics": self.state.statistics, "sums": self.sums}
         arrays = {f"{name}/{i}": array for name, values in payloads.items() for i, array in enumerate(values)}
         if self.slots is not None:
@@ -104,17 +104,16 @@ class ReplicaProgress:
         """
         before, old = saved.document.get(self._merging.strategy, {}), self.state
         empty = np.empty(0, np.float32)
-        *vectors, recent, average = [saved.arrays.get(f"{name}/0", empty) for name in _VECTORS]
+        vectors, means = ({name: saved.arrays.get(f"{name}/0", empty) for name in of} for of in (_VECTORS, _MEANS))
         statistics = [saved.arrays.get(f"statistics/{i}", empty) for i in range(len(old.statistics))]
-        expected = [old.weights, old.momentum, old.residual, *old.statistics]
-        if not before or [a.shape for a in [*vectors, *statistics]] != [a.shape for a in expected]:
+        expected = [*(getattr(old, name) for name in _VECTORS), *old.statistics]
+        if not before or [a.shape for a in [*vectors.values(), *statistics]] != [a.shape for a in expected]:
             which = f" {self._run.path}" if self._run else ""
             raise RunError(
                 f"The run{which} was begun with another strategy, another version of Rudel, or a model of "
                 f"other shapes: resume it as it was begun, or give another directory with {option('run')}."
             )
-        means = {"recent": recent, "average": average}
-        self.state = GlobalState(before["round"], saved.step, *vectors, statistics=statistics, **means)
+        self.state = GlobalState(before["round"], saved.step, **vectors, **means, statistics=statistics)
         slots = saved.arrays.get("slots")
         self.slots = None if slots is None else slots.tobytes()
         self.sums = [saved.arrays[f"sums/{i}"] for i in range(before["sums"])]

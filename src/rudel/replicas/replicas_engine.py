@@ -399,10 +399,8 @@ class ReplicasEngine:
     def _take_over(self, state: GlobalState, metrics: list[np.ndarray] | None = None) -> None:
         """Makes the state of the model of a global state, and of sums of metrics variables."""
         spec, old = self._spec, self._spec.state
-        weights = state.recent if state.recent.size else state.weights
-        trainable = [
-            value.astype(before.dtype) for value, before in zip(spec.layout.arrays(weights), old.trainable, strict=True)
-        ]
+        arrays = spec.layout.arrays(state.recent if state.recent.size else state.weights)
+        trainable = [value.astype(before.dtype) for value, before in zip(arrays, old.trainable, strict=True)]
         non_trainable = list(old.non_trainable)
         for index, value in zip(spec.statistics, state.statistics, strict=True):
             non_trainable[index] = value.astype(non_trainable[index].dtype)

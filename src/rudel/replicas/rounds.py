@@ -25,7 +25,7 @@ class GlobalState:
             or empty where that is known by replica.
         statistics: averaged non-trainable variables.
         recent: the mean of the weights over the last steps, see `rudel.replicas.averages`; empty before the first
-            round.
+            round, and where there is none.
         average: the exponential average of the weights, where the model's optimizer has one; empty before the first
             round, and where it has none.
     """

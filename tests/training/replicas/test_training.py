@@ -402,7 +402,7 @@ def test_what_comes_out_of_several_hosts_is_the_mean_of_the_last_weights(
     (*_, checkpoint) = sorted((tmp_path / "checkpoints").glob("*.npz"))
     kept = np.load(checkpoint)
     weights = np.concatenate([np.ravel(w) for w in model.get_weights()])
-    np.testing.assert_array_equal(weights, kept["recent/0"])
+    np.testing.assert_array_equal(weights, kept["recent/0" if len(hosts) > 1 else "weights/0"])
     assert (np.abs(weights - kept["weights/0"]).max() > 1e-5) == (len(hosts) > 1)
 
 
