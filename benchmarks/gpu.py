@@ -1,16 +1,19 @@
-"""How much of an accelerator training uses: an MLP, a convolutional net and a transformer, on one and several devices.
+"""How much of an accelerator training uses, on one and several devices, and how long Keras and JAX by hand take.
 
     python benchmarks/gpu.py
     python benchmarks/gpu.py --devices 1,4 --precisions bfloat16 --nets mlp,transformer
     python benchmarks/gpu.py --seconds 1                          # a quick look; works on a CPU, too
 
-Each row is `rudel.fit` in a process of its own: on one device with the strategy `single`, on several with `mesh`, whose
-batch is as many times as large. Counted are the operations of matrix products and convolutions in the step that Keras
-takes, forwards and backwards. Beside them stands what the device does at best: by its maker (`gpu_ceilings.py`), and
-measured here, by products of large square matrices. Nothing is fetched; all examples are made up.
+Each row is a net in a process of its own: on one device with the strategy `single`, on several with `mesh`, whose batch
+is as many times as large. Counted are the operations of matrix products and convolutions in the step that Keras takes,
+forwards and backwards. Beside them stands what the device does at best: by its maker (`gpu_ceilings.py`), and measured
+here, by products of large square matrices. On one device, `mesh`, Keras' own `fit` on JAX and a loop written in JAX
+take turns with `rudel.fit`: their seconds over its own, the median of the rounds. Nothing is fetched; all examples are
+made up.
 """
 
 import json as json_format
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +27,8 @@ from rich.table import Column, Table
 
 HERE = Path(__file__).parent / "contestants"
 HIDDEN = ("tensorflow", "torch")
-NETS, PRECISIONS = ("mlp", "cnn", "transformer"), ("bfloat16", "float32")
+NETS, PRECISIONS = ("article", "mlp", "cnn", "mobilenet", "transformer"), ("bfloat16", "float32")
+RIVALS = ("mesh", "keras", "jax")
 
 
 def main(
@@ -35,15 +39,16 @@ def main(
     seconds: Annotated[float, typer.Option(help="About how long to measure each.")] = 10.0,
     json: Annotated[Path | None, typer.Option(help="File for the raw numbers.")] = None,
 ) -> None:
-    """Measure the training steps of three nets."""
+    """Measure the training steps of five nets."""
     console = Console()
     try:
         wanted = _some(nets, NETS, "net"), _some(precisions, PRECISIONS, "precision")
         _some(size, ("auto", "large", "small"), "size")
         with console.status("which devices there are, and what they can do") as status:
             about = measure_devices(wanted[1], size, seconds)
+            same = {"size": about["size"], "seconds": seconds}
             jobs = [
-                {"net": net, "precision": precision, "devices": count, "size": about["size"], "seconds": seconds}
+                {"net": net, "precision": precision, "devices": count, "contestants": _contestants(count)} | same
                 for net in wanted[0]
                 for precision in wanted[1]
                 for count in _counts(devices, about)
@@ -72,11 +77,17 @@ def summary(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict
     ceiling = ceiling_of(about["kind"])
     lines = []
     for row in rows:
-        reached = row["flops"] / row["step_seconds"] / row["devices"] / 1e12
+        first, *rivals = row["contestants"]
+        step_seconds = statistics.median(each[first] for each in row["rounds"])
+        reached = row["flops"] / step_seconds / row["devices"] / 1e12
         by_maker = ceiling.tflops.get(row["precision"]) if ceiling else None
         lines.append(
             {
                 **row,
+                "step_seconds": step_seconds,
+                "ratios": {
+                    name: statistics.median(each[name] / each[first] for each in row["rounds"]) for name in rivals
+                },
                 "tflops": reached,
                 "of_maker": reached / by_maker if by_maker else None,
                 "of_matmul": reached / about["matmul"][row["precision"]],
@@ -102,10 +113,11 @@ def show(console: Console, document: Mapping[str, Any]) -> None:
     if ceiling:
         console.print(f"maker's figures: {ceiling['source']}", highlight=False)
     names = [Column(name, no_wrap=True) for name in ("net", "precision")]
-    table = Table(*names, "devices", "batch", "ms a step", "TFLOP/s a device", "of maker's", "of measured")
+    table = Table(*names, "devices", "batch", "ms a step", "TFLOP/s", "of maker's", "of measured", *RIVALS)
     for row in document["rows"]:
         shares = ["" if row[key] is None else f"{row[key]:.0%}" for key in ("of_maker", "of_matmul")]
-        time = f"{1e3 * row['step_seconds']:,.2f}"
+        time = f"{1e3 * row['step_seconds']:,.3f}"
+        ratios = [f"{row['ratios'][name]:.2f}" if name in row["ratios"] else "" for name in RIVALS]
         table.add_row(
             row["net"],
             row["precision"],
@@ -114,10 +126,17 @@ def show(console: Console, document: Mapping[str, Any]) -> None:
             time,
             _tflops(row["tflops"]),
             *shares,
+            *ratios,
         )
     console.print(table)
+    console.print("TFLOP/s are those of each device; the last columns are seconds of a step over those of `rudel.fit`.")
     if about["platform"] == "cpu" and any(row["devices"] > 1 for row in document["rows"]):
         console.print("Several devices of one processor share its cores: they show that it works, not how fast it is.")
+
+
+def _contestants(devices: int) -> list[str]:
+    """Who takes a net's steps; the first is the one that counts."""
+    return ["rudel", *RIVALS] if devices == 1 else ["mesh"]
 
 
 def _counts(devices: str | None, about: Mapping[str, Any]) -> list[int]:

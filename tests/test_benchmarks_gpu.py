@@ -83,21 +83,26 @@ def test_what_is_not_known_is_not_guessed(benchmark_module: Any, kind: str) -> N
 def test_shares_are_those_of_one_device(benchmark_module: Any) -> None:
     gpu = benchmark_module("gpu")
     about = {"platform": "gpu", "kind": "NVIDIA A100-SXM4-80GB", "devices": 4, "matmul": {"bfloat16": 260.0}}
-    row = {"net": "mlp", "precision": "bfloat16", "devices": 4, "flops": 5.2e14, "step_seconds": 1.0, "batch": 1}
-    (line,) = gpu.summary(about, [row])["rows"]
+    rounds = [{"rudel": 1.0, "keras": 3.0}, {"rudel": 1.0, "keras": 2.0}, {"rudel": 4.0, "keras": 4.0}]
+    row = {"net": "mlp", "precision": "bfloat16", "devices": 4, "flops": 5.2e14, "rounds": rounds, "batch": 1}
+    (line,) = gpu.summary(about, [row | {"contestants": ["rudel", "keras"]}])["rows"]
     assert (line["tflops"], line["of_maker"], line["of_matmul"]) == pytest.approx((130, 130 / 312, 0.5))
+    assert line["ratios"] == {"keras": 2.0}
     assert gpu._counts(None, {"devices": 6}) == [1, 2, 4, 6]
     assert gpu._counts(None, {"devices": 1}) == [1]
 
 
 def test_it_runs_from_end_to_end_on_virtual_devices(tmp_path: Path, warm_python: str) -> None:
     out = tmp_path / "numbers.json"
-    arguments = ["--nets", "mlp", "--precisions", "float32", "--devices", 2, "--seconds", 0.05, "--size", "small"]
+    arguments = ["--nets", "mlp", "--precisions", "float32", "--devices", "1,2", "--seconds", 0.05, "--size", "small"]
     done = run(*arguments, "--json", out, python=warm_python)
     assert done.returncode == 0, done.stderr
     assert "what its maker says is not known here" in done.stdout
     document = json.loads(out.read_text())
-    (row,) = document["rows"]
+    one, row = document["rows"]
+    assert {name: ratio > 0 for name, ratio in one["ratios"].items()} == dict.fromkeys(("mesh", "keras", "jax"), True)
+    assert 2 * one["flops"] == row["flops"]
+    assert row["ratios"] == {}
     assert row["flops"] == 2 * 512 * (2 * 512 * 512 + 3 * (3 * 512 * 512 + 512 * 16))
     assert row["tflops"] == pytest.approx(row["flops"] / row["step_seconds"] / 2 / 1e12)
     assert row["of_maker"] is None
@@ -125,7 +130,10 @@ def test_a_recommender_is_judged_by_its_share_and_its_recall(
 
 def test_what_cannot_be_measured_is_one_sentence() -> None:
     done = run("--nets", "mlp,abacus")
-    assert (done.returncode, done.stderr) == (1, "There is no net abacus: there are mlp, cnn, transformer.\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "There is no net abacus: there are article, mlp, cnn, mobilenet, transformer.\n",
+    )
 
 
 def run(*arguments: Any, python: str = sys.executable) -> Any:

@@ -1,6 +1,7 @@
-"""The nets of `gpu.py`: an MLP, a convolutional net and transformer blocks, each with made-up examples.
+"""The nets of `gpu.py`, each with made-up examples: an MLP, two convolutional nets and transformer blocks.
 
-`large` keeps an accelerator of 16 GB busy; `small` is for CPUs.
+`large` keeps an accelerator of 16 GB busy; `small` is for CPUs. `article` is the same in both: a net whose steps take
+an accelerator less time than a program takes to ask for them.
 """
 
 from collections.abc import Callable
@@ -20,11 +21,15 @@ class Net:
         make: makes the Keras model, not yet compiled.
         inputs: makes so many inputs from a random generator.
         batch: examples of a step on each device.
+        batches: how many of them there are.
+        steps_a_call: how many steps a loop by hand makes one program of.
     """
 
     make: Callable[[], Any]
     inputs: Callable[[np.random.Generator, int], np.ndarray]
     batch: int
+    batches: int = 16
+    steps_a_call: int = 1
 
 
 def nets(size: str) -> dict[str, Net]:
@@ -32,20 +37,36 @@ def nets(size: str) -> dict[str, Net]:
     large = size == "large"
     width, mlp_batch = (4096, 8192) if large else (512, 256)
     filters, side, cnn_batch = (64, 64, 128) if large else (16, 16, 32)
+    photograph, mobilenet_batch = (224, 128) if large else (32, 8)
     dims, length, blocks, transformer_batch = (1024, 512, 4, 32) if large else (128, 64, 2, 8)
+
+    def numbers(random: np.random.Generator, n: int) -> np.ndarray:
+        return random.standard_normal((n, width), "float32")
+
+    def pixels(side: int, channels: int) -> Callable[[np.random.Generator, int], np.ndarray]:
+        return lambda random, n: random.integers(0, 256, (n, side, side, channels), dtype="uint8")
+
     return {
-        "mlp": Net(lambda: _mlp(width), lambda random, n: random.normal(size=(n, width)).astype("float32"), mlp_batch),
-        "cnn": Net(
-            lambda: _cnn(filters, side),
-            lambda random, n: random.integers(0, 256, (n, side, side, 3), dtype="uint8"),
-            cnn_batch,
-        ),
+        "article": Net(_article, pixels(28, 1), 32, batches=512, steps_a_call=64),
+        "mlp": Net(lambda: _mlp(width), numbers, mlp_batch),
+        "cnn": Net(lambda: _cnn(filters, side), pixels(side, 3), cnn_batch),
+        "mobilenet": Net(lambda: _mobilenet(photograph), pixels(photograph, 3), mobilenet_batch),
         "transformer": Net(
             lambda: _transformer(dims, length, blocks),
             lambda random, n: random.integers(0, 4096, (n, length), dtype="int32"),
             transformer_batch,
         ),
     }
+
+
+def _article() -> Any:
+    """256 hidden units, for drawings."""
+    import keras
+    from keras import layers
+
+    body = [layers.Rescaling(1 / 255), layers.Flatten(), layers.Dense(256, activation="relu"), layers.Dropout(0.2)]
+    inputs = keras.Input((28, 28, 1), dtype="uint8")
+    return keras.Sequential([inputs, *body, layers.Dense(CLASSES, dtype="float32")], name="article")
 
 
 def _mlp(width: int) -> Any:
@@ -70,6 +91,18 @@ def _cnn(filters: int, side: int) -> Any:
             body += [layers.BatchNormalization(), layers.ReLU()]
     head = [layers.GlobalAveragePooling2D(), layers.Dense(CLASSES, dtype="float32")]
     return keras.Sequential([keras.Input((side, side, 3), dtype="uint8"), *body, *head], name="cnn")
+
+
+def _mobilenet(side: int) -> Any:
+    """MobileNetV2 for photographs, with weights of no training."""
+    import keras
+    from keras import layers
+
+    make: Any = keras.applications.MobileNetV2
+    body = make((side, side, 3), include_top=False, weights=None, pooling="avg")
+    scale = layers.Rescaling(1 / 127.5, offset=-1)
+    inputs = keras.Input((side, side, 3), dtype="uint8")
+    return keras.Sequential([inputs, scale, body, layers.Dense(CLASSES, dtype="float32")], name="mobilenet")
 
 
 def _transformer(dims: int, length: int, blocks: int) -> Any:

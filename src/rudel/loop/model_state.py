@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
+from rudel.aliases import Tree
 from rudel.backend import backend_name
 from rudel.errors import ModelError
 
@@ -52,7 +53,7 @@ def build(model: "keras.Model", batch: tuple[Any, ...]) -> None:
     from rudel.internals.keras import build_symbolically
 
     try:
-        build_symbolically(model, batch)
+        build_symbolically(model, as_on_device(batch) if backend_name() == "jax" else batch)
         model.optimizer.build(model.trainable_variables)
     except Exception as error:
         which = "" if batch[1] is not None else ", which have no targets"
@@ -140,6 +141,11 @@ def values(model: "keras.Model") -> ModelState:
 def write(model: "keras.Model", state: ModelState) -> None:
     """Puts values, on the device or the host, back into the model's variables."""
     jax.tree.map(lambda variable, value: variable.assign(value), variables(model), state)
+
+
+def as_on_device(tree: Tree) -> Tree:
+    """Arrays in the dtypes that JAX gives them on a device, such as int32 for int64."""
+    return jax.tree.map(lambda a: np.asarray(a, jax.dtypes.canonicalize_dtype(np.asarray(a).dtype)), tree)
 
 
 def on_host(variables: Iterable[Any]) -> list[np.ndarray]:

@@ -79,7 +79,7 @@ class Placement:
         def put(a: Any) -> jax.Array:
             return jax.make_array_from_callback(a.shape, self.replicated, lambda index: a[index])
 
-        return jax.tree.map(put, _as_on_device(tree))
+        return jax.tree.map(put, model_state.as_on_device(tree))
 
     def put_key(self, key: jax.Array) -> jax.Array:
         """A random key, on every device."""
@@ -93,7 +93,7 @@ class Placement:
             shape = (array.shape[0], rows, *array.shape[2:])
             return jax.make_array_from_process_local_data(sharding, array, shape)
 
-        return jax.tree.map(put, _as_on_device(tree))
+        return jax.tree.map(put, model_state.as_on_device(tree))
 
     def _can_be_cut(self, rows: int) -> bool:
         return rows % self.shards == 0 and self.shards > 1
@@ -138,8 +138,3 @@ def on_one_device(value: jax.Array) -> Any:
     if value.is_fully_replicated:
         return jax.numpy.array(value.addressable_data(0), copy=True)
     return on_host(value)
-
-
-def _as_on_device(tree: Tree) -> Any:
-    """Arrays in the dtypes that JAX gives them."""
-    return jax.tree.map(lambda a: np.asarray(a, jax.dtypes.canonicalize_dtype(np.asarray(a).dtype)), tree)
