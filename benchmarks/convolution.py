@@ -1,7 +1,8 @@
-"""A training step of the recipe's convolutional net, three ways: why Rudel has convolutions of its own for CPUs.
+"""A training step of a convolutional net, three ways: why Rudel has convolutions of its own for CPUs.
 
-    python benchmarks/convolution.py [--steps 20] [--repeats 5]
+    python benchmarks/convolution.py [--net ds-cnn] [--steps 20] [--repeats 5]
 
+`cnn` is the net of the recipe `quickdraw`, `ds-cnn` that of `keywords` in MLPerf Tiny's size (64 filters, 49 x 10).
 `rudel` runs steps in its compiled loop; `xla-step` calls a compiled step of the same model again and again, as Keras'
 `fit` does; `xla-loop` is Rudel's loop with XLA's own convolutions. All train on noise, in this process, in turns.
 """
@@ -16,7 +17,7 @@ from unittest import mock
 
 from rudel.backend import keras_on_jax
 
-keras_on_jax(light=True)
+keras: Any = keras_on_jax(light=True)
 
 import jax  # noqa: E402  # after Keras, which says where JAX keeps its programs
 import numpy as np  # noqa: E402
@@ -25,22 +26,31 @@ import rudel  # noqa: E402
 from rudel.loop import compiled_loop as loop  # noqa: E402
 from rudel.loop import model_state as state  # noqa: E402
 from rudel.recipes import quickdraw  # noqa: E402
+from rudel.recipes.nets.ds_cnn import ds_cnn  # noqa: E402
 
-BATCH_SIZE = 32
+BATCH_SIZE, CLASSES = 32, 13
 
 
-def noise(steps: int) -> rudel.Dataset:
-    """As many examples as the steps need: uint8 (N, 28, 28), labels of 13 classes."""
+def noise(steps: int, net: str) -> rudel.Dataset:
+    """As many examples as the steps need: uint8 (N, 28, 28) or float32 (N, 49, 10, 1), labels of 13 classes."""
     random = np.random.default_rng(0)
     count = steps * BATCH_SIZE
-    pixels = random.integers(0, 256, (count, 28, 28), dtype="uint8")
-    labels = random.integers(0, 13, count).astype("int32")
-    return rudel.Dataset(rudel.Examples(pixels, labels), class_names=[str(i) for i in range(13)])
+    if net == "cnn":
+        x = random.integers(0, 256, (count, 28, 28), dtype="uint8")
+    else:
+        x = random.standard_normal((count, 49, 10, 1), "float32")
+    labels = random.integers(0, CLASSES, count).astype("int32")
+    return rudel.Dataset(rudel.Examples(x, labels), class_names=[str(i) for i in range(CLASSES)])
 
 
 def built(dataset: rudel.Dataset, steps: int) -> Any:
-    """The recipe's net with all its variables."""
-    model = quickdraw.model(dataset, steps=steps, net="cnn")
+    """The net with all its variables."""
+    if dataset.train.x.ndim == 3:
+        model = quickdraw.model(dataset, steps=steps, net="cnn")
+    else:
+        mfccs = keras.Input(dataset.train.x.shape[1:])
+        model = keras.Model(mfccs, keras.layers.Dense(CLASSES)(ds_cnn(mfccs, 64, dropout=0.2)))
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     first = dataset.train.take(slice(0, BATCH_SIZE))
     state.build(model, (first.x, first.y, None))
     return model
@@ -85,10 +95,11 @@ def step_by_step(dataset: rudel.Dataset, steps: int) -> Callable[[], float]:
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--net", choices=["cnn", "ds-cnn"], default="cnn")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
-    dataset = noise(given.steps)
+    dataset = noise(given.steps, given.net)
     contestants = {
         "rudel": in_a_loop(dataset, given.steps, loop.fast_on_cpu),
         "xla-step": step_by_step(dataset, given.steps),

@@ -59,6 +59,38 @@ def test_convolution(size: tuple[int, int], strides: tuple[int, int], padding: A
     both_ways(convolve, x, kernel)
 
 
+@pytest.mark.parametrize("size", [(3, 3), (2, 1)])  # one of them smaller than its strides
+@pytest.mark.parametrize("count", [16, 3])  # in microbatches, and not
+def test_depthwise_in_microbatches_and_twice_differentiated(size: tuple[int, int], count: int) -> None:
+    x = random.normal(size=(count, 60, 60, 4)).astype("float32")
+    kernel = random.normal(size=(*size, 1, 8)).astype("float32")
+
+    def penalty(x: Any, kernel: Any) -> Any:
+        def convolved(x: Any, kernel: Any) -> Any:
+            y = lax.conv_general_dilated(
+                x, kernel, (2, 3), "SAME", dimension_numbers=CHANNELS_LAST, feature_group_count=4
+            )
+            return jnp.sum(y**2) / count
+
+        return sum(jnp.sum(gradient**2) for gradient in jax.grad(convolved, (0, 1))(x, kernel)) / 1e6
+
+    both_ways(penalty, x, kernel)
+
+
+def test_depthwise_kernels_are_summed_up_in_float32() -> None:
+    x: Any = jnp.ones((64, 16, 16, 2), "bfloat16")
+    kernel: Any = jnp.ones((1, 1, 1, 2), "bfloat16")
+
+    def summed(kernel: Any) -> Any:
+        y = lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=CHANNELS_LAST, feature_group_count=2)
+        return jnp.sum(y.astype("float32"))
+
+    with fast_on_cpu():
+        gradient = jax.grad(summed)(kernel)
+    assert gradient.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(gradient.astype("float32").ravel(), [64 * 16 * 16] * 2)
+
+
 @pytest.mark.parametrize(
     ("start", "combine", "size", "strides", "padding"),
     [

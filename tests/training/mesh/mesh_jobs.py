@@ -25,7 +25,7 @@ from rudel.data.augmentation import random_flip
 from rudel.errors import RudelError
 from rudel.loop import blocks
 from rudel.loop import compiled_loop as loop
-from rudel.loop.convolution import convolve, sharded_over
+from rudel.loop.convolution import convolve, convolve_depthwise, sharded_over
 from rudel.mesh import optimizer_slots as slots
 from rudel.mesh.mesh_feed import Held
 from rudel.mesh.mesh_loop import OnMesh
@@ -235,9 +235,10 @@ def collectives() -> dict[str, Any]:
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
     cut, whole = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("data",), ()))
     x = jax.ShapeDtypeStruct((32, 32, 32, 32), "float32", sharding=cut)
-    kernel = jax.ShapeDtypeStruct((3, 3, 32, 8), "float32", sharding=whole)
 
-    def moved(parts: int) -> dict[str, int]:
+    def moved(parts: int, convolve: Any = convolve, shape: tuple[int, ...] = (3, 3, 32, 8)) -> dict[str, int]:
+        kernel = jax.ShapeDtypeStruct(shape, "float32", sharding=whole)
+
         def loss(x: Any, kernel: Any) -> Any:
             with sharded_over(parts):
                 return (convolve(x, kernel, (1, 1), [(1, 1), (1, 1)]) ** 2).sum()
@@ -245,7 +246,8 @@ def collectives() -> dict[str, Any]:
         step = jax.jit(jax.grad(loss, argnums=(0, 1)), out_shardings=(cut, whole))
         return _moving(step.lower(x, kernel).compile().as_text() or "")
 
-    return {"kept in place": moved(8), "not kept in place": moved(1)}
+    depthwise = moved(8, convolve_depthwise, (3, 3, 1, 32))
+    return {"kept in place": moved(8), "not kept in place": moved(1), "depthwise": depthwise}
 
 
 def _moving(text: str) -> dict[str, int]:

@@ -62,6 +62,7 @@ def test_a_convolutional_step_moves_sums_and_statistics_alone(results: dict[str,
     assert eight == {"all-reduce": kernel, "all-gather": 8 * statistics}
     assert results["collectives"]["kept in place"] == {"all-reduce": 3 * 3 * 32 * 8}
     assert "all-gather" in results["collectives"]["not kept in place"]
+    assert results["collectives"]["depthwise"] == {"all-reduce": 3 * 3 * 32}
 
 
 def test_a_step_is_traced_once(results: dict[str, Any]) -> None:
