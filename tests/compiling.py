@@ -6,13 +6,11 @@ Importing this, before JAX, sets what is not set; programs that are started inhe
 import importlib.metadata
 import os
 
-# The emitters make a loop compile three times as long; later versions have nothing else. Parts, one third longer.
-_WITHOUT_EMITTERS = "--xla_cpu_use_fusion_emitters=false " * importlib.metadata.version("jaxlib").startswith("0.10.")
+_FLAGS = ["--xla_cpu_parallel_codegen_split_count=1"]  # parts of a program make it compile one third longer
+if importlib.metadata.version("jaxlib").startswith("0.10."):  # later ones have nothing but emitters
+    _FLAGS += ["--xla_cpu_use_fusion_emitters=false"]  # they make a loop compile three times as long
 
-QUICKLY = {
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    "XLA_FLAGS": f"{_WITHOUT_EMITTERS}--xla_cpu_parallel_codegen_split_count=1",
-}
+QUICKLY = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": " ".join(_FLAGS)}
 """Variables that leave out most of XLA's optimisations."""
 
 for _name, _value in QUICKLY.items():

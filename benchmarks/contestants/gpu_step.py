@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import gpu_nets
@@ -26,6 +27,18 @@ Train = Callable[[int], float]
 """Takes so many steps, twice, and returns the seconds of the second time."""
 
 
+@dataclass(frozen=True)
+class Job:
+    """What everybody trains, in steps of `batch` examples."""
+
+    net: gpu_nets.Net
+    precision: str
+    devices: int
+    x: np.ndarray
+    y: np.ndarray
+    batch: int
+
+
 def main() -> None:
     """Trains, prints."""
     given = json.loads(sys.argv[1])
@@ -35,11 +48,12 @@ def main() -> None:
     random = np.random.default_rng(0)
     count = net.batches * batch
     x, y = net.inputs(random, count), random.integers(0, gpu_nets.CLASSES, count, dtype="int32")
-    trains = {name: CONTESTANTS[name](net, given, x, y, batch) for name in given["contestants"]}
+    job = Job(net, given["precision"], devices, x, y, batch)
+    trains = {name: CONTESTANTS[name](job) for name in given["contestants"]}
     unit = max(KERAS_STEPS_PER_EXECUTION, net.steps_a_call)
     steps = {name: _enough(train, unit, given["seconds"] / ROUNDS / 2) for name, train in trains.items()}
     rounds = [{name: train(steps[name]) / steps[name] for name, train in trains.items()} for _ in range(ROUNDS)]
-    model = _model(net, given, x, y)
+    model = _model(job)
     operations = flops(model.train_step, _shapes(model), (x[:batch], y[:batch]))
     print(json.dumps({"rounds": rounds, "flops": operations, "batch": batch}))
 
@@ -50,18 +64,18 @@ def _enough(train: Train, unit: int, seconds: float) -> int:
     return unit * max(1, round(seconds / train(unit)))
 
 
-def _model(net: gpu_nets.Net, given: dict[str, Any], x: np.ndarray, y: np.ndarray) -> Any:
+def _model(job: Job) -> Any:
     import keras
 
     from rudel.loop import model_state
 
     keras.utils.set_random_seed(0)
-    keras.config.set_dtype_policy({"bfloat16": "mixed_bfloat16", "float32": "float32"}[given["precision"]])
-    model = net.make()
+    keras.config.set_dtype_policy({"bfloat16": "mixed_bfloat16", "float32": "float32"}[job.precision])
+    model = job.net.make()
     model.compile(
         keras.optimizers.SGD(1e-4, momentum=0.9), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     )
-    model_state.build(model, (x[:1], y[:1], None))
+    model_state.build(model, (job.x[:1], job.y[:1], None))
     return model
 
 
@@ -83,30 +97,29 @@ def _clock() -> Any:
     return Clock()
 
 
-def _by_rudel(net: gpu_nets.Net, given: dict[str, Any], x: np.ndarray, y: np.ndarray, batch: int) -> Train:
-    return _fitted("single", net, given, x, y, batch)
+def _by_rudel(job: Job) -> Train:
+    return _fitted("single", job)
 
 
-def _by_mesh(net: gpu_nets.Net, given: dict[str, Any], x: np.ndarray, y: np.ndarray, batch: int) -> Train:
-    mesh = rudel.Mesh(axes={"data": given["devices"]}, devices=given["devices"])
-    return _fitted(mesh, net, given, x, y, batch)
+def _by_mesh(job: Job) -> Train:
+    return _fitted(rudel.Mesh(axes={"data": job.devices}, devices=job.devices), job)
 
 
-def _fitted(strategy: Any, net: gpu_nets.Net, given: dict[str, Any], x: np.ndarray, y: np.ndarray, batch: int) -> Train:
-    model, clock = _model(net, given, x, y), _clock()
+def _fitted(strategy: Any, job: Job) -> Train:
+    model, clock = _model(job), _clock()
 
     def train(steps: int) -> float:
-        settings: Any = {"steps": 2 * steps, "eval_every": steps, "batch_size": batch, "strategy": strategy}
-        rudel.fit(model, x, y, callbacks=[clock], verbose=False, **settings)
+        settings: Any = {"steps": 2 * steps, "eval_every": steps, "batch_size": job.batch, "strategy": strategy}
+        rudel.fit(model, job.x, job.y, callbacks=[clock], verbose=False, **settings)
         return clock.seconds[-1]
 
     return train
 
 
-def _by_keras(net: gpu_nets.Net, given: dict[str, Any], x: np.ndarray, y: np.ndarray, batch: int) -> Train:
-    model, clock = _model(net, given, x, y), _clock()
+def _by_keras(job: Job) -> Train:
+    model, clock = _model(job), _clock()
     model.steps_per_execution = KERAS_STEPS_PER_EXECUTION
-    batches = _on_device(x, y, batch)
+    batches = _on_device(job)
 
     def train(steps: int) -> float:
         endless: Any = (each for each in itertools.cycle(batches))  # Keras wants a generator
@@ -116,14 +129,14 @@ def _by_keras(net: gpu_nets.Net, given: dict[str, Any], x: np.ndarray, y: np.nda
     return train
 
 
-def _by_hand(net: gpu_nets.Net, given: dict[str, Any], x: np.ndarray, y: np.ndarray, batch: int) -> Train:
+def _by_hand(job: Job) -> Train:
     import jax
 
-    model = _model(net, given, x, y)
+    model = _model(job)
     optimizer, loss = model.optimizer, model.loss
     arrays = (model.trainable_variables, model.non_trainable_variables, optimizer.variables)
     state: Any = tuple([jax.numpy.copy(variable.value) for variable in part] for part in arrays)
-    batches = _on_device(x, y, batch)
+    batches = _on_device(job)
 
     def loss_of(weights: Any, others: Any, x: Any, y: Any) -> Any:
         outputs, others = model.stateless_call(weights, others, x, training=True)
@@ -139,7 +152,7 @@ def _by_hand(net: gpu_nets.Net, given: dict[str, Any], x: np.ndarray, y: np.ndar
         state, values = jax.lax.scan(step, state, batches)
         return state, values[-1]
 
-    program, together = jax.jit(step, donate_argnums=0), net.steps_a_call
+    program, together = jax.jit(step, donate_argnums=0), job.net.steps_a_call
     if together > 1:
         program = jax.jit(several, donate_argnums=0)
         parts = [batches[i : i + together] for i in range(0, len(batches), together)]
@@ -162,11 +175,11 @@ def _by_hand(net: gpu_nets.Net, given: dict[str, Any], x: np.ndarray, y: np.ndar
 CONTESTANTS = {"rudel": _by_rudel, "mesh": _by_mesh, "keras": _by_keras, "jax": _by_hand}
 
 
-def _on_device(x: np.ndarray, y: np.ndarray, batch: int) -> list[Any]:
+def _on_device(job: Job) -> list[Any]:
     import jax
 
-    parts = [slice(start, start + batch) for start in range(0, len(x), batch)]
-    return [jax.block_until_ready(jax.device_put((x[part], y[part]))) for part in parts]
+    parts = [slice(start, start + job.batch) for start in range(0, len(job.x), job.batch)]
+    return [jax.block_until_ready(jax.device_put((job.x[part], job.y[part]))) for part in parts]
 
 
 def _shapes(model: Any) -> Any:

@@ -113,7 +113,7 @@ def convolve(
         each = jax.checkpoint(multiply)
         return lax.map(lambda microbatch: each(microbatch, kernel), microbatches).reshape(count, *outputs, filters)
     # Each device has a kernel of its own: gradients are added up over microbatches there, and over devices once.
-    microbatches = jnp.moveaxis(padded.reshape(devices, number, -1, *padded.shape[1:]), 1, 0)
+    microbatches = _microbatches(padded, devices, number)
     kernels = jnp.broadcast_to(kernel, (devices, *kernel.shape))
     each = jax.checkpoint(jax.vmap(multiply))
     products = lax.map(lambda shards: each(shards, kernels), microbatches)
@@ -131,6 +131,11 @@ def _microbatch_count(count: int, bytes_each: int) -> int:
     while count % (2 * number) == 0 and bytes_each * (count // number) > GATHERED_AT_ONCE:
         number *= 2
     return number
+
+
+def _microbatches(array: jax.Array, devices: int, number: int) -> jax.Array:
+    """So many microbatches one after the other, each with a part of every shard: (number, devices, examples, ...)."""
+    return jnp.moveaxis(array.reshape(devices, number, -1, *array.shape[1:]), 1, 0)
 
 
 def convolve_depthwise(
@@ -189,7 +194,7 @@ _depthwise.defvjp(_depthwise_forwards, _depthwise_backwards)
 def _input_gradient(dy: jax.Array, kernel: jax.Array, x: jax.Array, strides: tuple[int, int], pads: _Pads) -> jax.Array:
     """Of a depthwise convolution: for positions of the same remainder by the strides, a sum of shifted `dy`.
 
-    Differentiated, the forward sum would give a sum of padded arrays, which takes three to seven times as long.
+    Differentiated, the forward sum would give a sum of padded arrays, which takes two to seven times as long.
     """
     count, *sides, channels = x.shape
     *size, _, outputs = kernel.shape
@@ -198,18 +203,19 @@ def _input_gradient(dy: jax.Array, kernel: jax.Array, x: jax.Array, strides: tup
     after = [length - there for length, there in zip(lengths, dy.shape[1:3], strict=True)]
     padded = jnp.pad(dy, ((0, 0), *zip(reach, after, strict=True), (0, 0)))
 
-    def sum_at(first: Sequence[int]) -> jax.Array:
-        terms = [
-            lax.slice(padded, (0, *begin, 0), (count, begin[0] + lengths[0], begin[1] + lengths[1], outputs))
+    def term(i: int, j: int) -> jax.Array:
+        top, left = reach[0] - i // strides[0], reach[1] - j // strides[1]
+        return (
+            lax.slice(padded, (0, top, left, 0), (count, top + lengths[0], left + lengths[1], outputs))
             * kernel[i, j, 0]
-            for i in range(first[0], size[0], strides[0])
-            for j in range(first[1], size[1], strides[1])
-            for begin in [(reach[0] - i // strides[0], reach[1] - j // strides[1])]
-        ]
+        )
+
+    def sum_at(row: int, column: int) -> jax.Array:
+        terms = [term(i, j) for i in range(row, size[0], strides[0]) for j in range(column, size[1], strides[1])]
         total = functools.reduce(jnp.add, terms) if terms else jnp.zeros((count, *lengths, outputs), dy.dtype)
         return total if channels == outputs else total.reshape(count, *lengths, channels, -1).sum(-1)
 
-    parts = jnp.stack([sum_at((i, j)) for i in range(strides[0]) for j in range(strides[1])])
+    parts = jnp.stack([sum_at(row, column) for row in range(strides[0]) for column in range(strides[1])])
     parts = parts.reshape(*strides, count, *lengths, channels).transpose(2, 3, 0, 4, 1, 5)
     whole = parts.reshape(count, lengths[0] * strides[0], lengths[1] * strides[1], channels)
     (top, _), (left, _) = pads
@@ -231,10 +237,8 @@ def _kernel_gradient(
 
     number = _microbatch_count(len(x) // devices, 2 * dy.size // len(x) * dy.dtype.itemsize)
 
-    def cut(array: jax.Array) -> jax.Array:
-        return jnp.moveaxis(array.reshape(devices, number, -1, *array.shape[1:]), 1, 0)
-
-    microbatches = cut(jnp.pad(x, ((0, 0), *pads, (0, 0)))), cut(dy)
+    padded = jnp.pad(x, ((0, 0), *pads, (0, 0)))
+    microbatches = _microbatches(padded, devices, number), _microbatches(dy, devices, number)
     nothing = jnp.zeros((devices, height * width, outputs), precise)
     total, _ = lax.scan(lambda total, each: (total + jax.vmap(sums)(*each), None), nothing, microbatches)
     return total.sum(0).reshape(kernel.shape).astype(kernel.dtype)

@@ -53,7 +53,7 @@ def build(model: "keras.Model", batch: tuple[Any, ...]) -> None:
     from rudel.internals.keras import build_symbolically
 
     try:
-        build_symbolically(model, as_on_device(batch) if backend_name() == "jax" else batch)
+        build_symbolically(model, as_on_device(batch))
         model.optimizer.build(model.trainable_variables)
     except Exception as error:
         which = "" if batch[1] is not None else ", which have no targets"
@@ -144,8 +144,13 @@ def write(model: "keras.Model", state: ModelState) -> None:
 
 
 def as_on_device(tree: Tree) -> Tree:
-    """Arrays in the dtypes that JAX gives them on a device, such as int32 for int64."""
-    return jax.tree.map(lambda a: np.asarray(a, jax.dtypes.canonicalize_dtype(np.asarray(a).dtype)), tree)
+    """Arrays in the dtypes in which the backend computes with them."""
+    return jax.tree.map(lambda a: np.asarray(a, computed_in(np.asarray(a).dtype)), tree)
+
+
+def computed_in(dtype: Any) -> np.dtype[Any]:
+    """The dtype in which the backend computes with such numbers: on JAX, int32 for int64."""
+    return jax.dtypes.canonicalize_dtype(dtype) if backend_name() == "jax" else np.dtype(dtype)
 
 
 def on_host(variables: Iterable[Any]) -> list[np.ndarray]:

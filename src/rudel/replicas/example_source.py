@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from rudel.backend import backend_name
 from rudel.data.dataset import Examples
 from rudel.data.stream import Stream
 from rudel.loop.blocks import Blocks
 from rudel.loop.compiled_loop import Batch
+from rudel.loop.model_state import computed_in
 from rudel.replicas.members import Piece
 from rudel.shipping import pieces
 from rudel.shipping.host_examples import cut, rows_of
@@ -41,7 +41,7 @@ class Source:
         self._blocks = Blocks(examples, model, "training") if isinstance(examples, Stream) else None
         self._count, self._shuffle = len(examples), shuffle
         form = self._blocks.form(self._count) if self._blocks else _form_of(examples)  # type: ignore[arg-type]
-        self.form: Batch = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, _computed_in(leaf.dtype)), form)
+        self.form: Batch = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, computed_in(leaf.dtype)), form)
         """Shapes and dtypes of (x, y, sample_weight) of all examples."""
 
     @property
@@ -81,11 +81,6 @@ class Source:
 
     def _cast(self, rows: Sequence[Any]) -> list[np.ndarray]:
         return [np.asarray(a).astype(dtype, copy=False) for a, (_, dtype) in zip(rows, self.leaves, strict=True)]
-
-
-def _computed_in(dtype: Any) -> np.dtype[Any]:
-    """The dtype in which the backend computes with such numbers."""
-    return jax.dtypes.canonicalize_dtype(dtype) if backend_name() == "jax" else np.dtype(dtype)
 
 
 def _arrays_of(examples: Any) -> tuple[Any, Any, Any]:
