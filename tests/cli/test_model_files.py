@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from processes import started
 
+from rudel.backend import set_seed
 from rudel.runs.model_arrays import names_of
 
 pytestmark = pytest.mark.usefixtures("warm_exports")
@@ -28,7 +29,7 @@ class Twice(keras.layers.Layer):
 
 
 def net(*more: Any) -> Any:
-    keras.utils.set_random_seed(0)
+    set_seed(0)
     layers = [keras.Input((4,)), *more, keras.layers.Dense(3, activation="softmax")]
     model = keras.Sequential(layers)
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
@@ -85,7 +86,7 @@ def test_int8_is_calibrated_on_a_folder_of_pictures(rudel: Callable[..., Any], t
     broken[1].write_text("no image\n")
     np.save(broken[2], np.zeros((3, 50)))
     (tmp_path / "notes.txt").write_text("not meant as an input\n")
-    keras.utils.set_random_seed(0)
+    set_seed(0)
     model = keras.Sequential([keras.Input((8, 9, 1)), keras.layers.Flatten(), keras.layers.Dense(3)])
     model.save(tmp_path / "grey.keras")
     command = ("export", tmp_path / "grey.keras", "--to", "litert-int8", "--calibrate", tmp_path)
@@ -103,7 +104,7 @@ def test_int8_is_calibrated_on_a_folder_of_pictures(rudel: Callable[..., Any], t
 
 
 def test_several_inputs_are_arrays_by_name(rudel: Callable[..., Any], tmp_path: Path) -> None:
-    keras.utils.set_random_seed(0)
+    set_seed(0)
     left, right = keras.Input((3,), name="left"), keras.Input((2,), name="right")
     both = keras.layers.Dense(2, activation="softmax")(keras.layers.Concatenate()([left, right]))
     model: Any = keras.Model([left, right], both)
@@ -186,7 +187,7 @@ def test_own_layers_are_evaluated_and_compiled_to_c(rudel: Callable[..., Any], f
 
 
 def test_layers_beyond_convolutions_become_c(rudel: Callable[..., Any], tmp_path: Path) -> None:
-    keras.utils.set_random_seed(0)
+    set_seed(0)
     inputs = keras.Input((4, 3))
     inner = keras.layers.GRU(6)(inputs)
     inner = keras.layers.Dense(8, activation="gelu")(inner)

@@ -9,6 +9,8 @@ import keras
 import numpy as np
 import pytest
 
+from rudel.backend import set_seed
+
 RECIPE = """
 import keras
 import numpy as np
@@ -62,7 +64,7 @@ def test_weights_that_fit_are_taken_and_the_others_named(rudel: Callable[..., An
 
 
 def test_a_resumed_run_needs_them_no_more(rudel: Callable[..., Any], recipe: Path, tmp_path: Path) -> None:
-    keras.utils.set_random_seed(5)
+    set_seed(5)
     file = tmp_path / "begin.keras"
     keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, name="body")]).save(file)
     assert rudel("train", recipe, "--run", "a", "--from", file).code == 0

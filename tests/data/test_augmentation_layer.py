@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import rudel
-from rudel.backend import keras_on_jax
+from rudel.backend import keras_on_jax, set_seed
 from rudel.data.augmentation import Augmentation
 from rudel.errors import OptionError
 
@@ -15,7 +15,7 @@ PICTURES = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 3), dtype="uint8
 
 
 def model_with(*layers: Augmentation):
-    keras.utils.set_random_seed(0)
+    set_seed(0)
     model = keras.Sequential(
         [keras.Input((8, 8, 3), dtype="uint8"), *layers, keras.layers.Flatten(), keras.layers.Dense(2)]
     )

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 import rudel
+from rudel.backend import set_seed
 from rudel.data.augmentation import random_flip
 from rudel.errors import DataError, OptionError
 
@@ -31,7 +32,7 @@ def test_a_folder_trains_a_model_of_ones_own(folder: Path) -> None:
     assert images.class_names == ["dark", "light"]
     assert images.validation is not None
     assert len(images.train) + len(images.validation) == 40
-    keras.utils.set_random_seed(0)
+    set_seed(0)
     model = keras.Sequential(
         [
             keras.Input((32, 32, 3)),

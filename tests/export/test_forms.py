@@ -15,6 +15,7 @@ import pytest
 from pages.blocks import ROOT
 
 import rudel
+from rudel.backend import set_seed
 from rudel.errors import ExportError, OptionError
 from rudel.export import compiled
 from rudel.export.forms import FORMS, Form
@@ -138,7 +139,7 @@ def test_onnx_takes_batches_of_any_size_and_gelu(tmp_path: Path, needs: Callable
     import keras
     import onnxruntime
 
-    keras.utils.set_random_seed(0)
+    set_seed(0)
     layers = [keras.layers.Dense(6, "gelu"), keras.layers.LayerNormalization(), keras.layers.GRU(4)]
     model = keras.Sequential([keras.Input((5, 3)), *layers])
     model.compile("sgd", "mse")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rudel
-from rudel.backend import keras_on_jax
+from rudel.backend import keras_on_jax, set_seed
 from rudel.errors import ExportError
 from rudel.micro.reader import read_model
 
@@ -66,7 +66,7 @@ def test_columns_of_different_scales_are_normalised_outside_of_int8(
     y = (x.reshape(256, -1)[:, 0] > 0).astype(np.int32)
     normalise = layers.Normalization()
     normalise.adapt(x)
-    keras.utils.set_random_seed(0)
+    set_seed(0)
     behind = [layers.Flatten(), layers.Dense(16, activation="relu"), layers.Dense(2, activation="softmax")]
     run = fitted(keras.Sequential([keras.Input(shape), normalise, *behind]), x, y, "sparse_categorical_crossentropy")
     made = rudel.export(run, "litert-int8", tmp_path / "net.tflite", data=(x, y))

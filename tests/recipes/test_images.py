@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 from predicting import predict_files
 
 import rudel
-from rudel.backend import keras_on_jax
+from rudel.backend import keras_on_jax, set_seed
 from rudel.data.photographs import decode
 from rudel.errors import DataError, OptionError, RecipeError
 from rudel.recipes.load import find_recipe
@@ -90,7 +90,7 @@ def test_streamed_and_in_memory_give_the_same_bits(folder: Path, tmp_path: Path)
     records = records_of(folder, tmp_path / "records")
 
     def trained_on(source: Path, streamed: str) -> tuple[list[np.ndarray], dict[str, list[float]]]:
-        keras.utils.set_random_seed(0)
+        set_seed(0)
         layers = [keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(3, "softmax")]
         model = keras.Sequential([keras.Input((32, 32, 3)), *layers])
         model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import rudel
-from rudel.backend import keras_on_jax
+from rudel.backend import keras_on_jax, set_seed
 from rudel.errors import DataError, OptionError, RecipeError
 from rudel.recipes import images
 
@@ -20,7 +20,7 @@ def dataset(classes: int) -> rudel.Dataset:
 
 
 def made(classes: int = 3, seed: int = 0, **options: Any) -> Any:
-    keras.utils.set_random_seed(seed)
+    set_seed(seed)
     return images.model(dataset(classes), side=32, **options)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rudel
-from rudel.backend import keras_on_jax
+from rudel.backend import keras_on_jax, set_seed
 from rudel.errors import OptionError
 from rudel.recipes import recommend
 from rudel.recipes.interactions import Interactions, Preferences, best_possible, draw, make_preferences
@@ -184,7 +184,7 @@ def test_it_learns_the_same_on_four_devices(trained: Any, elsewhere: Any) -> Non
 def test_unlikely_items_are_not_favoured_for_being_rare(trained: Any) -> None:
     """Without the correction, an item is ranked by how much more likely it is than in general."""
     data = recommend.data(**SMALL)
-    keras.utils.set_random_seed(0)
+    set_seed(0)
     model = recommend.model(data, steps=372, users=4000, items=400, dims=16)
     for variable in (model.log_share, model.item_bias.embeddings):
         variable.assign(np.zeros(variable.shape, np.float32))

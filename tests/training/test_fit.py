@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rudel
+from rudel.backend import set_seed
 from rudel.errors import DataError, ModelError, NonFiniteError, OptionError, RunError
 
 
@@ -23,7 +24,7 @@ def same_bits(a: Any, b: Any) -> bool:
 def test_same_seed_same_bits_and_another_seed_others(classifier: Any, blobs: Any) -> None:
     models = []
     for seed in (1, 1, 2):
-        keras.utils.set_random_seed(0)
+        set_seed(0)
         models.append(classifier())
         rudel.fit(models[-1], *blobs, epochs=2, seed=seed)
     assert same_bits(models[0], models[1])
@@ -46,7 +47,7 @@ def test_takes_data_in_every_form(classifier: Any, blobs: Any, form: str) -> Non
         "examples": (examples,),
         "dataset": (rudel.Dataset(examples, examples),),
     }
-    keras.utils.set_random_seed(0)
+    set_seed(0)
     history = rudel.fit(classifier(), *forms[form], validation=None if form == "dataset" else blobs, epochs=2)
     assert set(history.history) == {"loss", "accuracy", "val_loss", "val_accuracy"}
 
@@ -158,9 +159,9 @@ class TestCallbacks:
                     self.model.optimizer.learning_rate = 0.001
 
         mine, theirs = Between(), Between()
-        keras.utils.set_random_seed(0)
+        set_seed(0)
         rudel.fit(classifier(), *blobs, epochs=2, shuffle=False, callbacks=mine)
-        keras.utils.set_random_seed(0)
+        set_seed(0)
         classifier().fit(*blobs, epochs=2, shuffle=False, verbose=0, callbacks=[theirs])
         assert mine.seen == theirs.seen
 
@@ -289,7 +290,7 @@ def test_a_metric_of_classes_is_logged_by_class(classifier: Any, blobs: Any, tmp
     histories = []
     fits: list[Any] = [keras.Model.fit, rudel.fit]
     for fit in fits:
-        keras.utils.set_random_seed(0)
+        set_seed(0)
         model = classifier(loss="categorical_crossentropy", metrics=[keras.metrics.F1Score()])
         histories.append(fit(model, x, y, epochs=2, shuffle=False, verbose=0, validation_data=(x, y)).history)
     theirs, ours = histories
@@ -384,10 +385,10 @@ class TestRuns:
         assert "Another training is using" in errors[0]
 
     def test_a_finished_run_can_be_trained_further(self, classifier: Any, blobs: Any, tmp_path: Path) -> None:
-        keras.utils.set_random_seed(0)
+        set_seed(0)
         whole = classifier()
         rudel.fit(whole, *blobs, epochs=5)
-        keras.utils.set_random_seed(0)
+        set_seed(0)
         rudel.fit(classifier(), *blobs, epochs=2, run=tmp_path)
         resumed = classifier()
         history = rudel.fit(resumed, *blobs, epochs=5, run=tmp_path, resume=True)
@@ -408,9 +409,9 @@ class TestRuns:
             rudel.fit(model, *blobs, epochs=epochs, callbacks=[Halving()], **given)
             return model
 
-        keras.utils.set_random_seed(0)
+        set_seed(0)
         whole = fit(classifier(), 4)
-        keras.utils.set_random_seed(0)
+        set_seed(0)
         model = fit(classifier(), 2, run=tmp_path)
         assert same_bits(fit(model, 3, run=tmp_path, resume=True), fit(classifier(), 3, run=tmp_path, resume=True))
         assert same_bits(fit(model, 4, run=tmp_path, resume=True), whole)

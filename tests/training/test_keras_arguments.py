@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rudel
+from rudel.backend import set_seed
 from rudel.errors import DataError, OptionError
 
 
@@ -73,7 +74,7 @@ def test_an_argument_means_the_same(classifier: Any, name: str, value: Any) -> N
     results = []
     fits: list[Any] = [keras.Model.fit, rudel.fit]
     for fit in fits:
-        keras.utils.set_random_seed(0)
+        set_seed(0)
         model = classifier(keras.optimizers.SGD(0.1))
         results.append((fit(model, **arguments).history, model.get_weights()))
     (theirs, their_weights), (ours, our_weights) = results
@@ -102,7 +103,7 @@ def test_one_hot_labels_have_weights_by_class(classifier: Any) -> None:
     losses = []
     one_hot = np.eye(3, dtype="float32")[Y]
     for y, loss in ((Y, "sparse_categorical_crossentropy"), (one_hot, "categorical_crossentropy")):
-        keras.utils.set_random_seed(0)
+        set_seed(0)
         losses.append(rudel.fit(classifier(loss=loss), X, y, class_weight={1: 4.0}).history["loss"])
     np.testing.assert_allclose(*losses, rtol=1e-5)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rudel
+from rudel.backend import set_seed
 from rudel.errors import DataError, ModelError
 
 NAMES = np.array(["zebra", "ant", "cat"])
@@ -20,7 +21,7 @@ def test_strings_are_numbered_and_name_the_classes(classifier: Any, blobs: Any, 
     labels, numbers = NAMES[y], np.array([2, 0, 1])[y]
     weights, histories = [], []
     for targets, class_weight in ((form(labels), {"ant": 3.0}), (numbers, {0: 3.0})):
-        keras.utils.set_random_seed(0)
+        set_seed(0)
         model = classifier()
         run = tmp_path / "run" if targets is not numbers else None
         history = rudel.fit(model, x, targets, validation=(x, targets), class_weight=class_weight, run=run)
@@ -35,7 +36,7 @@ def test_strings_become_one_hot_where_the_loss_takes_that(classifier: Any, blobs
     x, y = blobs
     histories = []
     for targets in (NAMES[y], np.eye(3, dtype="float32")[np.array([2, 0, 1])[y]]):
-        keras.utils.set_random_seed(0)
+        set_seed(0)
         model = classifier(loss="categorical_crossentropy")
         histories.append(rudel.fit(model, x, targets, validation=(x, targets)).history)
     assert histories[0] == histories[1]
@@ -46,7 +47,7 @@ def test_names_of_a_data_set_give_the_order(classifier: Any, blobs: Any) -> None
     data = rudel.Dataset(rudel.Examples(x, NAMES[y]), class_names=NAMES.tolist())
     histories = []
     for train in (data, (x, y)):
-        keras.utils.set_random_seed(0)
+        set_seed(0)
         histories.append(rudel.fit(classifier(), train).history)
     assert histories[0] == histories[1]
 

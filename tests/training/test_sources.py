@@ -17,6 +17,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import rudel
+from rudel.backend import set_seed
 from rudel.data.batch_source import training_stream
 from rudel.errors import DataError, ModelError, OptionError
 from rudel.loop.batch_blocks import BatchBlocks
@@ -28,7 +29,7 @@ SIZE = 16
 
 
 def net() -> Any:
-    keras.utils.set_random_seed(0)
+    set_seed(0)
     model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
@@ -93,7 +94,7 @@ class Padded(keras.utils.PyDataset):
 
 def recurrent() -> Any:
     """A model for sequences of any length."""
-    keras.utils.set_random_seed(0)
+    set_seed(0)
     layers = keras.layers
     model = keras.Sequential([keras.Input((None, 1)), layers.SimpleRNN(4), layers.Dense(2, activation="softmax")])
     model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"])
@@ -373,7 +374,7 @@ def test_a_hugging_face_data_set_trains_alone_and_on_two_hosts(lacking: Callable
     data = datasets.Dataset.from_dict(rows, features=datasets.Features(kinds)).train_test_split(0.2, seed=0)
 
     def flat() -> Any:
-        keras.utils.set_random_seed(0)
+        set_seed(0)
         model = keras.Sequential([keras.Input((2, 4)), keras.layers.Flatten(), keras.layers.Dense(2)])
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.Adam(0.02), loss, metrics=["accuracy"])

@@ -17,6 +17,7 @@ from distributed import Client, LocalCluster
 from keras import layers
 
 import rudel
+from rudel.backend import set_seed
 from rudel.errors import OptionError
 
 RANDOM = np.random.default_rng(0)
@@ -30,7 +31,7 @@ GOOD = (WORDS < 40).sum(1) > 8
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
-    keras.utils.set_random_seed(1)
+    set_seed(1)
 
 
 def test_the_first_tutorial_with_logits_and_probabilities() -> None:
@@ -114,7 +115,7 @@ class Crash(keras.callbacks.Callback):
 
 
 def trained(*callbacks: Any) -> Any:
-    keras.utils.set_random_seed(3)
+    set_seed(3)
     model = keras.Sequential([layers.Input((9,)), layers.Dense(8, "relu"), layers.Dense(1)])
     model.compile("adam", "mse")
     return model, rudel.fit(model, TABLE, PRICES, epochs=4, callbacks=list(callbacks), verbose=0)

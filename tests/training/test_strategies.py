@@ -7,11 +7,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
-import keras
 import numpy as np
 import pytest
 
 import rudel
+from rudel.backend import set_seed
 from rudel.session.local_engine import local_engine
 from rudel.training import strategies
 
@@ -54,7 +54,7 @@ def test_it_trains_as_its_engine_does(
 ) -> None:
     weights = []
     for settings in ({"strategy": strategy, "run": tmp_path / "run"}, {}):
-        keras.utils.set_random_seed(7)
+        set_seed(7)
         model = classifier()
         rudel.fit(model, *blobs, epochs=1, **settings)
         weights.append(model.get_weights())

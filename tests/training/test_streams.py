@@ -12,6 +12,7 @@ import pytest
 from processes import LONG
 
 import rudel
+from rudel.backend import set_seed
 from rudel.data.augmentation import random_zoom_and_shift
 from rudel.data.records.writer import write_examples
 from rudel.errors import DataError, OptionError
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 def convolutional() -> Any:
-    keras.utils.set_random_seed(4)
+    set_seed(4)
     model = keras.Sequential(
         [
             keras.Input((12, 12, 1)),
@@ -44,7 +45,7 @@ def convolutional() -> Any:
 
 
 def dense() -> Any:
-    keras.utils.set_random_seed(4)
+    set_seed(4)
     model = keras.Sequential([keras.Input((12, 12, 1)), layers.Flatten(), layers.Dense(3, activation="softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model

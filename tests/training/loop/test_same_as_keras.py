@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rudel
+from rudel.backend import set_seed
 
 layers, ops = keras.layers, keras.ops
 random = np.random.default_rng(3)
@@ -128,10 +129,10 @@ MODELS = (
     ],
 )
 def test_ends_with_the_weights_of_model_fit(make: Callable[[], tuple[Any, Any, Any]], batch_size: int) -> None:
-    keras.utils.set_random_seed(1)
+    set_seed(1)
     theirs, x, y = make()
     expected = theirs.fit(x, y, batch_size=batch_size, epochs=2, shuffle=False, verbose=0)
-    keras.utils.set_random_seed(1)
+    set_seed(1)
     ours, x, y = make()
     history = rudel.fit(ours, x, y, batch_size=batch_size, epochs=2, shuffle=False)
     for a, b in zip(ours.get_weights(), theirs.get_weights(), strict=True):
@@ -143,12 +144,12 @@ def test_ends_with_the_weights_of_model_fit(make: Callable[[], tuple[Any, Any, A
 
 def test_sample_weights_and_validation_are_those_of_keras(classifier: Any, blobs: Any) -> None:
     (x, y), weight = blobs, np.linspace(0, 2, 192).astype("float32")
-    keras.utils.set_random_seed(1)
+    set_seed(1)
     theirs = classifier(weighted_metrics=["accuracy"])
     expected = theirs.fit(
         x, y, sample_weight=weight, batch_size=32, epochs=2, shuffle=False, verbose=0, validation_data=(x[:77], y[:77])
     )
-    keras.utils.set_random_seed(1)
+    set_seed(1)
     ours = classifier(weighted_metrics=["accuracy"])
     history = rudel.fit(
         ours, x, y, sample_weight=weight, batch_size=32, epochs=2, shuffle=False, validation=(x[:77], y[:77])
@@ -160,7 +161,7 @@ def test_sample_weights_and_validation_are_those_of_keras(classifier: Any, blobs
 
 def test_one_of_two_outputs_may_have_no_weights() -> None:
     def two() -> Any:
-        keras.utils.set_random_seed(1)
+        set_seed(1)
         given = keras.Input((5,))
         model = keras.Model(given, [layers.Dense(1, name="one")(given), layers.Dense(2, name="two")(given)])
         model.compile("sgd", ["mse", "mse"])
@@ -178,7 +179,7 @@ def test_one_of_two_outputs_may_have_no_weights() -> None:
 
 def test_a_model_for_batches_of_one_size_is_asked_in_such_batches() -> None:
     def fixed() -> Any:
-        keras.utils.set_random_seed(1)
+        set_seed(1)
         model = keras.Sequential([keras.Input(batch_shape=(16, 5, 1)), layers.SimpleRNN(4, stateful=True)])
         model.add(layers.Dense(1))
         model.compile("sgd", "mse")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rudel
+from rudel.backend import set_seed
 from rudel.errors import OptionError, RunError
 from rudel.session.best_weights import Watch
 
@@ -30,7 +31,7 @@ def mislabelled(blobs: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def fit(classifier: Any, blobs: Any, run: Path, **settings: Any) -> Any:
     """Trains with SGD at a constant rate, 6 steps an epoch; it soon gets worse at what it is validated on."""
-    keras.utils.set_random_seed(7)
+    set_seed(7)
     model = classifier(keras.optimizers.SGD(0.05))
     rudel.fit(model, *blobs, validation=mislabelled(blobs), run=run, **settings)
     return model
