@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pages.marks import ON_HOSTS, OWN_LAB
 
 from rudel.errors import LabError
 from rudel.lab import quota
@@ -30,8 +31,8 @@ TOGETHER = {
     "tests/cluster/": "hosts",
     "tests/end_to_end/test_hosts_setup.py": "hosts",
     **{
-        f"tests/pages/test_run.py::test_a_page_does_what_it_says[{page}.md]": "pages on hosts"
-        for page in ("README", "cluster", "hosts", "lab", "laptop-and-gpu-box", "photographs", "plan")
+        f"tests/pages/test_run.py::test_a_page_does_what_it_says[{page}]": "pages on hosts"
+        for page in sorted({*ON_HOSTS, *OWN_LAB})
     },
     "tests/export/": "export",
     "tests/serve/": "serve",
