@@ -129,6 +129,29 @@ def test_the_lab_of_a_killed_process_ends(own: Arguments, traces: Traces) -> Non
     assert traces() == before
 
 
+def test_an_interrupt_that_comes_just_before_it_waits_ends_it(own: Arguments, traces: Traces) -> None:
+    """Another thread takes the signal here, so that, as then, it does not interrupt the call that waits."""
+    before = traces()
+    script = (
+        "import json, signal, sys, threading\n"
+        "from rudel.lab import Lab\n"
+        "def late():\n"
+        "    input()\n"
+        "    signal.pthread_kill(threading.get_ident(), signal.SIGINT)\n"
+        "with Lab(**json.loads(sys.argv[1])) as lab:\n"
+        "    threading.Thread(target=late).start()\n"
+        "    print('up', flush=True)\n"
+        "    lab.wait()"
+    )
+    command = [sys.executable, "-c", script, json.dumps(own() | {"nodes": 1}, default=str)]
+    with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "up\n"
+        _, error = owner.communicate("\n", timeout=LONG)
+    assert (owner.returncode, error.splitlines()[-1]) == (-signal.SIGINT, "KeyboardInterrupt")
+    assert traces() == before
+
+
 def test_a_problem_while_it_is_built_leaves_nothing(own: Arguments, traces: Traces) -> None:
     before = traces()
     arguments = own()

@@ -21,6 +21,7 @@ from rudel.lab.running_labs import Running
 from rudel.lab.settings import ARM64, NATIVE, Settings, settings
 
 _STOP_WITHIN = 30.0  # seconds
+_NOTICED = 1.0  # seconds until an interrupt is noticed that came when Python was just about to wait
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,8 @@ class Lab:
             LabError: it has ended by itself.
         """
         if self._keeper is not None:
+            while not select.select([self._keeper.answers], (), (), _NOTICED)[0]:
+                pass
             said = self._keeper.answers.readline()
             self.stop()
             if said:
