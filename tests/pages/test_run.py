@@ -132,10 +132,10 @@ def _check_page(page: Path, tmp_path: Path, environment: dict[str, str], places:
     ]
     done = subprocess.run(
         ["python", "-c", _RUN_PAGE],
-        input=json.dumps(todo), stdout=-1, text=True, cwd=tmp_path, env=environment, check=False,
+        input=json.dumps(todo), stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment, check=False,
         executable=shutil.which("python", path=environment["PATH"]),
     )  # fmt: skip
-    assert done.returncode == 0, f"{page.name} fails in the last line that is named below"  # by its standard error
+    assert done.returncode == 0, f"{page.name} fails in the last line that its standard error names"
     for block, output in zip(blocks, json.loads(done.stdout), strict=True):
         if block.output is not None:
             assert _fits(output, block.output, block.exact), f"{page.name}, line {block.line} prints:\n{output}"

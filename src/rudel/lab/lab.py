@@ -32,9 +32,15 @@ class _Keeper:
     orders: IO[bytes]
     answers: IO[bytes]
 
+    def line(self) -> bytes:
+        """Waits for its next line; empty if it has ended."""
+        while not select.select([self.answers], (), (), _NOTICED)[0]:
+            pass
+        return self.answers.readline()
+
     def answer(self) -> str | None:
         """Waits for its next line: a problem, or None."""
-        said = self.answers.readline()
+        said = self.line()
         return json.loads(said).get("error") if said else "The lab's keeper was killed: start it again."
 
     def end(self) -> None:
@@ -180,9 +186,7 @@ class Lab:
             LabError: it has ended by itself.
         """
         if self._keeper is not None:
-            while not select.select([self._keeper.answers], (), (), _NOTICED)[0]:
-                pass
-            said = self._keeper.answers.readline()
+            said = self._keeper.line()
             self.stop()
             if said:
                 raise LabError(json.loads(said)["error"])
