@@ -35,9 +35,6 @@ _log = logging.getLogger("rudel.cluster")
 
 _CANNOT_IMPORT = re.compile(r"^(?:ModuleNotFoundError|ImportError): (.+)", re.MULTILINE)
 
-_ALLOCATOR = "MALLOC_TRIM_THRESHOLD_=100000000 MALLOC_MMAP_THRESHOLD_=30000000"
-"""Lets glibc keep what is freed round by round: encoding a delta otherwise meets hundreds of page faults."""
-
 
 @dataclass(eq=False)
 class Launch:
@@ -162,7 +159,7 @@ class Launch:
         }
         python = remote_python(self.host)
         tell = f'printf \'{{"computer": "%s"}}\\n\' "$({COMPUTER} 2>/dev/null)"'
-        command = f"exec sh -c {shlex.quote(f'{tell}; exec env {_ALLOCATOR} {python} -m rudel.cluster.worker')}"
+        command = f"exec sh -c {shlex.quote(f'{tell}; exec {python} -m rudel.cluster.worker')}"
         process = await connection.create_process(command, encoding=None)
         with contextlib.suppress(BrokenPipeError):  # it has ended already, and `_failed` says why
             process.stdin.write(json.dumps(order).encode() + b"\n")

@@ -20,12 +20,14 @@ from typing import Any
 
 from rudel.cluster.certificates import Identity
 from rudel.cores import fit_threads_to_quota, usable_cores
+from rudel.freed_memory import keep_freed_memory
 from rudel.garbage_collection import collect_seldom
 
 
 def main() -> None:
     """Reads its order, works, ends."""
     collect_seldom()
+    keep_freed_memory()
     order = json.loads(sys.stdin.buffer.readline())
     begin, end = order["valid"]
     if not begin <= time.time() <= end:

@@ -43,7 +43,7 @@ class Exchange:
             The arrays of the message, and the message; an empty one if a change is not finite or above `MOST`.
         """
         arrays, largest = self._take(_on_device(own), list(shared))
-        return arrays, self._deltas.packed(arrays) if float(largest) <= MOST else b""
+        return arrays, self._deltas.packed(arrays) if np.asarray(largest) <= MOST else b""
 
     def merge(
         self, own: Sequence[Any], shared: Sequence[Any], sent: Sequence[Any], message: bytes
@@ -79,4 +79,5 @@ class Exchange:
 
 def _on_device(weights: Sequence[Any]) -> list[Any]:
     """Weights as JAX takes them; another backend of Keras holds its own in another way."""
-    return [weight if isinstance(weight, jax.Array) else np.asarray(weight) for weight in weights]
+    on_device = all(isinstance(weight, jax.Array) for weight in weights[:1])  # each question takes Python some time
+    return list(weights) if on_device else [np.asarray(weight) for weight in weights]

@@ -25,8 +25,8 @@ import ml_dtypes
 import numpy as np
 
 from rudel.array_types import Num, UInt32
+from rudel.freed_memory import release_freed_memory
 from rudel.limits import cpu_quota
-from rudel.loop.freed_memory import release_freed_memory
 from rudel.replicas.codec.delta_codec import Codec, make_codec
 from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.exchange import Exchange
@@ -304,13 +304,12 @@ class Replica:
             self._data = self._run.put(self.shard.arrays)
         self._carried[3] = [np.array(value) for value in self._fresh_metrics]
         (rates,) = array_bytes.unpack(plan.rates)
-        rates = np.broadcast_to(rates, plan.steps)
         while done < plan.steps:
             first, rows = done, min(ROWS, plan.steps - done)
             order = np.zeros((ROWS, self._setup.batch_size), np.int32)
             order[:rows] = self.shard.batches(rows)
             of_chunk = np.zeros(ROWS, np.float32)
-            of_chunk[:rows] = rates[first : first + rows]
+            of_chunk[:rows] = rates if len(rates) == 1 else rates[first : first + rows]
             key = _key(self._setup.seed, self._setup.number, self._round, first)
             fixed = order, of_chunk, key
             while done < first + rows:
@@ -355,7 +354,7 @@ class Replica:
     def _steps(self, fixed: tuple[Any, Any, Any], first: int, count: int) -> int:
         began = time.perf_counter()
         self._carried, bad = self._run(self._carried, self._data, *fixed, np.int32(first), np.int32(first + count))
-        bad = int(bad)  # waits for the steps
+        bad = int(np.asarray(bad))  # waits for the steps
         seconds = time.perf_counter() - began
         self.step_seconds, self._computed = seconds / count, self._computed + seconds
         return bad

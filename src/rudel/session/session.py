@@ -14,8 +14,8 @@ import jax
 import numpy as np
 
 from rudel.errors import NonFiniteError, RunError, option
+from rudel.freed_memory import release_freed_memory
 from rudel.loop import model_state
-from rudel.loop.freed_memory import release_freed_memory
 from rudel.loop.metric_values import as_floats, by_class_name
 from rudel.loop.model_state import ModelState
 from rudel.loop.vocabulary import why_not_finite

@@ -1,7 +1,8 @@
 """Arrays as bytes, for what travels exactly: weights, optimizer slots, moving statistics.
 
 A message is the length of a header, the header (JSON: dtype and shape of each array, and whether it is all zeros), and
-the arrays' bytes one after the other, little-endian. Arrays of zeros, as fresh optimizer slots are, take no room.
+the arrays' bytes one after the other, little-endian. Large arrays of zeros, as fresh optimizer slots are, take no
+room. Headers are kept: the same arrays are sent in every round, by processes whose caches hold weights and not this.
 """
 
 import functools
@@ -14,6 +15,9 @@ import numpy as np
 
 _LENGTH = 4
 
+_FEW = 64
+"""Bytes of an array that is sent even if it is all zeros."""
+
 
 def pack(arrays: Sequence[np.ndarray]) -> bytes:
     """Writes arrays.
@@ -24,21 +28,13 @@ def pack(arrays: Sequence[np.ndarray]) -> bytes:
     >>> [array.tolist() for array in unpack(pack([np.arange(3, dtype="uint8"), np.zeros((1, 2))]))]
     [[0, 1, 2], [[0.0, 0.0]]]
     """
-    header, parts = [], []
+    forms, parts = [], []
     for array in arrays:
-        whole = np.ascontiguousarray(array).reshape(array.shape)
-        bare = whole.reshape(-1).view(np.uint8)
-        zeros = not bare.any()
-        header.append([_name_of(whole.dtype), whole.shape, zeros])
+        zeros = array.nbytes > _FEW and not np.ascontiguousarray(array).reshape(-1).view(np.uint8).any()
+        forms.append((array.dtype, array.shape, zeros))
         if not zeros:
-            parts.append(bare.tobytes())
-    text = json.dumps(header).encode()
-    return b"".join([len(text).to_bytes(_LENGTH, "little"), text, *parts])
-
-
-@functools.cache
-def _name_of(dtype: np.dtype) -> str:
-    return str(dtype)
+            parts.append(array.tobytes())
+    return b"".join([_header(tuple(forms)), *parts])
 
 
 def unpack(message: bytes) -> list[np.ndarray]:
@@ -50,14 +46,10 @@ def unpack(message: bytes) -> list[np.ndarray]:
     end = _LENGTH + int.from_bytes(message[:_LENGTH], "little")
     arrays = []
     try:
-        for name, shape, zeros in json.loads(message[_LENGTH:end]):
-            dtype = np.dtype(getattr(ml_dtypes, name, name))
-            if dtype.hasobject:
-                raise TypeError(f"{dtype} are not numbers")
+        for dtype, shape, count, zeros in _forms(bytes(message[_LENGTH:end])):
             if zeros:
                 arrays.append(np.zeros(shape, dtype))
                 continue
-            count = math.prod(shape)
             arrays.append(np.frombuffer(message, dtype, count, end).reshape(shape).copy())
             end += count * dtype.itemsize
     except (TypeError, KeyError, AttributeError, ValueError, OverflowError, MemoryError, RecursionError) as error:
@@ -65,3 +57,22 @@ def unpack(message: bytes) -> list[np.ndarray]:
     if end != len(message):
         raise ValueError(f"a message of arrays of {len(message)} bytes ends after {end}")
     return arrays
+
+
+@functools.lru_cache(maxsize=64)
+def _header(forms: tuple[tuple[np.dtype, tuple[int, ...], bool], ...]) -> bytes:
+    """The header of arrays, after its length."""
+    text = json.dumps([(str(dtype), shape, zeros) for dtype, shape, zeros in forms]).encode()
+    return len(text).to_bytes(_LENGTH, "little") + text
+
+
+@functools.lru_cache(maxsize=64)
+def _forms(text: bytes) -> list[tuple[np.dtype, list[int], int, bool]]:
+    """Dtype, shape and number of elements of each array, and whether it is all zeros, from a header."""
+    forms = []
+    for name, shape, zeros in json.loads(text):
+        dtype = np.dtype(getattr(ml_dtypes, name, name))
+        if dtype.hasobject:
+            raise TypeError(f"{dtype} are not numbers")
+        forms.append((dtype, shape, math.prod(shape), zeros))
+    return forms

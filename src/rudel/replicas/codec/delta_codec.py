@@ -114,7 +114,7 @@ class Codec:
         for shape, dtype in expected:
             arrays.append(np.frombuffer(message, dtype, math.prod(shape), place).reshape(shape))
             place += arrays[-1].nbytes
-        if not self.form.sound(arrays):
+        if not self.form.sound(arrays, layout.shapes):
             raise ValueError("The message is damaged: it holds numbers that are not finite.")
         return arrays
 

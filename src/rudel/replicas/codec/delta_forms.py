@@ -19,6 +19,7 @@ are is random, and processors mispredict every branch that depends on it. Here, 
 others, *DeMo: Decoupled momentum optimization*, 2411.19870).
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -43,6 +44,9 @@ _MANTISSA_BITS, _MIDDLE = 23, np.int32(3 << 20)  # of float32, and 0.375 as its 
 _MOST_EXPONENT = 227
 """Biased exponent of the largest number that is written; see `rudel.replicas.codec.delta_codec.MOST`."""
 
+_INFINITE = 0x7F80
+"""Bits of infinity as bfloat16; those of NaN are larger."""
+
 
 class Form(NamedTuple):
     """A form in which float32 arrays travel.
@@ -50,12 +54,12 @@ class Form(NamedTuple):
     Args:
         write: arrays -> arrays that travel.
         read: arrays that came, and shapes -> float32 arrays of these shapes.
-        sound: whether arrays that came, as NumPy's, can have been written.
+        sound: whether arrays that came, as NumPy's, can have been written for these shapes.
     """
 
     write: Callable[[Sequence[jax.Array]], Arrays]
     read: Callable[[Sequence[jax.Array], Sequence[Shape]], Arrays]
-    sound: Callable[[Sequence[np.ndarray]], bool]
+    sound: Callable[[Sequence[np.ndarray], Sequence[Shape]], bool]
 
 
 # -- floats and integers -----------------------------------------------------------------------------------------------
@@ -70,7 +74,7 @@ def _floats(dtype: type[np.floating]) -> Form:
     def read(came: Sequence[jax.Array], shapes: Sequence[Shape]) -> Arrays:
         return [array.astype(jnp.float32) for array in came]
 
-    return Form(write, read, lambda came: all(map(_finite, came)))
+    return Form(write, read, lambda came, shapes: all(map(_finite, came)))
 
 
 def _write_integers(arrays: Sequence[Float32[jax.Array, "..."]]) -> Arrays:
@@ -102,26 +106,38 @@ def _largest(place_bits: int) -> Form:
 
     def write(arrays: Sequence[Float32[jax.Array, "..."]]) -> Arrays:
         large = [_write_groups(array.reshape(-1), place_bits) for array in arrays if array.size > _SMALL]
-        small = [array.reshape(-1).astype(jnp.bfloat16) for array in arrays if array.size <= _SMALL]
-        codes, tops = _joined([codes for codes, _ in large], jnp.uint8), _joined([top for _, top in large], jnp.uint8)
-        return [codes, tops, _joined(small, jnp.bfloat16)]
+        small = [_bytes_of(array.astype(jnp.bfloat16)) for array in arrays if array.size <= _SMALL]
+        return [_joined([*(codes for codes, _ in large), *(top for _, top in large), *small], jnp.uint8)]
 
     def read(came: Sequence[jax.Array], shapes: Sequence[Shape]) -> Arrays:
-        codes, tops, small = came
-        arrays, number, begin, place = [], 0, 0, 0
+        (message,), arrays, codes = came, [], 0
+        top, small = places(shapes)
         for shape in shapes:
             size = math.prod(shape)
             if size > _SMALL:
                 groups = -(-size // group)
-                found = _read_groups(codes[begin : begin + groups], tops[number], level_bits)
+                found = _read_groups(message[codes : codes + groups], message[top], level_bits)
                 arrays.append(found[:size].reshape(shape))
-                number, begin = number + 1, begin + groups
+                codes, top = codes + groups, top + 1
             else:
-                arrays.append(small[place : place + size].astype(jnp.float32).reshape(shape))
-                place += size
+                pairs = message[small : small + 2 * size].reshape(*shape, 2)
+                arrays.append(jax.lax.bitcast_convert_type(pairs, jnp.bfloat16).astype(jnp.float32))
+                small += 2 * size
         return arrays
 
-    return Form(write, read, lambda came: int(came[1].max(initial=0)) <= _MOST_EXPONENT and _finite(came[2]))
+    def sound(came: Sequence[np.ndarray], shapes: Sequence[Shape]) -> bool:
+        (message,), (top, small) = came, places(shapes)
+        sizes = message[small:].view(np.uint16) & 0x7FFF
+        return message[top:small].max(initial=0) <= _MOST_EXPONENT and sizes.max(initial=0) < _INFINITE
+
+    @functools.lru_cache(maxsize=8)
+    def places(shapes: Sequence[Shape]) -> tuple[int, int]:
+        """Where the largest exponents of arrays begin, and the small arrays."""
+        large = [size for size in map(math.prod, shapes) if size > _SMALL]
+        top = sum(-(-size // group) for size in large)
+        return top, top + len(large)
+
+    return Form(write, read, sound)
 
 
 def _write_groups(
@@ -176,6 +192,10 @@ def _joined(parts: Sequence[jax.Array], dtype: jax.typing.DTypeLike) -> jax.Arra
     return jnp.concatenate(parts) if parts else jnp.zeros(0, dtype)
 
 
+def _bytes_of(array: jax.Array) -> UInt8[jax.Array, "bytes"]:
+    return jax.lax.bitcast_convert_type(array, jnp.uint8).reshape(-1)
+
+
 def _finite(array: np.ndarray) -> bool:
     return bool(np.isfinite(array.astype(np.float32, copy=False)).all())
 
@@ -183,7 +203,7 @@ def _finite(array: np.ndarray) -> bool:
 FORMS = {
     "float32": _floats(np.float32),
     "float16": _floats(np.float16),
-    "int8": Form(_write_integers, _read_integers, lambda came: int(came[1].max(initial=0)) <= _MOST_EXPONENT),
+    "int8": Form(_write_integers, _read_integers, lambda came, shapes: int(came[1].max(initial=0)) <= _MOST_EXPONENT),
     "top8": _largest(3),
     "top16": _largest(4),
     "top32": _largest(5),
