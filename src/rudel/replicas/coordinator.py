@@ -566,7 +566,7 @@ class Coordinator(ABC):
 
 def _try_out(codec: Codec, weights: np.ndarray, layout: Layout) -> None:
     message, _ = codec.encode(weights, layout)
-    codec.decode(message, layout)
+    codec.weighted_sum([(message, 1)], layout)
 
 
 def not_finite(member: Member, round: str, answer: Answer, why: str) -> NonFiniteError:

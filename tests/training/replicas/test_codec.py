@@ -25,6 +25,20 @@ def test_who_writes_knows_what_is_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_weighted_sum_is_that_of_what_is_read(name: str) -> None:
+    codec = make_codec(name)
+    changes = [(codec.encode(noise(seed), LAYOUT), weight) for seed, weight in ((0, 7), (1, 1), (2, 300))]
+    summed = codec.weighted_sum([(message, weight) for (message, _), weight in changes], LAYOUT)
+    expected = sum(weight * sent.astype(np.float64) for (_, sent), weight in changes)
+    np.testing.assert_allclose(summed, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+    again = codec.weighted_sum([(message, weight) for (message, _), weight in changes], LAYOUT)
+    assert summed.tobytes() == again.tobytes()
+    assert not codec.weighted_sum([], LAYOUT).any()
+    with pytest.raises(ValueError, match="damaged"):
+        codec.weighted_sum([(changes[0][0][0][:-1] + b"?", 1)], LAYOUT)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_nothing_given_is_changed_and_everything_is_repeatable(name: str) -> None:
     codec, vector = make_codec(name), noise()
     vector.flags.writeable = False

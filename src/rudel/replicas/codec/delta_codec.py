@@ -29,7 +29,7 @@ import itertools
 import math
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +92,21 @@ class Codec:
             ValueError: `encode` cannot have written the message.
         """
         return self._read(self.unpacked(message, layout), layout)
+
+    def weighted_sum(self, messages: Iterable[tuple[bytes, int]], layout: Layout) -> Float32[np.ndarray, "weights"]:
+        """The sum of changes, each times its weight, in one pass over the elements for each message.
+
+        Returns:
+            float32 (N,), new.
+
+        Raises:
+            ValueError: `encode` cannot have written a message.
+        """
+        sums, add = layout.arrays(np.zeros(layout.size, np.float32)), _adder(self.form, layout)
+        with _on_cpu():
+            for message, weight in messages:
+                sums = add(sums, self.unpacked(message, layout), np.float32(weight))
+        return layout.vector(sums)
 
     def packed(self, arrays: Sequence[Any]) -> bytes:
         """Arrays that the form has written, as a message, after a checksum that also tells codecs apart."""
@@ -182,6 +197,16 @@ def _reader(form: Form, layout: Layout) -> Callable[[Sequence[Any]], list[jax.Ar
         return form.read(arrays, layout.shapes)
 
     return jax.jit(read)
+
+
+@functools.lru_cache(maxsize=8)
+def _adder(form: Form, layout: Layout) -> Callable[[Sequence[Any], Sequence[Any], np.float32], list[jax.Array]]:
+    """Adds what came, times a weight, to sums, which are consumed."""
+
+    def add(sums: Sequence[jax.Array], came: Sequence[jax.Array], weight: jax.Array) -> list[jax.Array]:
+        return [sum + weight * one for sum, one in zip(sums, form.read(came, layout.shapes), strict=True)]
+
+    return jax.jit(add, donate_argnums=0)
 
 
 @functools.lru_cache(maxsize=8)

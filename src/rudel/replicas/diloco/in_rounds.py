@@ -44,10 +44,8 @@ class InRounds:
         spec: ReplicaSpec,
     ) -> GlobalState:
         """See `Merging`."""
-        codec, deltas = make_codec(names["delta_codec"]), np.zeros(spec.layout.size, np.float32)
-        for arrival in arrivals:
-            deltas += np.float32(arrival.steps) * codec.decode(arrival.delta, spec.layout)
-        steps, outer = sum(arrival.steps for arrival in arrivals), make_outer(names["outer"])
-        merge_codec = make_codec(names["merge_codec"])
-        after = outer_step(state, deltas, steps, statistics, outer, merge_codec, spec.layout)[1]
+        deltas = [(arrival.delta, arrival.steps) for arrival in arrivals]
+        codecs = make_codec(names["delta_codec"]), make_codec(names["merge_codec"])
+        after = outer_step(state, deltas, statistics, make_outer(names["outer"]), *codecs, spec.layout)[1]
+        steps = after.steps - state.steps
         return after.averaged(state, spec.averages, steps / len(arrivals))

@@ -21,13 +21,11 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rudel.array_types import Float32
 from rudel.replicas.codec.delta_codec import Codec
 from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.coordinator import HOST_ERRORS, Coordinator, not_finite
@@ -55,31 +53,6 @@ _HISTORY = 256
 """Merges that are kept for replicas that join."""
 
 
-@dataclass
-class _Round:
-    """Deltas received for a round that is not closed.
-
-    Args:
-        answers: by host, and by the round that they were planned for; their arrays may still have to be added.
-        deltas: the sum of deltas, weighted by steps: float32 (N,).
-        statistics: likewise of averaged variables.
-    """
-
-    deltas: np.ndarray
-    answers: dict[tuple[str, int], Answer] = field(default_factory=dict)
-    statistics: list[np.ndarray] = field(default_factory=list)
-
-    def add(self, answer: Answer, codec: Codec, layout: Layout) -> None:
-        """Adds the arrays of an answer."""
-        self.deltas += np.float32(answer.steps) * codec.decode(answer.delta, layout)
-        self.statistics = _weighted_sum(self.statistics, array_bytes.unpack(answer.statistics), answer.steps)
-
-    @property
-    def steps(self) -> int:
-        """Local steps that have been answered for."""
-        return sum(answer.steps for answer in self.answers.values())
-
-
 class RoundCoordinator(Coordinator):
     """Closes rounds; see the module, and `Coordinator` for the arguments."""
 
@@ -88,7 +61,7 @@ class RoundCoordinator(Coordinator):
     ) -> None:
         super().__init__(fleet, task, state, slots, on_event)
         self._merges: dict[int, Merge] = {}
-        self._open = self._new_round()
+        self._open: dict[tuple[str, int], Answer] = {}  # by host, and by the round that they were planned for
         self._plans = Plans(self._members, 1, task.total_steps, task.rates)
 
     def want_slots(self) -> None:
@@ -117,32 +90,33 @@ class RoundCoordinator(Coordinator):
         number = self.state.round
         if not await self._enough_answers(number):
             return
-        closing, self._open = self._open, self._new_round()
+        closing, self._open = self._open, {}
         before = self.state
         merge, self.state = await self._compute(self._merged, closing, before)
         self._merges[number] = merge
         self._merges.pop(number - _HISTORY, None)
-        self._measure_skew(closing.answers)
+        self._measure_skew(closing)
         if self.state.steps < self._task.total_steps and not self._plans.planned(number + 1):
             self._plan(number + 1)  # somebody was lost in what was to be the last round
         self._plan(number + 2)
         self.seconds = time.perf_counter() - self._began
         async with self._changed:
             self._changed.notify_all()
-        steps = closing.steps / len(closing.answers)
+        steps = _steps_of(closing) / len(closing)
         self.state = await self._compute(self.state.averaged, before, self._task.averages, steps)
-        slots = next((answer.slots for answer in closing.answers.values() if answer.slots), None)
+        slots = next((answer.slots for answer in closing.values() if answer.slots), None)
         self._slots = slots or self._slots
-        self._on_event(self._report(closing.answers, slots))
+        self._on_event(self._report(closing, slots))
 
-    def _new_round(self) -> _Round:
-        return _Round(np.zeros(self._task.layout.size, np.float32))
-
-    def _merged(self, closing: _Round, state: GlobalState) -> tuple[Merge, GlobalState]:
+    def _merged(self, closing: dict[tuple[str, int], Answer], state: GlobalState) -> tuple[Merge, GlobalState]:
         """The merge that replicas get after a round, and the global state after it."""
-        statistics = [value / np.float32(closing.steps) for value in closing.statistics]
-        moving = self._outer, self._merge_codec, self._task.layout
-        message, after = outer_step(state, closing.deltas, closing.steps, statistics, *moving)
+        statistics: list[np.ndarray] = []
+        for answer in closing.values():
+            statistics = _weighted_sum(statistics, array_bytes.unpack(answer.statistics), answer.steps)
+        statistics = [value / np.float32(_steps_of(closing)) for value in statistics]
+        deltas = [(answer.delta, answer.steps) for answer in closing.values()]
+        moving = self._outer, self._delta_codec, self._merge_codec, self._task.layout
+        message, after = outer_step(state, deltas, statistics, *moving)
         return Merge(message, array_bytes.pack(statistics)), after
 
     @property
@@ -155,10 +129,10 @@ class RoundCoordinator(Coordinator):
 
     def _plan(self, number: int) -> None:
         if not self._stopping:
-            self._plans.plan(number, self.state.round, self.state.steps, self._open.answers)
+            self._plans.plan(number, self.state.round, self.state.steps, self._open)
 
     def _plan_late(self, member: Member, number: int, share: float) -> None:
-        self._plans.plan_late(member, number, share, self.state.round, self.state.steps + self._open.steps)
+        self._plans.plan_late(member, number, share, self.state.round, self.state.steps + _steps_of(self._open))
 
     def _measure_skew(self, answers: Iterable[tuple[str, int]]) -> None:
         """Learns who ended the round earlier or later than the others."""
@@ -180,10 +154,10 @@ class RoundCoordinator(Coordinator):
                 if self._failure:
                     raise self._failure
                 waiting = [m for m in self._members.values() if m.active and number in m.plans]
-                if self._open.answers and not waiting:
+                if self._open and not waiting:
                     return True
                 now = time.monotonic()
-                in_time = sum(planned_for == number for _, planned_for in self._open.answers)
+                in_time = sum(planned_for == number for _, planned_for in self._open)
                 if in_time:
                     patience = 1 if in_time >= len(waiting) else _PATIENCE_WITH_MANY
                     deadline = min(deadline, now + patience * self._grace(waiting))
@@ -244,21 +218,17 @@ class RoundCoordinator(Coordinator):
     async def _deliver(self, member: Member, number: int, answer: Answer) -> None:
         if answer.bad_step >= 0:
             self._fail(not_finite(member, f"round {number + 1:,}", answer, self._task.why_not_finite()))
-        adding: asyncio.Future[None] | None = None
         self._learn(member, answer)
         async with self._changed:
             member.plans.pop(number, None)
             if number >= self.state.round - 1:
                 if answer.bad_step < 0:
-                    self._open.answers[member.name, number] = answer
-                    adding = self._compute(self._open.add, answer, self._delta_codec, self._task.layout)
+                    self._open[member.name, number] = answer
                 if not member.active and not member.lost:
                     member.active = True  # late, but still in step
                     for missed in range(number + 1, self.state.round + 2):
                         self._plan_late(member, missed, 1.0)
             self._changed.notify_all()
-        if adding:
-            await adding
 
     def _report(self, answers: dict[tuple[str, int], Answer], slots: bytes | None) -> RoundClosed:
         metrics: list[np.ndarray] = []
@@ -313,33 +283,42 @@ class RoundCoordinator(Coordinator):
 
 def outer_step(
     state: GlobalState,
-    deltas: Float32[np.ndarray, "weights"],
-    steps: int,
+    deltas: Sequence[tuple[bytes, int]],
     statistics: list[np.ndarray],
     outer: Outer,
-    codec: Codec,
+    delta_codec: Codec,
+    merge_codec: Codec,
     layout: Layout,
 ) -> tuple[bytes, GlobalState]:
     """Closes a round.
 
     Args:
         state: the global state before it; unchanged.
-        deltas: the sum of the deltas, weighted by steps: float32 (N,).
-        steps: of all replicas.
+        deltas: of the replicas, encoded, and the steps that each stands for.
         statistics: means of the averaged variables.
-        outer, codec, layout: how the weights move, and how replicas hear of it.
+        outer, delta_codec, merge_codec, layout: how the weights move, and how replicas and coordinator talk of it.
 
     Returns:
         The message to the replicas, and the global state after the round.
+
+    Raises:
+        ValueError: a delta is damaged.
     """
-    momentum = state.momentum.copy()
-    movement = outer.step(deltas / np.float32(steps), momentum)
+    steps, momentum = sum(steps for _, steps in deltas), state.momentum.copy()
+    mean = delta_codec.weighted_sum(deltas, layout)
+    mean /= np.float32(steps)
+    movement = outer.step(mean, momentum)
     movement += state.residual
-    message, sent = codec.encode(movement, layout)
+    message, sent = merge_codec.encode(movement, layout)
     movement -= sent
     return message, GlobalState(
         state.round + 1, state.steps + steps, state.weights + sent, momentum, movement, statistics
     )
+
+
+def _steps_of(answers: Mapping[tuple[str, int], Answer]) -> int:
+    """Local steps that have been answered for."""
+    return sum(answer.steps for answer in answers.values())
 
 
 def _weighted_sum(sums: list[np.ndarray], values: list[np.ndarray], weight: int) -> list[np.ndarray]:
