@@ -204,7 +204,7 @@ def _adder(form: Form, layout: Layout) -> Callable[[Sequence[Any], Sequence[Any]
     """Adds what came, times a weight, to sums, which are consumed."""
 
     def add(sums: Sequence[jax.Array], came: Sequence[jax.Array], weight: jax.Array) -> list[jax.Array]:
-        return [sum + weight * one for sum, one in zip(sums, form.read(came, layout.shapes), strict=True)]
+        return [so_far + weight * one for so_far, one in zip(sums, form.read(came, layout.shapes), strict=True)]
 
     return jax.jit(add, donate_argnums=0)
 
