@@ -25,6 +25,9 @@ def pack(arrays: Sequence[np.ndarray]) -> bytes:
     Args:
         arrays: of any shapes, with dtypes of NumPy or ml_dtypes (bfloat16, float8).
 
+    Raises:
+        TypeError: one holds objects of Python.
+
     >>> [array.tolist() for array in unpack(pack([np.arange(3, dtype="uint8"), np.zeros((1, 2))]))]
     [[0, 1, 2], [[0.0, 0.0]]]
     """
@@ -62,7 +65,7 @@ def unpack(message: bytes) -> list[np.ndarray]:
 @functools.lru_cache(maxsize=64)
 def _header(forms: tuple[tuple[np.dtype, tuple[int, ...], bool], ...]) -> bytes:
     """The header of arrays, after its length."""
-    text = json.dumps([(str(dtype), shape, zeros) for dtype, shape, zeros in forms]).encode()
+    text = json.dumps([(str(_of_numbers(dtype)), shape, zeros) for dtype, shape, zeros in forms]).encode()
     return len(text).to_bytes(_LENGTH, "little") + text
 
 
@@ -71,8 +74,12 @@ def _forms(text: bytes) -> list[tuple[np.dtype, list[int], int, bool]]:
     """Dtype, shape and number of elements of each array, and whether it is all zeros, from a header."""
     forms = []
     for name, shape, zeros in json.loads(text):
-        dtype = np.dtype(getattr(ml_dtypes, name, name))
-        if dtype.hasobject:
-            raise TypeError(f"{dtype} are not numbers")
+        dtype = _of_numbers(np.dtype(getattr(ml_dtypes, name, name)))
         forms.append((dtype, shape, math.prod(shape), zeros))
     return forms
+
+
+def _of_numbers(dtype: np.dtype) -> np.dtype:
+    if dtype.hasobject:
+        raise TypeError(f"{dtype} are not numbers")
+    return dtype

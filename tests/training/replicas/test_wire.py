@@ -45,6 +45,12 @@ def test_zeros_take_no_room() -> None:
     assert len(array_bytes.pack([np.zeros((1000, 1000), np.float32)])) < 100
 
 
+@pytest.mark.parametrize("count", [1, 1000])
+def test_objects_are_refused(count: int) -> None:
+    with pytest.raises(TypeError):
+        array_bytes.pack([np.array([None] * count)])
+
+
 def test_what_is_cut_anywhere_is_refused() -> None:
     message = array_bytes.pack([np.arange(5, dtype=np.float32), np.ones((2, 2), np.int16)])
     for length in range(len(message)):
