@@ -18,8 +18,8 @@ def release_freed_memory() -> None:
 def keep_freed_memory() -> None:
     """Lets the C library keep what is freed from now on, up to 100 MB, in pieces of up to 30 MB.
 
-    What is computed with weights round by round takes and frees the same pieces: from the system, it would get each
-    anew, with hundreds of page faults.
+    What is computed with weights round by round takes and frees the same pieces: each that came from the system again
+    would cost hundreds of page faults.
     """
     option = getattr(ctypes.CDLL(None), "mallopt", None)
     if option is not None:

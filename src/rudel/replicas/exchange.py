@@ -79,5 +79,6 @@ class Exchange:
 
 def _on_device(weights: Sequence[Any]) -> list[Any]:
     """Weights as JAX takes them; another backend of Keras holds its own in another way."""
-    on_device = all(isinstance(weight, jax.Array) for weight in weights[:1])  # each question takes Python some time
-    return list(weights) if on_device else [np.asarray(weight) for weight in weights]
+    if weights and not isinstance(weights[0], jax.Array):  # all are alike, and each question takes Python some time
+        return [np.asarray(weight) for weight in weights]
+    return list(weights)

@@ -22,7 +22,6 @@ import numpy as np
 from rudel.backend import backend_name
 from rudel.cluster.fleet import installed
 from rudel.errors import NonFiniteError
-from rudel.freed_memory import keep_freed_memory
 from rudel.internals.keras import inner_optimizer, set_iterations, weight_average
 from rudel.loop import model_state
 from rudel.loop.evaluation import Evaluator, make_evaluator
@@ -179,7 +178,6 @@ class ReplicasEngine:
 
     def _train_on_hosts(self) -> None:
         session, position, progress, began = self._session, self._position, self._progress, time.perf_counter()
-        keep_freed_memory()
         if session.run:
             session.run.keep_rounds(progress.state.round)
             if position.step:

@@ -19,9 +19,10 @@ with this process itself is the round under way; the caller's checkpoints keep t
 
 import asyncio
 import contextlib
+import functools
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +53,9 @@ _PATIENCE_WITH_MANY = 3
 _HISTORY = 256
 """Merges that are kept for replicas that join."""
 
+_Answers = dict[tuple[str, int], Answer]
+"""Answers by host, and by the round that they were planned for."""
+
 
 class RoundCoordinator(Coordinator):
     """Closes rounds; see the module, and `Coordinator` for the arguments."""
@@ -61,7 +65,7 @@ class RoundCoordinator(Coordinator):
     ) -> None:
         super().__init__(fleet, task, state, slots, on_event)
         self._merges: dict[int, Merge] = {}
-        self._open: dict[tuple[str, int], Answer] = {}  # by host, and by the round that they were planned for
+        self._open: _Answers = {}
         self._plans = Plans(self._members, 1, task.total_steps, task.rates)
 
     def want_slots(self) -> None:
@@ -108,12 +112,9 @@ class RoundCoordinator(Coordinator):
         self._slots = slots or self._slots
         self._on_event(self._report(closing, slots))
 
-    def _merged(self, closing: dict[tuple[str, int], Answer], state: GlobalState) -> tuple[Merge, GlobalState]:
+    def _merged(self, closing: _Answers, state: GlobalState) -> tuple[Merge, GlobalState]:
         """The merge that replicas get after a round, and the global state after it."""
-        statistics: list[np.ndarray] = []
-        for answer in closing.values():
-            statistics = _weighted_sum(statistics, array_bytes.unpack(answer.statistics), answer.steps)
-        statistics = [value / np.float32(_steps_of(closing)) for value in statistics]
+        statistics = _mean_statistics(closing)
         deltas = [(answer.delta, answer.steps) for answer in closing.values()]
         moving = self._outer, self._delta_codec, self._merge_codec, self._task.layout
         message, after = outer_step(state, deltas, statistics, *moving)
@@ -230,7 +231,7 @@ class RoundCoordinator(Coordinator):
                         self._plan_late(member, missed, 1.0)
             self._changed.notify_all()
 
-    def _report(self, answers: dict[tuple[str, int], Answer], slots: bytes | None) -> RoundClosed:
+    def _report(self, answers: _Answers, slots: bytes | None) -> RoundClosed:
         metrics: list[np.ndarray] = []
         for answer in answers.values():
             values = array_bytes.unpack(answer.metrics)
@@ -316,18 +317,19 @@ def outer_step(
     )
 
 
-def _steps_of(answers: Mapping[tuple[str, int], Answer]) -> int:
+def _steps_of(answers: _Answers) -> int:
     """Local steps that have been answered for."""
     return sum(answer.steps for answer in answers.values())
 
 
-def _weighted_sum(sums: list[np.ndarray], values: list[np.ndarray], weight: int) -> list[np.ndarray]:
-    weighted = [np.multiply(value, np.float32(weight), dtype=np.float32) for value in values]
-    if not sums:
-        return weighted
-    for into, value in zip(sums, weighted, strict=True):
-        into += value
-    return sums
+def _mean_statistics(answers: _Answers) -> list[np.ndarray]:
+    """The means of the averaged variables over the local steps, float32."""
+    weighted = (
+        [np.multiply(v, np.float32(answer.steps), dtype=np.float32) for v in array_bytes.unpack(answer.statistics)]
+        for answer in answers.values()
+    )
+    steps = np.float32(_steps_of(answers))
+    return [functools.reduce(np.add, values) / steps for values in zip(*weighted, strict=True)]
 
 
 def grace(longest: float, link: float) -> float:
