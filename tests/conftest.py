@@ -22,6 +22,7 @@ from warm.programs import JAX, TENSORFLOW, put_programs, started_zygotes
 
 from rudel.errors import LabError
 from rudel.export import process
+from rudel.garbage_collection import collect_seldom
 from rudel.lab.requirements import check_machine
 
 
@@ -31,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(parallel.weigh_as_a_lab())
     sys.dont_write_bytecode = False  # hundreds of processes import what need be compiled only once
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    collect_seldom()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

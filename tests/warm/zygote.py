@@ -32,6 +32,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from rudel.garbage_collection import collect_seldom
+
 
 def main(path: str, modules: list[str]) -> None:
     del sys.path[0]  # this folder
@@ -48,6 +50,7 @@ def main(path: str, modules: list[str]) -> None:
                 getattr(imported, function)()
         gc.collect()
         gc.freeze()
+        collect_seldom()  # as commands of Rudel do, scripts too
         gc.enable()
         _end(lambda: _become(**_serve(listening)))
 
