@@ -8,11 +8,9 @@ minute, and a journal in between; see `progress.py`.
 
 import asyncio
 import concurrent.futures
-import contextlib
 import queue
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -70,17 +68,15 @@ class _Late:
 
     Args:
         span: its number, from 0.
-        logs: its training metrics.
+        record: of it, with its training metrics, as it is kept in case the evaluation is never made.
         state: the global state at its end.
         sums: of its metrics variables.
-        seconds: of training until its end.
     """
 
     span: int
-    logs: dict[str, float]
+    record: dict[str, Any]
     state: GlobalState
     sums: list[np.ndarray]
-    seconds: float
 
 
 class ReplicasEngine:
@@ -284,7 +280,7 @@ class ReplicasEngine:
             self._take_over(self._progress.state)
             self._save()
         elif self._progress.has_journal:
-            self._progress.journal_round(event, self._agreed, self._records_of_late())
+            self._progress.journal_round(event, self._agreed, self._records_of_late)
 
     def _take_round(self, closed: RoundClosed) -> None:
         session, position, progress = self._session, self._position, self._progress
@@ -344,7 +340,8 @@ class ReplicasEngine:
         span = max(span, spans.number(max(position.step - 1, 0)))
         span -= position.step < spans.last(span)
         sums, progress.sums = progress.sums, []
-        self._late.append(_Late(span, logs, progress.state, sums, position.clock.train))
+        set_iterations(self._optimizer, progress.state.steps)  # of which the learning rate may be a function
+        self._late.append(_Late(span, self._session.record_of(span, logs), progress.state, sums))
         if self._job.callbacks:  # what these remember is in checkpoints alone
             progress.end_journal()
         if not self._evaluation_can_wait():
@@ -369,32 +366,18 @@ class ReplicasEngine:
             self._take_over(late.state, late.sums)
             began = time.perf_counter()
             self.write()
-            logs = session.logs_of_span(late.logs)
+            logs = session.logs_of_span(late.record["logs"])
             if evaluator := self._evaluator:
                 logs |= session.evaluate(lambda evaluator=evaluator: evaluator.run(model_state.read(self._model)))
             session.end_span(late.span, logs)
             self._last_evaluation = time.perf_counter()
             self._evaluation_seconds = self._last_evaluation - began
-            with self._back_at(late):
-                session.add_record(session.record_of(late.span, logs))
+            session.add_record(session.record_of(late.span, logs) | {"seconds": late.record["seconds"]})
             self._position.stopped = bool(self._model.stop_training)
 
-    @contextlib.contextmanager
-    def _back_at(self, late: _Late) -> Iterator[None]:
-        """While it is entered, the position is where it was when a span ended."""
-        position, clock = self._position, self._position.clock
-        here, now = position.step, clock.train
-        position.step, clock.train = min(self._session.spans.last(late.span), here), late.seconds
-        yield
-        position.step, clock.train = here, now
-
+    @property
     def _records_of_late(self) -> list[dict[str, Any]]:
-        """Records of spans whose evaluation was put off, as they are kept in case it is never made."""
-        records = []
-        for late in self._late:
-            with self._back_at(late):
-                records.append(self._session.record_of(late.span, late.logs))
-        return records
+        return [late.record for late in self._late]
 
     def _take_over(self, state: GlobalState, metrics: list[np.ndarray] | None = None) -> None:
         """Makes the state of the model of a global state, and of sums of metrics variables."""
@@ -425,7 +408,7 @@ class ReplicasEngine:
         if not self._session.run:
             return
         began = time.perf_counter()
-        records = self._position.records + self._records_of_late()
+        records = self._position.records + self._records_of_late
         self._session.save(self._progress.arrays(), **self._progress.document(), records=records)
         self._progress.begin_journal()
         self._last_save = time.perf_counter()

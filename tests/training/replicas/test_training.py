@@ -494,7 +494,8 @@ x = random.normal(size=(2560, 10)).astype("float32")
 y = (x[:, 0] > 0).astype("int32")
 model = keras.Sequential([keras.Input((10,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2)])
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-model.compile(keras.optimizers.Adam(use_ema=True), loss, metrics=["accuracy"])
+rate = keras.optimizers.schedules.InverseTimeDecay(1e-3, decay_steps=1000, decay_rate=1.0)
+model.compile(keras.optimizers.Adam(rate, use_ema=True), loss, metrics=["accuracy"])
 rudel.fit(model, x, y, validation=0.2, steps=int(steps), client=address, run=run, resume=True,
           strategy=Diloco(round_steps=32))
 """
@@ -515,7 +516,7 @@ def wait_for_rounds(process: "subprocess.Popen[str]", run: Path, count: int, rea
 def test_a_killed_driver_goes_on_from_the_last_round(
     crew: Any, tmp_path: Path, read_log: Any, warm_python: str
 ) -> None:
-    with driver(warm_python, crew, tmp_path, 10**7) as process:
+    with driver(warm_python, crew, tmp_path, 10**6) as process:
         wait_for_rounds(process, tmp_path, 30, read_log)
         process.kill()
     before = read_log(tmp_path)
@@ -532,6 +533,8 @@ def test_a_killed_driver_goes_on_from_the_last_round(
     assert summary["rounds"] == len(log.rounds)
     records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in records] == sorted({record["epoch"] for record in records})
+    rates = [record["learning_rate"] for record in records]
+    assert rates == sorted(set(rates), reverse=True), "each is that of the end of its epoch, evaluated or not"
 
 
 def test_an_interrupted_driver_leaves_a_checkpoint_and_can_go_on(
