@@ -113,6 +113,11 @@ def set_iterations(optimizer: keras.optimizers.Optimizer, steps: int) -> None:
     inner_optimizer(optimizer)._iterations.assign(steps)
 
 
+def iterations_of(optimizer: keras.optimizers.Optimizer) -> Any:
+    """The count of an optimizer's steps, an array of the backend; see `set_iterations`."""
+    return inner_optimizer(optimizer)._iterations.value
+
+
 def schedule_of(optimizer: keras.optimizers.Optimizer) -> Any:
     """The `LearningRateSchedule` of an optimizer, or None where its rate is a number."""
     rate = inner_optimizer(optimizer)._learning_rate

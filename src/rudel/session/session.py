@@ -27,6 +27,7 @@ from rudel.session import callbacks as callback_memory
 from rudel.session.engine import Engine
 from rudel.session.held_signals import Interrupts
 from rudel.session.job import Clock, Job, Position
+from rudel.session.recorded_rate import RecordedRate
 from rudel.session.spans import Spans
 from rudel.session.store import RunStore, Store
 from rudel.session.training_display import Display
@@ -86,6 +87,7 @@ class Session:
         self.acts_between_steps = callback_memory.act_between_steps(keras, job.callbacks)
         self._history = job.model.history
         self.initial_metrics = built(job)
+        self._rate = RecordedRate(job.model.optimizer, self.spans.count)
         self.watch = best.make_watch(job.options, job.model.metrics, self._metric_names())
         self._best_saved: int | None = None
         self.saved_step, self._saved_time = 0, time.perf_counter()
@@ -228,7 +230,7 @@ class Session:
             "seconds": round(self.position.clock.train, 3),
             "time": round(time.time(), 3),
             "logs": logs,
-            "learning_rate": self._learning_rate(),
+            "learning_rate": self._rate.now(),
         }
 
     def add_record(self, record: dict[str, Any]) -> None:
@@ -236,15 +238,6 @@ class Session:
         self.position.records.append(record)
         self.store.add(record)
         self.display.epoch(flat_record(record))
-
-    def _learning_rate(self) -> float | None:
-        """The optimizer's learning rate now; None where it has none.
-
-        Not compiled: Keras' schedules with a warm-up would be compiled again for every span, which takes far longer.
-        """
-        with jax.disable_jit():
-            rate = getattr(self.model.optimizer, "learning_rate", None)
-            return None if rate is None else float(rate)
 
     def _place_of(self, number: int) -> dict[str, Any]:
         """Where a span ends: there, or where the training is in it."""
