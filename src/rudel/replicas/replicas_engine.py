@@ -3,7 +3,7 @@
 A coordinator, in a thread of its own, merges the work of the replicas and does not wait for anything here. This engine
 puts the merged weights into the model where the session needs them, and evaluates them. An evaluation that takes long
 compared with the epochs is put off to the end, if nothing waits for it. A checkpoint is written every quarter of a
-minute, and a journal in between; see `progress.py`.
+minute, and a journal in between; see `replica_progress.py`.
 """
 
 import asyncio
