@@ -244,8 +244,19 @@ def test_a_driver_that_was_killed_can_be_replaced_and_one_that_lives_cannot(
         used = rf"is in use: the other of \S+ \(process {process.pid}\)"
         with pytest.raises(ClusterError, match=used), installed(cluster, speaking()):
             pytest.fail("installed")
+        (other,) = plugins(client)
         process.kill()
         process.wait()
+        send, late = Fleet._send, [other]
+
+        async def and_one_word_comes_late(self: Fleet, address: str, op: str, **message: Any) -> Any:
+            """As where TCP delivers it again after the network was gone."""
+            answer = await send(self, address, op, **message)
+            if op == "rudel_renew" and late:
+                await send(self, address, op, guest=late.pop())
+            return answer
+
+        monkeypatch.setattr(Fleet, "_send", and_one_word_comes_late)
         with installed(cluster, speaking()) as fleet:
             (address,) = cluster.start(fleet.members()).result().values()
             assert cluster.start(fleet.call(address, "say", what="yes")).result() == "says yes"

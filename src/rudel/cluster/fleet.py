@@ -220,20 +220,23 @@ class Fleet:
             ClusterError: somebody else uses it, or it cannot load Rudel.
         """
         assert self._guest
-        began = math.inf
+        began = heard = math.inf
         while True:
             await self._add(address, self._guest)
             asked = time.monotonic()
-            began = min(began, asked)  # what a driver that is gone now has sent before has been read by then
+            began = min(began, asked)  # what a driver that is gone now has sent before has mostly been read by then
             answer = await self._send(address, "rudel_renew", guest=self._guest.name)
             if answer is None:  # it was freed in between
                 continue
             if "result" in answer:
                 self._ready.add(address)
                 return
-            if answer["quiet_for"] < asked - began:  # heard of since, however long the answer took
-                self._given.discard(address)
-                raise self._busy(address, answer["holder"])
+            quiet_for, answered = answer["quiet_for"], time.monotonic()
+            if quiet_for < asked - began:  # heard of since, however long the answer took
+                if heard < asked - quiet_for - RENEW_SECONDS / 2:  # twice: not only of what TCP delivered late, at once
+                    self._given.discard(address)
+                    raise self._busy(address, answer["holder"])
+                heard = min(heard, answered - quiet_for)
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _add(self, address: str, guest: Guest) -> None:
