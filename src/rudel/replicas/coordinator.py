@@ -24,6 +24,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -38,6 +39,7 @@ from rudel.replicas.members import Member
 from rudel.replicas.replica_messages import Answer, Merge, Plan, Snapshot, packed_request, unpacked_answer
 from rudel.replicas.round_lengths import Speeds
 from rudel.replicas.rounds import GlobalState, HostChanged, HostReport, Task
+from rudel.replicas.slots_by_pieces import SlotsReceiver
 from rudel.replicas.supply import Supply
 from rudel.shipping import array_bytes
 
@@ -55,6 +57,12 @@ _EVEN_SECONDS = 2.0
 
 _TRY_AGAIN_SECONDS = 300.0
 """After which it is tried out again how fast a replica on standby is."""
+
+_SLOTS_SHARE, _LEAST_PIECE = 0.05, 2**12
+"""By how much more all exchange while the slots of one come for a checkpoint; and bytes of their pieces, at least."""
+
+_SOON_SECONDS, _LARGEST_PIECE = 0.5, 2**30
+"""Seconds that a piece of slots may take a link where somebody waits for them; and bytes, where none was measured."""
 
 _PINGS, _PROBE_BYTES, _RATE_SECONDS = 3, 2**16, 0.5
 """Pings, and bytes and seconds of a probe, that measure the link to each worker."""
@@ -86,6 +94,9 @@ class Coordinator(ABC):
         self._changed = asyncio.Condition()
         self._background: set[asyncio.Task[Any]] = set()
         self._slots = slots
+        self._receiver = SlotsReceiver()
+        self._new_slots: bytes | None = None  # that no report was made of
+        self._delta_bytes = 0  # of the last one that came
         self._supply = Supply(task.pieces, self._members, self._call, self._count_sent)
         self._stopping = self._ended = False
         self._failure: BaseException | None = None
@@ -111,9 +122,9 @@ class Coordinator(ABC):
         """Ends the training soon; can be called from any thread."""
         self._stopping = True
 
-    @abstractmethod
     def want_slots(self) -> None:
-        """Asks for a replica's optimizer slots with one of the next answers; can be called from any thread."""
+        """Asks for a replica's optimizer slots with the next answers; can be called from any thread."""
+        self._receiver.want(max(_LEAST_PIECE, int(_SLOTS_SHARE * 2 * len(self._members) * self._delta_bytes)))
 
     # -- what a way of merging has to say ---------------------------------------------------------------------------
 
@@ -283,9 +294,18 @@ class Coordinator(ABC):
         self.received, member.received = self.received + received, member.received + received
 
     def _learn(self, member: Member, answer: Answer) -> None:
-        """Remembers how fast a replica was, and what it has trained on."""
+        """Remembers how fast a replica was, and what it has trained on and sent of its slots."""
         self._supply.dealing.trained(member, answer.steps * self._task.batch_size)
         member.answered(answer.steps, answer.seconds - answer.waited, time.perf_counter())
+        self._delta_bytes = len(answer.delta)
+        if slots := self._receiver.take(member.name, answer):
+            self._slots = self._new_slots = slots
+
+    def _ask_for_slots(self, members: Sequence[Member], number: int) -> None:
+        """Lets the fastest of these replicas send its slots, if they are wanted, from a round that was just planned."""
+        if members and self._receiver.wanted:
+            giver = max(members, key=lambda member: member.speed)
+            giver.plans[number] = replace(giver.plans[number], slots=self._receiver.ask(giver.name))
 
     def _check_patience(self, alone_since: float, now: float) -> None:
         """Ends a training that nobody takes part in any more, when it is time to.
@@ -337,7 +357,7 @@ class Coordinator(ABC):
             return
         self.lost += 1
         member.lost, member.active = True, False
-        member.plans.clear()
+        self._drop_plans(member)
         if error:
             self._blame(member, error)
         if member.follower not in (None, asyncio.current_task()):
@@ -347,6 +367,11 @@ class Coordinator(ABC):
         self._spawn(self._share_out())
         async with self._changed:
             self._changed.notify_all()
+
+    def _drop_plans(self, member: Member) -> None:
+        """What a replica is doing counts no more, nor what it was sending."""
+        member.plans.clear()
+        self._receiver.lose(member.name)
 
     def _blame(self, member: Member, error: BaseException) -> None:
         member.trouble, member.refused = _reason(error), isinstance(error, RudelError)
@@ -430,7 +455,7 @@ class Coordinator(ABC):
     def _stand_by(self, member: Member) -> None:
         """Lets a replica take part only if all others are lost, or if it has become faster."""
         self._set_aside(member)
-        member.plans.clear()
+        self._drop_plans(member)
         if member.follower:
             member.follower.cancel()
         self._tell_host(member, "standby", self._why_standby(member))
@@ -461,7 +486,7 @@ class Coordinator(ABC):
             number = await self._bring_up_to_date(member, with_slots=not known)
             was_lost, member.lost, member.active = member.lost, False, True
             member.pieces_changed = True
-            member.plans.clear()
+            self._drop_plans(member)
             self._plan_for_joined(member, number)
             if was_lost:
                 self.joined += 1
@@ -483,7 +508,7 @@ class Coordinator(ABC):
             await self._call(member, "join", timeout=_SETTLING_SECONDS, round=number, merges=merges)
 
     async def _fresh_slots(self) -> None:
-        self.want_slots()
+        self._receiver.want(int(min(_SOON_SECONDS * self._link_rate, _LARGEST_PIECE)))
         async with self._changed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(10):

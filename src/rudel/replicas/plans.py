@@ -37,7 +37,6 @@ class Plans:
 
     def __init__(self, members: Mapping[str, Member], length: int, total_steps: int, rates: Rates) -> None:
         self._members, self.length, self._total_steps, self._rates = members, length, total_steps, rates
-        self.slots_wanted = False
 
     def planned(self, number: int) -> int:
         """Steps that are planned for a round and not done yet."""
@@ -66,11 +65,9 @@ class Plans:
         full = self.length * len(active)
         wanted = full if remaining >= REST * full else remaining
         shares = corrected(shared(wanted, [m.speed for m in active]), active)
-        donor = max(active, key=lambda m: m.speed) if self.slots_wanted else None
-        self.slots_wanted = False
         for member, share in zip(active, shares, strict=True):
             steps = max(1, share)  # who has nothing to do in a round falls out of step
-            member.plans[number] = self._plan(member, steps, done, done + wanted, member is donor)
+            member.plans[number] = self._plan(member, steps, done, done + wanted)
 
     def plan_late(self, member: Member, number: int, share: float, open_round: int, done: int) -> None:
         """Lets a replica that has just joined take a share of what it could do in a round that others have planned.
@@ -88,14 +85,14 @@ class Plans:
         seconds = share * max(others, default=member.step_seconds * self.length)
         left = self._total_steps - done - sum(self.planned(n) for n in range(open_round, number + 2))
         steps = max(1, min(int(seconds / member.step_seconds), left))
-        member.plans[number] = self._plan(member, steps, done, done + steps, slots=False)
+        member.plans[number] = self._plan(member, steps, done, done + steps)
 
-    def _plan(self, member: Member, steps: int, first: int, last: int, slots: bool) -> Plan:
+    def _plan(self, member: Member, steps: int, first: int, last: int) -> Plan:
         rates = self._rates(first, last, steps).astype(np.float32)
         rates = rates[:1] if (rates == rates[0]).all() else rates
         pieces = sorted(piece.span for piece in member.pieces) if member.pieces_changed else None
         member.pieces_changed = False
-        return Plan(steps, array_bytes.pack([rates]), pieces, slots)
+        return Plan(steps, array_bytes.pack([rates]), pieces)
 
 
 def corrected(shares: Sequence[int], members: Sequence[Member]) -> list[int]:

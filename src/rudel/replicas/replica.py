@@ -32,6 +32,7 @@ from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.exchange import Exchange
 from rudel.replicas.replica_messages import Answer, Merge, Plan, Setup, Snapshot
 from rudel.replicas.replica_program import ROWS, CompiledSteps, Steps, fold_seeds
+from rudel.replicas.slots_by_pieces import SlotsSender
 from rudel.shipping import array_bytes
 from rudel.shipping.host_examples import Leaf, Shard
 
@@ -126,6 +127,7 @@ class Replica:
             self._use_codecs(*codecs)
         (self._snapshot,) = array_bytes.unpack(snapshot.weights)
         self._set_statistics(array_bytes.unpack(snapshot.statistics))
+        self._slots = SlotsSender(b"", 0)
         if snapshot.slots is not None:
             slots = array_bytes.unpack(snapshot.slots)
             self._carried[2] = [new.astype(old.dtype) for new, old in zip(slots, self._carried[2], strict=True)]
@@ -334,6 +336,9 @@ class Replica:
             bad_step = plan.steps - 1
         self._awaited = self._round
         metrics, logs = ([np.asarray(value) for value in part] for part in self._carried[3:])
+        if plan.slots:
+            self._slots = SlotsSender(self._packed_slots(), plan.slots)
+        slots, slots_first, slots_size = self._slots.next()
         return Answer(
             delta=message if bad_step < 0 else b"",
             statistics=array_bytes.pack(statistics),
@@ -346,7 +351,9 @@ class Replica:
             bad_step=bad_step,
             memory=_largest_resident_bytes(),
             cpu=time.process_time() - cpu,
-            slots=self._packed_slots() if plan.slots else None,
+            slots=slots,
+            slots_first=slots_first,
+            slots_size=slots_size,
             computed=self._computed,
             network=_cpu_of(self._network) - network,
         )

@@ -71,13 +71,14 @@ class Plan:
         steps: local steps.
         rates: packed float32 learning rates, one for each step or one for all.
         pieces: ranges of examples to take from now on; None for no change.
-        slots: whether the answer shall hold the optimizer's slots, for a replica that joins or for a checkpoint.
+        slots: bytes of the optimizer's slots that this answer and those after it shall hold, until all are sent; 0 for
+            none but those that are under way.
     """
 
     steps: int
     rates: bytes
     pieces: Sequence[tuple[int, int]] | None = None
-    slots: bool = False
+    slots: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ class Answer:
         bad_step: number of the first step with a loss that is not finite, or -1.
         memory: bytes that the process has held at most.
         cpu: seconds of processor time that the process took.
-        slots: packed optimizer variables, floats as bfloat16, if the plan requested them.
+        slots: a piece of the packed optimizer variables, floats as bfloat16, that were requested.
+        slots_first, slots_size: bytes before this piece, and of all.
         computed: seconds in which steps were taken; what is left of `seconds` is for encoding and merging.
         network: seconds of processor time that the thread which talks to the coordinator took, part of `cpu`.
     """
@@ -124,7 +126,9 @@ class Answer:
     bad_step: int
     memory: int
     cpu: float
-    slots: bytes | None = None
+    slots: bytes = b""
+    slots_first: int = 0
+    slots_size: int = 0
     computed: float = 0.0
     network: float = 0.0
 

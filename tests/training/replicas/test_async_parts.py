@@ -198,11 +198,10 @@ def test_shares_add_up() -> None:
 def test_a_plan_says_what_is_new() -> None:
     crowd = Crowd({"a": 100}, 10, 400)
     member = crowd.members["a"]
-    member.pieces_changed = crowd.visits.slots_wanted = True
+    member.pieces_changed = True
     crowd.plan("a")
     first, second = member.plans[0], member.plans[1]
-    assert (first.pieces, first.slots) == ([(0, 1)], True)
-    assert (second.pieces, second.slots) == (None, False)
+    assert (first.pieces, second.pieces) == ([(0, 1)], None)
     assert array_bytes.unpack(first.rates)[0].tolist() == [0.0]
 
 

@@ -15,6 +15,7 @@ from rudel.loop.compiled_loop import Progress, compile_training
 from rudel.replicas.codec.delta_codec import make_codec
 from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.replica_messages import Answer
+from rudel.replicas.slots_by_pieces import SlotsReceiver
 from rudel.shipping import array_bytes
 
 layers, ops = keras.layers, keras.ops
@@ -294,18 +295,27 @@ def test_weights_that_are_not_finite_are_told_where_the_loss_does_not_show_it(ho
     assert (answer.bad_step, answer.delta) == (4, b"")
 
 
-def test_slots_go_from_one_replica_to_another(hosted: Any) -> None:
+def test_slots_go_from_one_replica_to_another_by_pieces_with_its_answers(hosted: Any) -> None:
     one, other = hosted(regression(), DATA), hosted(regression(), DATA, number=1)
     one.begin()
-    one.plan(0, 30, pieces=one.everything, slots=True)
-    answer = one.answer(0)
-    slots = answer.slots
-    assert slots
-    weights = [w + d for w, d in zip(one.state.trainable, decoded(answer.delta, one.state.trainable), strict=True)]
-    other.begin(weights, slots=slots)
-    other.plan(0, 1, pieces=other.everything, slots=True)
+    one.plan(0, 30, pieces=one.everything, slots=100)
+    receiver, slots = SlotsReceiver(), None
+    receiver.want(100)
+    assert receiver.ask("one") == 100
+    number = 0
+    while slots is None:
+        answer = one.answer(number)
+        assert 0 < len(answer.slots) <= 100
+        assert receiver.take("other", answer) is None
+        slots = receiver.take("one", answer)
+        number += 1
+        one.plan(number, 1)
+        one.merge(number - 1, answer.delta)
+    assert number > 3
+    assert one.answer(number).slots == b"", "all are sent"
+    other.begin(slots=slots)
+    other.plan(0, 1, pieces=other.everything, slots=10**6)
     found = other.answer(0).slots
-    assert found
     before, after = array_bytes.unpack(slots), array_bytes.unpack(found)
     assert (int(before[0]), int(after[0])) == (30, 31)
     assert all(np.shape(a) == np.shape(b) for a, b in zip(before, after, strict=True))

@@ -87,10 +87,6 @@ class ArrivalCoordinator(Coordinator):
         super()._learn(member, answer)
         member.exchange_seconds += _MEMORY * (answer.exchange_seconds - member.exchange_seconds)
 
-    def want_slots(self) -> None:
-        """See `Coordinator`."""
-        self._visits.slots_wanted = True
-
     def _holds_up(self, member: Member, members: Sequence[Member]) -> bool:
         return False  # nobody waits for it
 
@@ -126,8 +122,9 @@ class ArrivalCoordinator(Coordinator):
 
     def _plan(self, member: Member, number: int) -> bool:
         """Plans a visit, if there is something to do; whether it is planned."""
-        if not self._stopping:
+        if not self._stopping and number not in member.plans:
             self._visits.plan(member, number, self.state.steps)
+            self._ask_for_slots([member] if number in member.plans else [], number)
         return number in member.plans
 
     async def _follow(self, member: Member, number: int) -> None:
@@ -202,7 +199,6 @@ class ArrivalCoordinator(Coordinator):
             weight, fresh = visit.weight, freshness((self.state.steps - held.steps) / visit.cycle)
             self.state = await self._compute(self._applied, self.state, answer, weight, fresh)
             self._visits.taken(member, number, came)
-        self._slots = answer.slots or self._slots
         self._came.append((member.name, answer, Arrival(answer.delta, answer.steps, weight, fresh)))
         self.seconds = time.perf_counter() - self._began
         self._report_arrivals(REPORT_SECONDS)
@@ -238,7 +234,7 @@ class ArrivalCoordinator(Coordinator):
             values = array_bytes.unpack(answer.metrics)
             metrics = [a + b for a, b in zip(metrics, values, strict=True)] if metrics else values
         logs = array_bytes.unpack(answers[-1][1].logs)
-        slots = next((answer.slots for _, answer in answers if answer.slots), None)
+        slots, self._new_slots = self._new_slots, None
         reports, arrivals = (
             self._reports(sorted(answers, key=lambda one: one[0])),
             tuple(arrival for _, _, arrival in came),

@@ -72,7 +72,6 @@ class Visits:
         self._clock = clock
         self._planned: dict[tuple[str, int], Visit] = {}
         self._since: dict[str, float] = {}  # when a replica began with the first visit that is planned for it
-        self.slots_wanted = False
 
     def plan(self, member: Member, number: int, done: int) -> None:
         """Plans what a replica does in its visit of this number, unless that is planned, or nothing is left for it.
@@ -109,8 +108,7 @@ class Visits:
         member.pieces_changed = False
         if not member.plans:
             self._since[member.name] = self._clock()
-        member.plans[number] = Plan(steps, array_bytes.pack([rates]), pieces, self.slots_wanted)
-        self.slots_wanted = False
+        member.plans[number] = Plan(steps, array_bytes.pack([rates]), pieces)
         cycle = sum(lengths.values())
         self._planned[member.name, number] = Visit(steps, length / cycle, cycle)
 

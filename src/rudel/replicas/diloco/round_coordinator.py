@@ -68,10 +68,6 @@ class RoundCoordinator(Coordinator):
         self._open: _Answers = {}
         self._plans = Plans(self._members, 1, task.total_steps, task.rates)
 
-    def want_slots(self) -> None:
-        """See `Coordinator`."""
-        self._plans.slots_wanted = True
-
     def _holds_up(self, member: Member, members: Sequence[Member]) -> bool:
         return is_negligible(member.steady_speed, [other.steady_speed for other in members])
 
@@ -108,9 +104,7 @@ class RoundCoordinator(Coordinator):
             self._changed.notify_all()
         steps = _steps_of(closing) / len(closing)
         self.state = await self._compute(self.state.averaged, before, self._task.averages, steps)
-        slots = next((answer.slots for answer in closing.values() if answer.slots), None)
-        self._slots = slots or self._slots
-        self._on_event(self._report(closing, slots))
+        self._on_event(self._report(closing))
 
     def _merged(self, closing: _Answers, state: GlobalState) -> tuple[Merge, GlobalState]:
         """The merge that replicas get after a round, and the global state after it."""
@@ -129,8 +123,11 @@ class RoundCoordinator(Coordinator):
         return _PATIENCE_WITH_MANY * (self._plans.longest(self.state.round, waiting) + self._longest_grace)
 
     def _plan(self, number: int) -> None:
-        if not self._stopping:
-            self._plans.plan(number, self.state.round, self.state.steps, self._open)
+        if self._stopping:
+            return
+        idle = [member for member in self._members.values() if number not in member.plans]
+        self._plans.plan(number, self.state.round, self.state.steps, self._open)
+        self._ask_for_slots([member for member in idle if number in member.plans], number)
 
     def _plan_late(self, member: Member, number: int, share: float) -> None:
         self._plans.plan_late(member, number, share, self.state.round, self.state.steps + _steps_of(self._open))
@@ -231,7 +228,7 @@ class RoundCoordinator(Coordinator):
                         self._plan_late(member, missed, 1.0)
             self._changed.notify_all()
 
-    def _report(self, answers: _Answers, slots: bytes | None) -> RoundClosed:
+    def _report(self, answers: _Answers) -> RoundClosed:
         metrics: list[np.ndarray] = []
         for answer in answers.values():
             values = array_bytes.unpack(answer.metrics)
@@ -239,6 +236,7 @@ class RoundCoordinator(Coordinator):
         logs = array_bytes.unpack(next(iter(answers.values())).logs)
         by_host = [(name, answer) for (name, _), answer in sorted(answers.items())]
         reports, arrivals = self._reports(by_host), tuple(Arrival(a.delta, a.steps) for a in answers.values())
+        slots, self._new_slots = self._new_slots, None
         return RoundClosed(self.state, self.seconds, reports, metrics, logs, self.sent, self.received, slots, arrivals)
 
     # -- replicas that come and go --------------------------------------------------------------------------------
@@ -261,7 +259,7 @@ class RoundCoordinator(Coordinator):
 
     def _join_again(self, member: Member) -> None:
         member.joining, member.active = True, False
-        member.plans.clear()
+        self._drop_plans(member)
         self._spawn(self._join(member, member.address))
 
     def _forgotten(self, number: int) -> bool:
