@@ -105,7 +105,7 @@ def _most_first(work: Work, hosts: Sequence[Speed], links: Links) -> list[Speed]
     """
     own = links.to(hosts)
     step, exchange, message = np.array([(host.step, host.exchange, host.message) for host in hosts]).T
-    computing = step * best_steps(len(hosts), step, exchange, work.sgd)
+    computing = step * best_steps(work.steps / len(hosts), step, exchange, work.sgd)
     there = message / 2 / own.connection + own.delay(message / 2)
     back = message / 2 / own.up.connection + own.delay(message / 2)
     seconds = step * np.maximum(computing + exchange, there + back) / computing

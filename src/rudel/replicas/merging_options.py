@@ -106,14 +106,14 @@ class MergingOptions(ABC):
         steps, codec = chosen.steps, CODEC
         steps_are_given = getattr(self, self.length) is not None
         if not steps_are_given and replicas > 1:
-            steps = best_length(replicas, steps, speeds)
+            steps = best_length(replicas, total_steps, steps, speeds)
         elif not steps_are_given:  # nothing drifts apart, and all weights travel
             steps = max(steps, least_by_link(replicas, steps, speeds))
         if chosen.delta_codec == chosen.merge_codec == CODEC:
             if goes_in_full(replicas, speeds):
                 codec = IN_FULL
             elif not steps_are_given and self.delta_codec is self.merge_codec is None:
-                codec, steps = best_codec(replicas, chosen.steps, speeds)
+                codec, steps = best_codec(replicas, total_steps, chosen.steps, speeds)
             chosen = self.completed(steps, chosen.rate_factor, chosen.outer, codec)
         return replace(chosen, steps=steps)
 

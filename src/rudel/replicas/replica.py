@@ -11,6 +11,7 @@ as in Streaming DiLoCo, 2501.18512). A replica is never more than one merge behi
 """
 
 import hashlib
+import math
 import resource
 import statistics
 import sys
@@ -40,11 +41,12 @@ _TRY_OUT_SECONDS = 0.1
 _TRIED_ROUNDS, _TRIED_STEPS = 6, 64
 """Rounds in which exchanges are tried out, and how many steps they have at most."""
 
-_TALKING = 2e-3
+_TALKING, _TALKING_A_BYTE = 1.4e-3, 12e-9
 """Seconds of processor time that an exchange takes in a training beside what can be tried out: for messages, and what
 these take from the steps. In a lab of nodes with 0.2, 0.4 and 1.0 of a core, rounds of 16 and of 64 steps differed by 3
-ms of processor time, where an exchange tried out took 0.9. With rounds that are longer for it, the drawings of
-`benchmarks/evaluate.py` take four hosts 1.9 s for 2.4 s, two 2.7 s for 4.0 s, and with the CNN four 11.4 s for 13.3 s.
+ms of processor time, where an exchange tried out took 0.9, with 52 kB; with 1.2 MB, rounds of 4 to 12 steps by 28 ms
+for 11. With rounds that are longer for it, the drawings of `benchmarks/evaluate.py` take four hosts 1.9 s for 2.4 s,
+two 2.7 s for 4.0 s, and with the CNN four 11.4 s for 13.3 s.
 """
 
 _REHEARSED_BYTES, _LONG_SECONDS = 16_000_000, 0.5
@@ -250,14 +252,19 @@ class Replica:
 
         Steps come between two exchanges, as in the training, where they take the cache for themselves. Of long ones,
         few are taken: what an exchange takes hardly matters to them. The mean has the pauses of a limited processor in
-        it, without the longest exchange, which something else may have held up.
+        it, or, where it was not paused in so few, those that will come for what was used of it; not the longest
+        exchange, which something else may have held up.
         """
         steps = max(1, min(_TRIED_STEPS, int(_TRY_OUT_SECONDS / _TRIED_ROUNDS / self.step_seconds)))
         rounds, count = self._rounds_of_zeros(steps), _TRIED_ROUNDS if self.step_seconds < _TRY_OUT_SECONDS else 2
-        (_, size), *others = [next(rounds) for _ in range(count)]
+        quota, taken = cpu_quota() or math.inf, []
+        _, size = next(rounds)
+        for _ in range(count - 1):
+            answer, _ = next(rounds)
+            taken.append(max(answer.exchange_seconds, (answer.cpu - self._computed_cpu) / quota))
         rounds.close()
-        taken = sorted(answer.exchange_seconds for answer, _ in others)
-        return statistics.fmean(taken[:-1] or taken) + _TALKING / min(1.0, cpu_quota() or 1.0), size
+        taken, talking = sorted(taken), _TALKING + _TALKING_A_BYTE * size
+        return statistics.fmean(taken[:-1] or taken) + talking / min(1.0, quota), size
 
     def _rounds_of_zeros(self, steps: int) -> Generator[tuple[Answer, int]]:
         """Takes rounds on weights of zeros, whose merges are noise, and puts all as it was at the end.
@@ -300,7 +307,7 @@ class Replica:
 
     def _one_round(self, plan: Plan, inbox: _Inbox) -> Answer:
         began, cpu, network = time.perf_counter(), time.process_time(), _cpu_of(self._network)
-        waited, done, bad_step, self._computed = 0.0, 0, -1, 0.0
+        waited, done, bad_step, self._computed, self._computed_cpu = 0.0, 0, -1, 0.0, 0.0
         if plan.pieces is not None:
             self.shard.own([(int(first), int(last)) for first, last in plan.pieces], self._round)
             self._data = self._run.put(self.shard.arrays)
@@ -359,11 +366,12 @@ class Replica:
         )
 
     def _steps(self, fixed: tuple[Any, Any, Any], first: int, count: int) -> int:
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         self._carried, bad = self._run(self._carried, self._data, *fixed, np.int32(first), np.int32(first + count))
         bad = int(np.asarray(bad))  # waits for the steps
         seconds = time.perf_counter() - began
         self.step_seconds, self._computed = seconds / count, self._computed + seconds
+        self._computed_cpu += time.process_time() - cpu
         return bad
 
     def _merge(self, merge: Merge) -> None:

@@ -11,22 +11,21 @@ _LEAST_STEPS = 4
 a target on digits, photographs, movements and, with a convolutional net, drawings (`benchmarks/convergence.py`).
 """
 
-_DRIFT_STEPS = 400
-"""In rounds of so many steps, replicas would drift so far apart that they took twice as many steps to learn as much;
-with shorter ones, it is less in proportion. Chosen by the time that four nodes of a lab took to 80 % of the drawings of
-`benchmarks/evaluate.py`, with rounds of 32 to 128 steps.
+_DRIFT_SHARE = 1 / 5
+"""Of the steps that a replica takes in the whole training. In rounds of so many, replicas would drift so far apart that
+they took twice as many steps to learn as much; with shorter ones, it is less in proportion: each step by which rounds
+are longer costs about five, in a short training as in a long one. Steps of a replica to the target of drawings
+(`benchmarks/convergence.py`, three to six seeds): of 4,096, two replicas in rounds of 40 and 80 take 1,600 and 1,840;
+of 2,048, four in rounds of 16, 32 and 46 880, 1,024 and 1,104; of 1,024, eight in rounds of 16, 24, 32 and 40 744, 792,
+864 and 992; of 512, four in rounds of 8, 16, 32 and 64 304, 328, 416 and never, to an easier target; of 192, an MLP of
+4.9 million weights in rounds of 8, 16, 24 and 32 112, 144, 168 and 192.
 """
 
-_DRIFT_STEPS_SGD = 50
-"""The same of SGD with momentum. In rounds of 4, 8, 16 and 32 steps, four replicas end at 0.822, 0.812, 0.790 and 0.749
-with a CNN on drawings after 1,024 steps, an MLP at 0.733, 0.712, 0.676 and 0.590 (`benchmarks/convergence.py`).
-"""
-
-_MOST_ALIKE = 4
-"""More replicas than these drift apart sooner, in proportion to their number. Steps to the target of drawings: eight
-replicas in rounds of 16, 24, 32 and 40 steps 744, 792, 864 and 992; four in rounds of 20, 28, 40 and 56 1,020, 1,036,
-1,100 and 1,232; two in rounds of 40 and 80 1,600 and 1,840. In rounds of 4 in the place of 8, eight take 62 for 76 on
-digits and 80 for 116 on movements (`benchmarks/convergence.py`, four to six seeds).
+_DRIFT_STEPS, _DRIFT_STEPS_SGD = 400, 50
+"""The same at most, and with SGD with momentum. The first was chosen by the time that four nodes of a lab took to 80 %
+of the drawings of `benchmarks/evaluate.py`, with rounds of 32 to 128 steps. With SGD, in rounds of 4, 8, 16 and 32
+steps, four replicas end at 0.822, 0.812, 0.790 and 0.749 with a CNN on drawings after 1,024 steps, an MLP at 0.733,
+0.712, 0.676 and 0.590 (`benchmarks/convergence.py`).
 """
 
 _LEAST_OF_SLOWEST = 2
@@ -105,43 +104,44 @@ class Agreed:
     merge_codec: str
 
 
-def best_steps(replicas: int, step: Any, exchange: Any, sgd: bool) -> Any:
+def best_steps(each: float, step: Any, exchange: Any, sgd: bool) -> Any:
     """Steps between two exchanges with the fastest progress in time, however fast the links are.
 
     Args:
-        replicas: how many train together.
+        each: steps that a replica takes in the whole training.
         step: seconds of one; a number or an array.
         exchange: likewise, in which no steps are taken.
         sgd: see `Speeds`.
     """
-    drift = _DRIFT_STEPS_SGD if sgd else _DRIFT_STEPS * min(1.0, _MOST_ALIKE / replicas)
+    drift = min(_DRIFT_STEPS_SGD if sgd else _DRIFT_STEPS, _DRIFT_SHARE * each)
     return np.maximum(_LEAST_STEPS, np.sqrt(drift * exchange / step))
 
 
-def best_length(replicas: int, most: int, speeds: Speeds) -> int:
+def best_length(replicas: int, total_steps: int, most: int, speeds: Speeds) -> int:
     """Steps of a round with the fastest progress in time.
 
     The shorter rounds are, the less replicas drift apart, and the more of their time exchanges take: with a cost of c
-    steps for each, rounds of the root of 400 c steps are best, with eight replicas of 200 c, with SGD of 50 c; but the
-    slowest replica is to take a few steps, too. A merge is to come before most of the next round is over, or it comes
-    too late to be of use: on slow links, rounds are as long as that takes, up to twice as long as they are otherwise at
-    most.
+    steps for each, rounds of the root of 400 c steps are best; with SGD of 50 c, and likewise of less where a replica
+    takes fewer than 2,000 steps in the whole training. But the slowest replica is to take a few steps, too. A merge is
+    to come before most of the next round is over, or it comes too late to be of use: on slow links, rounds are as long
+    as that takes, up to twice as long as they are otherwise at most.
 
     Args:
         replicas: how many train together.
+        total_steps: of all of them together.
         most: steps of a round otherwise.
         speeds: what was measured.
 
-    >>> best_length(4, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=10e6))
+    >>> best_length(4, 8192, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=10e6))
     34
-    >>> best_length(4, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=1e6))
+    >>> best_length(4, 8192, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=1e6))
     135
-    >>> best_length(8, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=20e6))
+    >>> best_length(8, 8192, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=20e6))
     24
-    >>> best_length(4, 320, Speeds(0.03, 0.002, 20e3, bytes_per_second=10e6))
+    >>> best_length(4, 8192, 320, Speeds(0.03, 0.002, 20e3, bytes_per_second=10e6))
     5
     """
-    by_cost = round(float(best_steps(replicas, speeds.step_seconds, speeds.exchange_seconds, speeds.sgd)))
+    by_cost = round(float(best_steps(total_steps / replicas, speeds.step_seconds, speeds.exchange_seconds, speeds.sgd)))
     by_slowest = math.ceil(_LEAST_OF_SLOWEST * speeds.slowest_seconds / speeds.step_seconds)
     return max(min(most, max(by_cost, by_slowest)), least_by_link(replicas, most, speeds))
 
@@ -159,24 +159,24 @@ def least_by_link(replicas: int, most: int, speeds: Speeds) -> int:
     return min(_MOST_BY_LINK * most, by_link)
 
 
-def best_codec(replicas: int, most: int, speeds: Speeds) -> tuple[str, int]:
+def best_codec(replicas: int, total_steps: int, most: int, speeds: Speeds) -> tuple[str, int]:
     """The codec with the fastest progress in time, and the steps of a round with it.
 
     Args:
-        replicas: how many train together.
-        most: steps of a round otherwise.
+        replicas, total_steps, most: see `best_length`.
         speeds: what was measured, with the first codec of `SPARSER`.
 
-    >>> best_codec(4, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=10e6))
+    >>> best_codec(4, 8192, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=10e6))
     ('top8', 34)
-    >>> best_codec(4, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=2e6))
+    >>> best_codec(4, 8192, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=2e6))
     ('top16', 34)
-    >>> best_codec(4, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=0.5e6))
+    >>> best_codec(4, 8192, 320, Speeds(0.0007, 0.002, 20e3, bytes_per_second=0.5e6))
     ('top32', 68)
     """
-    enough = _LONGER_BY_LINK * best_length(replicas, most, replace(speeds, bytes_per_second=math.inf))
+    job = replicas, total_steps, most
+    enough = _LONGER_BY_LINK * best_length(*job, replace(speeds, bytes_per_second=math.inf))
     lengths = {
-        codec: best_length(replicas, most, replace(speeds, exchange_bytes=share * speeds.exchange_bytes))
+        codec: best_length(*job, replace(speeds, exchange_bytes=share * speeds.exchange_bytes))
         for codec, share in SPARSER.items()
     }
     return next((item for item in lengths.items() if item[1] <= enough), [*lengths.items()][-1])
