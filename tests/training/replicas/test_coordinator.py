@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,11 @@ import pytest
 
 import rudel
 from rudel.errors import ClusterError
-from rudel.replicas import coordinator, members
+from rudel.replicas import coordinator, members, replicas_engine
 from rudel.replicas.asynchronous.async_options import Async
 from rudel.replicas.diloco import round_coordinator
 from rudel.replicas.diloco.diloco_options import Diloco
+from rudel.runs.checkpoint import newest
 
 ENDLESS = 10**7
 
@@ -160,6 +162,23 @@ def test_all_workers_lost_for_good_is_told_and_leaves_a_checkpoint_to_go_on_from
     more.result()
     assert [line["round"] for line in more.log.rounds] == list(range(1, len(more.log.rounds) + 1))
     assert len(more.log.rounds) > rounds
+
+
+def test_slots_for_a_checkpoint_come_beside_the_rounds(
+    crew: Any, directed: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All at once, they would take a slow link for longer than the others wait for this worker."""
+    monkeypatch.setattr(replicas_engine, "_SLOTS_SECONDS", 0.0)
+    x, y = np.eye(256, dtype="float32").repeat(8, axis=0), np.arange(256, dtype="int32").repeat(8)
+    model, slots = memory(256), 2 * 2 * 257 * 256  # two, of 2 bytes
+    training = directed(lambda **more: rudel.fit(model, x, y, steps=ENDLESS, client=crew.client, **more))
+    training.more_rounds(100, {"a", "b"})
+    training.stop()
+    came = np.array([[host["received"] for host in line["hosts"].values()] for line in training.log.rounds]).T
+    assert np.diff(came).max() < 0.2 * slots
+    kept = newest(tmp_path / "run")
+    assert kept
+    assert kept.arrays["slots"].size > 0.99 * slots
 
 
 def test_a_worker_that_is_there_later_joins(crew: Any, classifier: Any, many: Any, directed: Any) -> None:
