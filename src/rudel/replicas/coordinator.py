@@ -93,9 +93,7 @@ class Coordinator(ABC):
         self._members: dict[str, Member] = {}
         self._changed = asyncio.Condition()
         self._background: set[asyncio.Task[Any]] = set()
-        self._slots = slots
-        self._receiver = SlotsReceiver()
-        self._new_slots: bytes | None = None  # that no report was made of
+        self._slots = SlotsReceiver(slots)
         self._delta_bytes = 0  # of the last one that came
         self._supply = Supply(task.pieces, self._members, self._call, self._count_sent)
         self._stopping = self._ended = False
@@ -124,7 +122,7 @@ class Coordinator(ABC):
 
     def want_slots(self) -> None:
         """Asks for a replica's optimizer slots with the next answers; can be called from any thread."""
-        self._receiver.want(max(_LEAST_PIECE, int(_SLOTS_SHARE * 2 * len(self._members) * self._delta_bytes)))
+        self._slots.want(max(_LEAST_PIECE, int(_SLOTS_SHARE * 2 * len(self._members) * self._delta_bytes)))
 
     # -- what a way of merging has to say ---------------------------------------------------------------------------
 
@@ -298,14 +296,13 @@ class Coordinator(ABC):
         self._supply.dealing.trained(member, answer.steps * self._task.batch_size)
         member.answered(answer.steps, answer.seconds - answer.waited, time.perf_counter())
         self._delta_bytes = len(answer.delta)
-        if slots := self._receiver.take(member.name, answer):
-            self._slots = self._new_slots = slots
+        self._slots.take(member.name, answer)
 
     def _ask_for_slots(self, members: Sequence[Member], number: int) -> None:
         """Lets the fastest of these replicas send its slots, if they are wanted, from a round that was just planned."""
-        if members and self._receiver.wanted:
-            giver = max(members, key=lambda member: member.speed)
-            giver.plans[number] = replace(giver.plans[number], slots=self._receiver.ask(giver.name))
+        giver = max(members, key=lambda member: member.speed, default=None)
+        if giver and (most := self._slots.ask(giver.name)):
+            giver.plans[number] = replace(giver.plans[number], slots=most)
 
     def _check_patience(self, alone_since: float, now: float) -> None:
         """Ends a training that nobody takes part in any more, when it is time to.
@@ -371,7 +368,7 @@ class Coordinator(ABC):
     def _drop_plans(self, member: Member) -> None:
         """What a replica is doing counts no more, nor what it was sending."""
         member.plans.clear()
-        self._receiver.lose(member.name)
+        self._slots.lose(member.name)
 
     def _blame(self, member: Member, error: BaseException) -> None:
         member.trouble, member.refused = _reason(error), isinstance(error, RudelError)
@@ -481,7 +478,7 @@ class Coordinator(ABC):
                 await self._prepare(member)
             self._supply.deal([member])
             await self._supply.bring(member)
-            if not known and self._slots is None:
+            if not known and self._slots.newest is None:
                 await self._fresh_slots()
             number = await self._bring_up_to_date(member, with_slots=not known)
             was_lost, member.lost, member.active = member.lost, False, True
@@ -508,11 +505,11 @@ class Coordinator(ABC):
             await self._call(member, "join", timeout=_SETTLING_SECONDS, round=number, merges=merges)
 
     async def _fresh_slots(self) -> None:
-        self._receiver.want(int(min(_SOON_SECONDS * self._link_rate, _LARGEST_PIECE)))
+        self._slots.want(int(min(_SOON_SECONDS * self._link_rate, _LARGEST_PIECE)))
         async with self._changed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(10):
-                    await self._changed.wait_for(lambda: self._slots is not None)
+                    await self._changed.wait_for(lambda: self._slots.newest is not None)
 
     async def _prepare(self, member: Member) -> None:
         description = await self._call(member, "describe", timeout=120.0)
@@ -536,7 +533,7 @@ class Coordinator(ABC):
         return Snapshot(
             weights=array_bytes.pack([state.weights]),
             statistics=array_bytes.pack(state.statistics),
-            slots=self._slots if with_slots else None,
+            slots=self._slots.newest if with_slots else None,
             codecs=(self.agreed.delta_codec, self.agreed.merge_codec),
         )
 

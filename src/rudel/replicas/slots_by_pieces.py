@@ -32,9 +32,17 @@ class SlotsSender:
 
 
 class SlotsReceiver:
-    """Slots that the coordinator gets, of one replica at a time."""
+    """Slots that the coordinator gets, of one replica at a time.
 
-    def __init__(self) -> None:
+    Args:
+        newest: packed slots to begin with.
+
+    Attributes:
+        newest: packed slots, the last that came whole; None where there are none.
+    """
+
+    def __init__(self, newest: bytes | None = None) -> None:
+        self.newest, self._unreported = newest, False
         self._wanted = 0
         self._giver: str | None = None
         self._pieces = bytearray()
@@ -48,11 +56,6 @@ class SlotsReceiver:
         if self._giver is None:
             self._wanted = max(self._wanted, most)
 
-    @property
-    def wanted(self) -> bool:
-        """Whether a replica is to be asked for its slots."""
-        return self._wanted > 0
-
     def ask(self, name: str) -> int:
         """The bytes of a piece of this replica's slots; 0 where none are wanted."""
         wanted, self._wanted = self._wanted, 0
@@ -60,15 +63,19 @@ class SlotsReceiver:
             self._giver, self._pieces = name, bytearray()
         return wanted
 
-    def take(self, name: str, answer: Answer) -> bytes | None:
-        """Takes what a replica's answer holds; the packed slots once all are there."""
+    def take(self, name: str, answer: Answer) -> None:
+        """Takes what a replica's answer holds."""
         if name != self._giver or not answer.slots or answer.slots_first != len(self._pieces):
-            return None
+            return
         self._pieces += answer.slots
-        if len(self._pieces) < answer.slots_size:
-            return None
-        slots, self._giver, self._pieces = bytes(self._pieces), None, bytearray()
-        return slots
+        if len(self._pieces) == answer.slots_size:
+            self.newest, self._unreported = bytes(self._pieces), True
+            self.lose(name)
+
+    def news(self) -> bytes | None:
+        """The newest slots, if they have come since this was asked last."""
+        unreported, self._unreported = self._unreported, False
+        return self.newest if unreported else None
 
     def lose(self, name: str) -> None:
         """A replica is lost, and what it has not sent."""

@@ -53,7 +53,7 @@ def test_a_stream_is_learned_as_well_as_arrays_and_each_host_gets_its_part(
     before = {path.name for path in crew.folder.glob("cache/pieces/*")}
     stream = listed(X, Y)
     streamed = rudel.fit(network(), stream, run=tmp_path, **settings).history["val_accuracy"]
-    assert max(in_memory) > 0.9
+    assert min(in_memory[-1], streamed[-1]) > 0.9
     assert max(streamed) > max(in_memory) - 0.04, "the best of both, as merges that come late let the last ones sway"
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert (summary["hosts"], summary["workers_lost"]) == (["a", "b"], 0)

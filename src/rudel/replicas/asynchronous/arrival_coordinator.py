@@ -234,7 +234,7 @@ class ArrivalCoordinator(Coordinator):
             values = array_bytes.unpack(answer.metrics)
             metrics = [a + b for a, b in zip(metrics, values, strict=True)] if metrics else values
         logs = array_bytes.unpack(answers[-1][1].logs)
-        slots, self._new_slots = self._new_slots, None
+        slots = self._slots.news()
         reports, arrivals = (
             self._reports(sorted(answers, key=lambda one: one[0])),
             tuple(arrival for _, _, arrival in came),

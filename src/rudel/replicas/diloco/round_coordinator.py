@@ -236,7 +236,7 @@ class RoundCoordinator(Coordinator):
         logs = array_bytes.unpack(next(iter(answers.values())).logs)
         by_host = [(name, answer) for (name, _), answer in sorted(answers.items())]
         reports, arrivals = self._reports(by_host), tuple(Arrival(a.delta, a.steps) for a in answers.values())
-        slots, self._new_slots = self._new_slots, None
+        slots = self._slots.news()
         return RoundClosed(self.state, self.seconds, reports, metrics, logs, self.sent, self.received, slots, arrivals)
 
     # -- replicas that come and go --------------------------------------------------------------------------------
