@@ -16,6 +16,7 @@ Limit: what was lost with this process itself is what was under way; the caller'
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import logging
 import math
@@ -35,10 +36,11 @@ from rudel.errors import ClusterError, NonFiniteError, RudelError, option
 from rudel.replicas.codec.delta_codec import Codec, make_codec
 from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.dealing import worth_of
+from rudel.replicas.links import Links, measured
 from rudel.replicas.members import Member
 from rudel.replicas.replica_messages import Answer, Merge, Plan, Snapshot, packed_request, unpacked_answer
 from rudel.replicas.round_lengths import Speeds
-from rudel.replicas.rounds import GlobalState, HostChanged, HostReport, Task
+from rudel.replicas.rounds import Arrival, GlobalState, HostChanged, HostReport, RoundClosed, Task, added
 from rudel.replicas.slots_by_pieces import SlotsReceiver
 from rudel.replicas.supply import Supply
 from rudel.shipping import array_bytes
@@ -63,9 +65,6 @@ _SLOTS_SHARE, _LEAST_PIECE = 0.05, 2**12
 
 _SOON_SECONDS, _LARGEST_PIECE = 0.5, 2**30
 """Seconds that a piece of slots may take a link where somebody waits for them; and bytes, where none was measured."""
-
-_PINGS, _PROBE_BYTES, _RATE_SECONDS = 3, 2**16, 0.5
-"""Pings, and bytes and seconds of a probe, that measure the link to each worker."""
 
 HOST_ERRORS = (*TRANSPORT_ERRORS, RudelError)
 """Errors of the network and of a host itself, which lose that host. Any other error ends the training."""
@@ -104,7 +103,7 @@ class Coordinator(ABC):
         self.lost = self.joined = 0
         self.compile_seconds = 0.0
         self.seconds = 0.0
-        self._link_rate = math.inf  # bytes a second to all at the same time
+        self._links = Links()
         self._link_seconds = 0.0  # in which all exchange what a round has to, all at once
 
     @property
@@ -216,46 +215,19 @@ class Coordinator(ABC):
 
     async def _agree(self, members: Sequence[Member]) -> None:
         """Measures the links, and lets it be decided how rounds shall be."""
-        round_trip = max(await asyncio.gather(*map(self._ping, members)))
-        rate = await self._rate_to_all(members)
+        self._links = links = await measured(members, self._probe)
         speed, size = (sum(getattr(m, name) for m in members) / len(members) for name in ("speed", "exchange_bytes"))
         exchange = statistics.median(member.exchange_seconds for member in members)
         slowest, worth = max(member.step_seconds for member in members), worth_of([m.speed for m in members])
         self.agreed = self._task.agree(
             len(members),
-            Speeds(1 / speed, exchange, size, max(rate, 1.0), round_trip, slowest, self._task.layout.size, worth),
+            Speeds(1 / speed, exchange, size, links.rate, links.round_trip, slowest, self._task.layout.size, worth),
         )
-        _log.info("agreed with %d hosts, at %.3g bytes/s to all: %s", len(members), rate, self.agreed)
-        self._link_rate = max(rate, 1.0)
-        self._link_seconds = len(members) * size / self._link_rate
+        _log.info("agreed with %d hosts, at %.3g bytes/s to all: %s", len(members), links.rate, self.agreed)
+        self._link_seconds = len(members) * size / links.rate
         self._delta_codec, self._merge_codec = make_codec(self.agreed.delta_codec), make_codec(self.agreed.merge_codec)
         for codec in (self._delta_codec, self._merge_codec):  # so that it is fast when the first round ends
             await self._compute(_try_out, codec, self.state.weights, self._task.layout)
-
-    async def _ping(self, member: Member) -> float:
-        """Seconds to a worker and back, the shortest of some; 0 if it does not answer."""
-        with contextlib.suppress(*TRANSPORT_ERRORS):
-            return min([await self._probe(member, b"") for _ in range(_PINGS)])
-        return 0.0
-
-    async def _rate_to_all(self, members: Sequence[Member]) -> float:
-        """Bytes a second to all at the same time, the most of some attempts: a host that computes answers late."""
-        began, rates = time.perf_counter(), []
-        while len(rates) < _PINGS and time.perf_counter() - began < _RATE_SECONDS:
-            rates.append(sum(await asyncio.gather(*map(self._rate, members))))
-        return max(rates)
-
-    async def _rate(self, member: Member) -> float:
-        """Bytes a second to a worker; 0 if it does not answer."""
-        with contextlib.suppress(*TRANSPORT_ERRORS):
-            return _PROBE_BYTES / await self._probe(member, bytes(_PROBE_BYTES))
-        return 0.0
-
-    async def _probe(self, member: Member, content: bytes) -> float:
-        """Seconds in which a worker answers to some bytes."""
-        began = time.perf_counter()
-        await self._call(member, "probe", timeout=_SETTLING_SECONDS, content=content)
-        return time.perf_counter() - began
 
     async def _with_all(self, step: Callable[[Member], Awaitable[None]]) -> None:
         """Does something with all members at once; those that are lost meanwhile take no part.
@@ -319,8 +291,30 @@ class Coordinator(ABC):
         if all(m.refused for m in self._members.values()):
             raise ClusterError(f"No host can continue: {troubles}.")
 
-    def _reports(self, answers: Iterable[tuple[str, Answer]]) -> list[HostReport]:
-        """Reports of the replicas, by name; one may have several answers."""
+    def _report(self, answers: Sequence[tuple[str, Answer]], arrivals: Sequence[Arrival]) -> None:
+        """Tells what was merged.
+
+        Args:
+            answers: of replicas, by name, as they came; one may have several.
+            arrivals: what of them the journal has to keep.
+        """
+        metrics = functools.reduce(added, (array_bytes.unpack(answer.metrics) for _, answer in answers))
+        self._on_event(
+            RoundClosed(
+                self.state,
+                self.seconds,
+                replicas=self._host_reports(answers),
+                metrics=metrics,
+                logs=array_bytes.unpack(answers[-1][1].logs),
+                sent=self.sent,
+                received=self.received,
+                slots=self._slots.news(),
+                arrivals=tuple(arrivals),
+            )
+        )
+
+    def _host_reports(self, answers: Iterable[tuple[str, Answer]]) -> list[HostReport]:
+        """A report for each of the hosts, by name."""
         reports: dict[str, HostReport] = {}
         for name, answer in answers:
             member = self._members[name]
@@ -338,7 +332,7 @@ class Coordinator(ABC):
                 answers=before.answers + 1,
                 computed=before.computed + answer.computed,
             )
-        return list(reports.values())
+        return [reports[name] for name in sorted(reports)]
 
     # -- replicas that come and go ----------------------------------------------------------------------------------
 
@@ -505,7 +499,7 @@ class Coordinator(ABC):
             await self._call(member, "join", timeout=_SETTLING_SECONDS, round=number, merges=merges)
 
     async def _fresh_slots(self) -> None:
-        self._slots.want(int(min(_SOON_SECONDS * self._link_rate, _LARGEST_PIECE)))
+        self._slots.want(int(min(_SOON_SECONDS * self._links.rate, _LARGEST_PIECE)))
         async with self._changed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(10):
@@ -525,7 +519,7 @@ class Coordinator(ABC):
         snapshot = await self._compute(self._snapshot_for, member, self.state, with_slots)
         size = sum(len(v) for v in vars(snapshot).values() if isinstance(v, bytes))
         self._count_sent(member, size)
-        sending = 2 * len(self._members) * size / self._link_rate  # all may be sent theirs, while others exchange
+        sending = 2 * len(self._members) * size / self._links.rate  # all may be sent theirs, while others exchange
         await self._call(member, "restore", timeout=_SETTLING_SECONDS + sending, snapshot=vars(snapshot))
 
     def _snapshot_for(self, member: Member, state: GlobalState, with_slots: bool) -> Snapshot:
@@ -536,6 +530,9 @@ class Coordinator(ABC):
             slots=self._slots.newest if with_slots else None,
             codecs=(self.agreed.delta_codec, self.agreed.merge_codec),
         )
+
+    async def _probe(self, member: Member, content: bytes) -> None:
+        await self._call(member, "probe", timeout=_SETTLING_SECONDS, content=content)
 
     async def _call(self, member: Member, operation: str, timeout: float | None = None, **message: object) -> Any:
         return await self._fleet.call(member.address, operation, timeout=timeout, **message)

@@ -16,7 +16,7 @@ from rudel.replicas.local_rates import Rates
 from rudel.replicas.merging import Merging
 from rudel.replicas.replica_spec import ReplicaSpec
 from rudel.replicas.round_lengths import Agreed
-from rudel.replicas.rounds import Arrival, GlobalState, HostChanged, RoundClosed
+from rudel.replicas.rounds import Arrival, GlobalState, HostChanged, RoundClosed, added
 from rudel.runs import checkpoint as checkpoints
 from rudel.runs.checkpoint import Checkpoint
 from rudel.runs.run_directory import RunDirectory
@@ -74,7 +74,7 @@ class ReplicaProgress:
         """Takes note of a round that is closed."""
         self.state, self.slots = closed.state, closed.slots or self.slots
         self.sent, self.received = self._sent_before + closed.sent, self._received_before + closed.received
-        self.sums = [a + b for a, b in zip(self.sums, closed.metrics, strict=True)] if self.sums else closed.metrics
+        self.sums = added(self.sums, closed.metrics) if self.sums else closed.metrics
 
     def take_change(self, changed: HostChanged) -> None:
         """Takes note of a host that was lost, or has joined."""

@@ -168,3 +168,12 @@ class Task:
     why_not_finite: Callable[[], str]
     patience: float = 120.0
     averages: Averages = field(default_factory=Averages)
+
+
+def added(sums: Sequence[np.ndarray], more: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Sums of metrics variables, and more of them added.
+
+    >>> added([np.float32(1), np.arange(2)], [np.float32(2), np.arange(2)])
+    [np.float32(3.0), array([0, 2])]
+    """
+    return [a + b for a, b in zip(sums, more, strict=True)]

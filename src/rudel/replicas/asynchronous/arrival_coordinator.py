@@ -29,7 +29,7 @@ from rudel.replicas.averages import Averages
 from rudel.replicas.coordinator import HOST_ERRORS, Coordinator, not_finite
 from rudel.replicas.members import Member
 from rudel.replicas.replica_messages import Answer, Merge, Plan, Snapshot
-from rudel.replicas.rounds import Arrival, GlobalState, RoundClosed, Task
+from rudel.replicas.rounds import Arrival, GlobalState, Task
 from rudel.shipping import array_bytes
 
 if TYPE_CHECKING:
@@ -228,20 +228,7 @@ class ArrivalCoordinator(Coordinator):
         if not self._came or time.perf_counter() - self._reported_at < seconds:
             return
         came, self._came, self._reported_at = self._came, [], time.perf_counter()
-        answers = [(name, answer) for name, answer, _ in came]
-        metrics: list[np.ndarray] = []
-        for _, answer in answers:
-            values = array_bytes.unpack(answer.metrics)
-            metrics = [a + b for a, b in zip(metrics, values, strict=True)] if metrics else values
-        logs = array_bytes.unpack(answers[-1][1].logs)
-        slots = self._slots.news()
-        reports, arrivals = (
-            self._reports(sorted(answers, key=lambda one: one[0])),
-            tuple(arrival for _, _, arrival in came),
-        )
-        self._on_event(
-            RoundClosed(self.state, self.seconds, reports, metrics, logs, self.sent, self.received, slots, arrivals)
-        )
+        self._report([(name, answer) for name, answer, _ in came], [arrival for _, _, arrival in came])
 
     # -- replicas that come and go ----------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from rudel.replicas.members import Member
 from rudel.replicas.outer_optimizer import Outer, make_outer
 from rudel.replicas.plans import Plans
 from rudel.replicas.replica_messages import Answer, Merge
-from rudel.replicas.rounds import Arrival, GlobalState, RoundClosed, Task
+from rudel.replicas.rounds import Arrival, GlobalState, Task
 from rudel.report.hosts_words import is_negligible
 from rudel.shipping import array_bytes
 
@@ -104,7 +104,10 @@ class RoundCoordinator(Coordinator):
             self._changed.notify_all()
         steps = _steps_of(closing) / len(closing)
         self.state = await self._compute(self.state.averaged, before, self._task.averages, steps)
-        self._on_event(self._report(closing))
+        self._report(
+            [(name, answer) for (name, _), answer in closing.items()],
+            [Arrival(answer.delta, answer.steps) for answer in closing.values()],
+        )
 
     def _merged(self, closing: _Answers, state: GlobalState) -> tuple[Merge, GlobalState]:
         """The merge that replicas get after a round, and the global state after it."""
@@ -227,17 +230,6 @@ class RoundCoordinator(Coordinator):
                     for missed in range(number + 1, self.state.round + 2):
                         self._plan_late(member, missed, 1.0)
             self._changed.notify_all()
-
-    def _report(self, answers: _Answers) -> RoundClosed:
-        metrics: list[np.ndarray] = []
-        for answer in answers.values():
-            values = array_bytes.unpack(answer.metrics)
-            metrics = [a + b for a, b in zip(metrics, values, strict=True)] if metrics else values
-        logs = array_bytes.unpack(next(iter(answers.values())).logs)
-        by_host = [(name, answer) for (name, _), answer in sorted(answers.items())]
-        reports, arrivals = self._reports(by_host), tuple(Arrival(a.delta, a.steps) for a in answers.values())
-        slots = self._slots.news()
-        return RoundClosed(self.state, self.seconds, reports, metrics, logs, self.sent, self.received, slots, arrivals)
 
     # -- replicas that come and go --------------------------------------------------------------------------------
 
