@@ -33,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False  # hundreds of processes import what need be compiled only once
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     collect_seldom()
+    os.fsync = os.fstat  # type: ignore[assignment]  # a busy disk takes its time, and no power fails between two tests
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -199,6 +199,27 @@ def test_calls_that_go_on_when_the_block_ends_install_nothing_again(fleet: tuple
     assert (handlers(client), plugins(client)) == ([], [])
 
 
+def test_a_call_that_begins_when_the_block_ends_installs_nothing_again(
+    fleet: tuple[Fleet, Done], client: Client
+) -> None:
+    fleet_, done = fleet
+    (address,) = done(fleet_.members()).values()
+
+    async def called_too_late() -> bool:
+        leaving = asyncio.create_task(fleet_.uninstall())
+        await asyncio.sleep(0)  # it has begun
+        try:
+            await fleet_.call(address, "say", what="yes")
+        except asyncio.CancelledError:
+            return True
+        finally:
+            await leaving
+        return False
+
+    assert done(called_too_late())
+    assert (handlers(client), plugins(client)) == ([], [])
+
+
 def test_a_busy_worker_is_refused_and_the_first_driver_goes_on(fleet: tuple[Fleet, Done], client: Client) -> None:
     fleet_, done = fleet
     (address,) = done(fleet_.members()).values()

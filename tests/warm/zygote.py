@@ -51,6 +51,7 @@ def main(path: str, modules: list[str]) -> None:
         gc.collect()
         gc.freeze()
         collect_seldom()  # as commands of Rudel do, scripts too
+        os.fsync = os.fstat  # type: ignore[assignment]  # as in the tests themselves
         gc.enable()
         _end(lambda: _become(**_serve(listening)))
 

@@ -105,11 +105,13 @@ class Fleet:
 
     async def uninstall(self) -> None:
         """Ends all calls, removes the guest from workers, as far as they answer, and closes the connections to them."""
+        guest, self._guest = self._guest, None
         going_on = [*self._calls, *filter(None, [self._renewing])]
         for task in going_on:  # a call that went on would install the guest again
             task.cancel()
         await asyncio.gather(*going_on, return_exceptions=True)
-        await asyncio.gather(*map(self._remove, self._given))
+        if guest:
+            await asyncio.gather(*(self._remove(address, guest) for address in self._given))
         self._given.clear()
         self._ready.clear()
         for address in list(self._talks):
@@ -127,6 +129,7 @@ class Fleet:
             OperationError: the operation failed by another error.
             CancelledError: the guest was uninstalled meanwhile.
         """
+        self._present()
         task = asyncio.create_task(self._call(address, operation, message))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
@@ -139,6 +142,7 @@ class Fleet:
         Raises:
             NoLineError: there can be none to this worker: call an operation instead.
             OSError: the connection was lost or cannot be made.
+            CancelledError: the guest was uninstalled meanwhile.
         """
         talk = self._talks.get(address)
         if talk is None:
@@ -148,11 +152,11 @@ class Fleet:
     async def _open_line(self, address: str) -> Talk:
         from rudel.internals.dask import connect, detached
 
-        assert self._guest
+        guest = self._present()
         if not self._direct.get(address, not self._proxied):
             raise NoLineError
         comm = await connect(address, timeout=5, **self._client.security.get_connection_args("client"))
-        await comm.write({"op": "rudel_line", "guest": self._guest.name, "reply": False})
+        await comm.write({"op": "rudel_line", "guest": guest.name, "reply": False})
         connection = detached(comm)
         if connection is None:
             comm.abort()
@@ -161,7 +165,7 @@ class Fleet:
         try:
             async with asyncio.timeout(_LINE_SECONDS):
                 name = await talk.next()
-            if name != self._guest.name.encode():
+            if name != guest.name.encode():
                 raise Gone
         except BaseException:
             talk.close()
@@ -198,11 +202,21 @@ class Fleet:
         if caller:
             close_at_once(caller)
 
+    def _present(self) -> Guest:
+        """The guest.
+
+        Raises:
+            CancelledError: it was uninstalled meanwhile.
+        """
+        if self._guest is None:
+            raise asyncio.CancelledError
+        return self._guest
+
     async def _call(self, address: str, operation: str, message: dict[str, Any]) -> Any:
-        assert self._guest
+        guest = self._present()
         if address not in self._ready:
             await self._install(address)
-        answer = await self._send(address, "rudel_call", guest=self._guest.name, operation=operation, message=message)
+        answer = await self._send(address, "rudel_call", guest=guest.name, operation=operation, message=message)
         if answer is None:  # Dask's answer where there is no such handler
             self._ready.discard(address)
             raise Gone
@@ -219,13 +233,13 @@ class Fleet:
             OSError: the worker cannot be reached.
             ClusterError: somebody else uses it, or it cannot load Rudel.
         """
-        assert self._guest
+        guest = self._present()
         began = heard = math.inf
         while True:
-            await self._add(address, self._guest)
+            await self._add(address, guest)
             asked = time.monotonic()
             began = min(began, asked)  # what a driver that is gone now has sent before has mostly been read by then
-            answer = await self._send(address, "rudel_renew", guest=self._guest.name)
+            answer = await self._send(address, "rudel_renew", guest=guest.name)
             if answer is None:  # it was freed in between
                 continue
             if "result" in answer:
@@ -257,19 +271,17 @@ class Fleet:
         with contextlib.suppress(*TRANSPORT_ERRORS):
             await self._install(address)
 
-    async def _remove(self, address: str) -> None:
-        assert self._guest
+    async def _remove(self, address: str, guest: Guest) -> None:
         self._disconnect(address)  # a call that was given up has closed its connection, though the worker is there
         try:
             async with asyncio.timeout(_LEAVING_SECONDS):
-                await self._send(address, "plugin-remove", name=self._guest.name)
+                await self._send(address, "plugin-remove", name=guest.name)
         except TRANSPORT_ERRORS as error:
             _log.info("%s does not answer (%s): it frees itself after a while", self._name_of(address), error)
 
     async def _renew(self) -> None:
         """Renews the claim to all workers from time to time."""
-        assert self._guest
-        guest = self._guest.name
+        guest = self._present().name
 
         async def renew(address: str) -> None:
             try:

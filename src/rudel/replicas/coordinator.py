@@ -36,7 +36,7 @@ from rudel.errors import ClusterError, NonFiniteError, RudelError, option
 from rudel.replicas.codec.delta_codec import Codec, make_codec
 from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.dealing import worth_of
-from rudel.replicas.links import Links, measured
+from rudel.replicas.link_speeds import LinkSpeeds, measured
 from rudel.replicas.members import Member
 from rudel.replicas.replica_messages import Answer, Merge, Plan, Snapshot, packed_request, unpacked_answer
 from rudel.replicas.round_lengths import Speeds
@@ -103,7 +103,7 @@ class Coordinator(ABC):
         self.lost = self.joined = 0
         self.compile_seconds = 0.0
         self.seconds = 0.0
-        self._links = Links()
+        self._links = LinkSpeeds()
         self._link_seconds = 0.0  # in which all exchange what a round has to, all at once
 
     @property

@@ -15,7 +15,7 @@ _PROBES, _PROBE_BYTES, _RATE_SECONDS = 3, 2**16, 0.5
 
 
 @dataclass(frozen=True)
-class Links:
+class LinkSpeeds:
     """The links to all workers.
 
     Args:
@@ -27,7 +27,7 @@ class Links:
     round_trip: float = 0.0
 
 
-async def measured(members: Sequence[Member], probe: Callable[[Member, bytes], Awaitable[object]]) -> Links:
+async def measured(members: Sequence[Member], probe: Callable[[Member, bytes], Awaitable[object]]) -> LinkSpeeds:
     """Measures the links; a worker that does not answer adds nothing.
 
     Args:
@@ -54,4 +54,4 @@ async def measured(members: Sequence[Member], probe: Callable[[Member, bytes], A
     began, rates = time.perf_counter(), [1.0]
     while len(rates) <= _PROBES and time.perf_counter() - began < _RATE_SECONDS:
         rates.append(sum(await asyncio.gather(*map(rate, members))))
-    return Links(max(rates), farthest)  # the most: a host that computes answers late
+    return LinkSpeeds(max(rates), farthest)  # the most: a host that computes answers late
