@@ -23,8 +23,9 @@ An outer momentum costs there. Steps of one of four replicas to a target, and fi
 with the mean (`benchmarks/convergence.py`, two or three seeds): a CNN on drawings, rounds of 8, in full never (0.803),
 168 (0.824), one element in 8 240 (0.802) and 228 (0.812); rounds of 4, 232 (0.815) and 148 (0.842), never (0.804) and
 172 (0.822); an MLP, final 0.610 and 0.722, 0.630 and 0.712. With adaptive optimizers and changes that travel in full it
-depends: digits 88 and 56, movements 32 and 32, but a table 28 and 42; there it stays. Where nobody waits, with
-nesterov:1:0.25 and the mean: an MLP 0.719 and 0.727, in visits of 8 steps 0.702 and 0.709; the CNN 184 and 180.
+depends: digits 88 and 56, movements 32 and 32, but a table 28 and 42; there, the rate is lower instead. Where nobody
+waits, with nesterov:1:0.25 and the mean: an MLP 0.719 and 0.727, in visits of 8 steps 0.702 and 0.709; the CNN 184 and
+180.
 """
 
 
@@ -47,8 +48,10 @@ class MergingOptions(ABC):
     patience: float = field(default=120.0, metadata={"option": "host_timeout"})
 
     @abstractmethod
-    def chosen_for(self, replicas: int, total_steps: int, sgd: bool, worth: int | None = None) -> Agreed:
-        """Returns the options with everything chosen, before anything is measured.
+    def chosen_for(
+        self, replicas: int, total_steps: int, sgd: bool, worth: int | None = None, in_full: bool = False
+    ) -> Agreed:
+        """Returns the options with everything chosen, as far as nothing has to be measured for it.
 
         Args:
             replicas: how many train together. A single one has nobody to agree with, and only says how far it is: what
@@ -56,6 +59,7 @@ class MergingOptions(ABC):
             total_steps: of all of them together.
             sgd: see `rudel.replicas.keras_rates.is_momentum_sgd`.
             worth: see `Speeds`; None for as many as there are replicas.
+            in_full: whether changes of all weights take hardly longer on their way than those of some.
         """
 
     def check(self, make_outer: Callable[[str], Any]) -> None:
@@ -102,19 +106,17 @@ class MergingOptions(ABC):
             total_steps: of all of them together.
             speeds: what was measured.
         """
-        chosen = self.chosen_for(replicas, total_steps, speeds.sgd, speeds.worth)
-        steps, codec = chosen.steps, CODEC
+        in_full = goes_in_full(replicas, speeds)
+        chosen = self.chosen_for(replicas, total_steps, speeds.sgd, speeds.worth, in_full)
+        steps, codec = chosen.steps, chosen.delta_codec
         steps_are_given = getattr(self, self.length) is not None
         if not steps_are_given and replicas > 1:
             steps = best_length(replicas, total_steps, steps, speeds)
         elif not steps_are_given:  # nothing drifts apart, and all weights travel
             steps = max(steps, least_by_link(replicas, steps, speeds))
-        if chosen.delta_codec == chosen.merge_codec == CODEC:
-            if goes_in_full(replicas, speeds):
-                codec = IN_FULL
-            elif not steps_are_given and self.delta_codec is self.merge_codec is None:
-                codec, steps = best_codec(replicas, total_steps, chosen.steps, speeds)
-            chosen = self.completed(steps, chosen.rate_factor, chosen.outer, codec)
+        if not steps_are_given and self.delta_codec is self.merge_codec is None and codec == CODEC:
+            codec, steps = best_codec(replicas, total_steps, chosen.steps, speeds)
+            return self.completed(steps, chosen.rate_factor, chosen.outer, codec)
         return replace(chosen, steps=steps)
 
 

@@ -6,6 +6,7 @@ import pytest
 from rudel.errors import OptionError
 from rudel.replicas.diloco.diloco_options import Diloco
 from rudel.replicas.outer_optimizer import make_outer
+from rudel.replicas.round_lengths import Speeds
 
 SIZE = 19
 
@@ -55,3 +56,21 @@ def test_wrong_numbers_are_refused(name: str) -> None:
 def test_there_is_one_for_any_number_of_replicas() -> None:
     for replicas in (1, 2, 1000, 100_000):
         assert make_outer(Diloco().chosen_for(replicas, 10**6, sgd=False).outer).name
+
+
+@pytest.mark.parametrize(
+    ("options", "weights", "chosen"),
+    [
+        (Diloco(), 4096, ("int8", "nesterov:1:0.5")),
+        (Diloco(), 200_000, ("top8", "nesterov:1.25:0.5")),
+        (Diloco(delta_codec="float32"), 200_000, ("float32", "nesterov:1:0.5")),
+        (Diloco(delta_codec="top8"), 4096, ("top8", "nesterov:1.25:0.5")),
+        (Diloco(outer="nesterov:0.7:0.9"), 4096, ("int8", "nesterov:0.7:0.9")),
+    ],
+)
+def test_steps_are_longer_where_deltas_leave_much_for_later(
+    options: Diloco, weights: int, chosen: tuple[str, str]
+) -> None:
+    speeds = Speeds(0.0007, 0.002, weights / 8, bytes_per_second=10e6, round_trip=0.003, weights=weights, worth=4)
+    agreed = options.agree(4, 8192, speeds)
+    assert (agreed.delta_codec, agreed.outer) == chosen

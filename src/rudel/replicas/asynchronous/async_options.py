@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from rudel.replicas.merging_options import CODEC, PLAIN, MergingOptions, rate_factor_for
+from rudel.replicas.merging_options import CODEC, IN_FULL, PLAIN, MergingOptions, rate_factor_for
 from rudel.replicas.round_lengths import Agreed
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ class Async(MergingOptions):
         assert cluster is not None  # as `needs_hosts` says
         return ReplicasEngine(job, cluster, self, OnArrival())
 
-    def chosen_for(self, replicas: int, total_steps: int, sgd: bool, worth: int | None = None) -> Agreed:
+    def chosen_for(
+        self, replicas: int, total_steps: int, sgd: bool, worth: int | None = None, in_full: bool = False
+    ) -> Agreed:
         """See `MergingOptions`."""
         root, single = math.sqrt(worth or replicas), self.steps_between == 1
         alone = "float32" if replicas == 1 else _CODEC_OF_STEPS if single else None
@@ -78,5 +80,5 @@ class Async(MergingOptions):
             self.steps_between or max(1, min(MOST_STEPS, total_steps // (replicas * FEWEST_VISITS))),
             1.0 if single else rate_factor_for(worth or replicas, sgd),
             "sum" if single else PLAIN if sgd else f"nesterov:1:{(1 - 1 / root) / 2:.2g}",
-            alone or CODEC,
+            alone or (IN_FULL if in_full else CODEC),
         )

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from rudel.replicas.merging_options import CODEC, PLAIN, MergingOptions, rate_factor_for
-from rudel.replicas.round_lengths import Agreed
+from rudel.replicas.merging_options import CODEC, IN_FULL, PLAIN, MergingOptions, rate_factor_for
+from rudel.replicas.round_lengths import SPARSER, Agreed
 
 if TYPE_CHECKING:
     from rudel.cluster.running_cluster import RunningCluster
@@ -18,13 +18,19 @@ learned; the more replicas, the more rounds it takes.
 """
 
 OUTER_RATE = 1.25
-"""Outer learning rate of several replicas: more than 1, as a merge comes when some of the next round is over.
+"""Outer learning rate of several replicas whose deltas have some of the weights, and leave the others for later.
 
 Steps of a replica to a target and final accuracy, with 1 and with 1.25 (`benchmarks/convergence.py`, three seeds,
 merges a third to half a round late): drawings, 1,184 (0.816) and 1,024 (0.819); with one element in 16, 1,664 (0.808)
 and 1,472 (0.812); on two replicas 1,856 and 1,536, on eight 928 and 928; an MLP of 4.9 million weights, never (0.726)
 and 192 (0.738); movements 88 (0.946) and 80 (0.954). Where a merge is hardly late: digits 80 and 80; a CNN on drawings
 224 (0.797) and 232 (0.792), four seeds.
+
+Of all weights, it is the other way, with merges a quarter of a round to a whole one late (three to five seeds): digits
+68 and 96, 80 and 128, 68 and 110 steps, on two replicas 80 and 96, on eight 60 and 144; movements 75 (0.977) and 90
+(0.946); drawings 1,024 (0.817) and 1,088 (0.815), in a quarter of the training 320 and 328; the MLP of 4.9 million
+weights 132 (0.750) and never (0.708); a curve ends at an error of 0.257 and 0.276, tables at an accuracy of 0.833 and
+0.817 and at an error of 0.598 and 0.646.
 """
 
 
@@ -40,9 +46,9 @@ class Diloco(MergingOptions):
             by the speed of steps, exchanges and links (see `rudel.replicas.round_lengths`).
         rate_factor: by what the optimizer's learning rate is multiplied in local steps; None for the square
             root of the number of replicas, at most 2; for SGD with momentum 0.8 times that, at least 1.
-        outer: what becomes of the mean delta: `nesterov:LR:MU`; None for `nesterov:1.25:MU`
-            with a momentum of 1 - 1 / square root of the number of replicas, at most 0.99; for SGD with
-            momentum, `nesterov:1:0`.
+        outer: what becomes of the mean delta: `nesterov:LR:MU`; None for `nesterov:1.25:MU`, or `nesterov:1:MU` where
+            deltas have all weights, with a momentum of 1 - 1 / square root of the number of replicas, at most 0.99;
+            for SGD with momentum, `nesterov:1:0`.
         delta_codec: how deltas travel to the coordinator: `float32`, `float16`, `int8`, `top8`, `top16` or
             `top32`; None for `int8` where that takes hardly longer on its way, else `top8`, or fewer elements where
             links are slow.
@@ -55,6 +61,8 @@ class Diloco(MergingOptions):
     >>> chosen = Diloco(round_steps=64).chosen_for(replicas=4, total_steps=8192, sgd=False)
     >>> chosen.steps, chosen.rate_factor, chosen.outer
     (64, 2.0, 'nesterov:1.25:0.5')
+    >>> Diloco().chosen_for(replicas=4, total_steps=8192, sgd=False, in_full=True).outer
+    'nesterov:1:0.5'
     """
 
     length: ClassVar[str] = "round_steps"
@@ -75,14 +83,18 @@ class Diloco(MergingOptions):
         assert cluster is not None  # as `needs_hosts` says
         return ReplicasEngine(job, cluster, self, InRounds())
 
-    def chosen_for(self, replicas: int, total_steps: int, sgd: bool, worth: int | None = None) -> Agreed:
+    def chosen_for(
+        self, replicas: int, total_steps: int, sgd: bool, worth: int | None = None, in_full: bool = False
+    ) -> Agreed:
         """See `MergingOptions`."""
         root = math.sqrt(worth or replicas)
         longest = MOST_ROUND_STEPS if replicas > 1 else 2 * MOST_ROUND_STEPS
         rounds = max(FEWEST_ROUNDS, FEWEST_PER_REPLICA * replicas)
+        codec = "float32" if replicas == 1 else IN_FULL if in_full else CODEC
+        rate = OUTER_RATE if (self.delta_codec or codec) in SPARSER else 1.0
         return self.completed(
             self.round_steps or max(1, min(longest, total_steps // (replicas * rounds))),
             rate_factor_for(worth or replicas, sgd),
-            PLAIN if sgd or root == 1 else f"nesterov:{OUTER_RATE:g}:{min(1 - 1 / root, 0.99):.2g}",
-            CODEC if replicas > 1 else "float32",
+            PLAIN if sgd or root == 1 else f"nesterov:{rate:g}:{min(1 - 1 / root, 0.99):.2g}",
+            codec,
         )
