@@ -95,11 +95,12 @@ class Fleet:
             ClusterError: somebody else uses one of them, or it has no Rudel, or another one.
         """
         self._guest = guest
-        self._renewing = asyncio.create_task(self._renew())
+        self._renewing = asyncio.create_task(self._renew(guest.name))
         wanted = sorted(addresses)
         for first in wanted[:1]:  # before the others, so that of two drivers who begin at once, one is not refused
-            await self._install_if_there(first)
-        results = await asyncio.gather(*map(self._install_if_there, wanted[1:]), return_exceptions=True)
+            await self._install_if_there(first, guest)
+        others = (self._install_if_there(address, guest) for address in wanted[1:])
+        results = await asyncio.gather(*others, return_exceptions=True)
         for error in filter(None, results):
             raise error
 
@@ -129,8 +130,7 @@ class Fleet:
             OperationError: the operation failed by another error.
             CancelledError: the guest was uninstalled meanwhile.
         """
-        self._present()
-        task = asyncio.create_task(self._call(address, operation, message))
+        task = asyncio.create_task(self._call(self._present(), address, operation, message))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         async with asyncio.timeout(timeout):
@@ -212,10 +212,9 @@ class Fleet:
             raise asyncio.CancelledError
         return self._guest
 
-    async def _call(self, address: str, operation: str, message: dict[str, Any]) -> Any:
-        guest = self._present()
+    async def _call(self, guest: Guest, address: str, operation: str, message: dict[str, Any]) -> Any:
         if address not in self._ready:
-            await self._install(address)
+            await self._install(address, guest)
         answer = await self._send(address, "rudel_call", guest=guest.name, operation=operation, message=message)
         if answer is None:  # Dask's answer where there is no such handler
             self._ready.discard(address)
@@ -226,14 +225,13 @@ class Fleet:
             raise error_of(answer, self._name_of(address))
         return answer["result"]
 
-    async def _install(self, address: str) -> None:
+    async def _install(self, address: str, guest: Guest) -> None:
         """Installs the guest on a worker, unless it is there; waits until it is clear whether another's driver lives.
 
         Raises:
             OSError: the worker cannot be reached.
             ClusterError: somebody else uses it, or it cannot load Rudel.
         """
-        guest = self._present()
         began = heard = math.inf
         while True:
             await self._add(address, guest)
@@ -267,9 +265,9 @@ class Fleet:
         if answer["status"] == "error":
             raise _no_rudel(self._name_of(address), _reason(answer))
 
-    async def _install_if_there(self, address: str) -> None:
+    async def _install_if_there(self, address: str, guest: Guest) -> None:
         with contextlib.suppress(*TRANSPORT_ERRORS):
-            await self._install(address)
+            await self._install(address, guest)
 
     async def _remove(self, address: str, guest: Guest) -> None:
         self._disconnect(address)  # a call that was given up has closed its connection, though the worker is there
@@ -279,9 +277,8 @@ class Fleet:
         except TRANSPORT_ERRORS as error:
             _log.info("%s does not answer (%s): it frees itself after a while", self._name_of(address), error)
 
-    async def _renew(self) -> None:
-        """Renews the claim to all workers from time to time."""
-        guest = self._present().name
+    async def _renew(self, guest: str) -> None:
+        """Renews the claim of a guest of this name to all workers from time to time."""
 
         async def renew(address: str) -> None:
             try:

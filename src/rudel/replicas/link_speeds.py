@@ -51,7 +51,7 @@ async def measured(members: Sequence[Member], probe: Callable[[Member, bytes], A
         return 0.0
 
     farthest = max(await asyncio.gather(*map(round_trip, members)))
-    began, rates = time.perf_counter(), [1.0]
-    while len(rates) <= _PROBES and time.perf_counter() - began < _RATE_SECONDS:
+    began, rates = time.perf_counter(), []
+    while len(rates) < _PROBES and time.perf_counter() - began < _RATE_SECONDS:
         rates.append(sum(await asyncio.gather(*map(rate, members))))
-    return LinkSpeeds(max(rates), farthest)  # the most: a host that computes answers late
+    return LinkSpeeds(max(1.0, *rates), farthest)  # the most: a host that computes answers late

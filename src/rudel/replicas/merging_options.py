@@ -49,7 +49,7 @@ class MergingOptions(ABC):
 
     @abstractmethod
     def chosen_for(
-        self, replicas: int, total_steps: int, sgd: bool, worth: int | None = None, in_full: bool = False
+        self, replicas: int, total_steps: int, sgd: bool, worth: int | None = None, codec: str = CODEC
     ) -> Agreed:
         """Returns the options with everything chosen, as far as nothing has to be measured for it.
 
@@ -59,7 +59,7 @@ class MergingOptions(ABC):
             total_steps: of all of them together.
             sgd: see `rudel.replicas.keras_rates.is_momentum_sgd`.
             worth: see `Speeds`; None for as many as there are replicas.
-            in_full: whether changes of all weights take hardly longer on their way than those of some.
+            codec: of the changes of several replicas, where the user names none.
         """
 
     def check(self, make_outer: Callable[[str], Any]) -> None:
@@ -106,17 +106,17 @@ class MergingOptions(ABC):
             total_steps: of all of them together.
             speeds: what was measured.
         """
-        in_full = goes_in_full(replicas, speeds)
-        chosen = self.chosen_for(replicas, total_steps, speeds.sgd, speeds.worth, in_full)
-        steps, codec = chosen.steps, chosen.delta_codec
+        codec = IN_FULL if goes_in_full(replicas, speeds) else CODEC
+        chosen = self.chosen_for(replicas, total_steps, speeds.sgd, speeds.worth, codec)
+        steps = chosen.steps
         steps_are_given = getattr(self, self.length) is not None
         if not steps_are_given and replicas > 1:
             steps = best_length(replicas, total_steps, steps, speeds)
         elif not steps_are_given:  # nothing drifts apart, and all weights travel
             steps = max(steps, least_by_link(replicas, steps, speeds))
-        if not steps_are_given and self.delta_codec is self.merge_codec is None and codec == CODEC:
+        if not steps_are_given and self.delta_codec is self.merge_codec is None and chosen.delta_codec == CODEC:
             codec, steps = best_codec(replicas, total_steps, chosen.steps, speeds)
-            return self.completed(steps, chosen.rate_factor, chosen.outer, codec)
+            chosen = replace(chosen, delta_codec=codec, merge_codec=codec)
         return replace(chosen, steps=steps)
 
 

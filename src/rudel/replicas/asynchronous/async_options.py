@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from rudel.replicas.merging_options import CODEC, IN_FULL, PLAIN, MergingOptions, rate_factor_for
+from rudel.replicas.merging_options import CODEC, PLAIN, MergingOptions, rate_factor_for
 from rudel.replicas.round_lengths import Agreed
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Async(MergingOptions):
         return ReplicasEngine(job, cluster, self, OnArrival())
 
     def chosen_for(
-        self, replicas: int, total_steps: int, sgd: bool, worth: int | None = None, in_full: bool = False
+        self, replicas: int, total_steps: int, sgd: bool, worth: int | None = None, codec: str = CODEC
     ) -> Agreed:
         """See `MergingOptions`."""
         root, single = math.sqrt(worth or replicas), self.steps_between == 1
@@ -80,5 +80,5 @@ class Async(MergingOptions):
             self.steps_between or max(1, min(MOST_STEPS, total_steps // (replicas * FEWEST_VISITS))),
             1.0 if single else rate_factor_for(worth or replicas, sgd),
             "sum" if single else PLAIN if sgd else f"nesterov:1:{(1 - 1 / root) / 2:.2g}",
-            alone or (IN_FULL if in_full else CODEC),
+            alone or codec,
         )

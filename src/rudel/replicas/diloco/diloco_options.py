@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from rudel.replicas.merging_options import CODEC, IN_FULL, PLAIN, MergingOptions, rate_factor_for
+from rudel.replicas.merging_options import CODEC, PLAIN, MergingOptions, rate_factor_for
 from rudel.replicas.round_lengths import SPARSER, Agreed
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Diloco(MergingOptions):
     >>> chosen = Diloco(round_steps=64).chosen_for(replicas=4, total_steps=8192, sgd=False)
     >>> chosen.steps, chosen.rate_factor, chosen.outer
     (64, 2.0, 'nesterov:1.25:0.5')
-    >>> Diloco().chosen_for(replicas=4, total_steps=8192, sgd=False, in_full=True).outer
+    >>> Diloco().chosen_for(replicas=4, total_steps=8192, sgd=False, codec="int8").outer
     'nesterov:1:0.5'
     """
 
@@ -84,13 +84,13 @@ class Diloco(MergingOptions):
         return ReplicasEngine(job, cluster, self, InRounds())
 
     def chosen_for(
-        self, replicas: int, total_steps: int, sgd: bool, worth: int | None = None, in_full: bool = False
+        self, replicas: int, total_steps: int, sgd: bool, worth: int | None = None, codec: str = CODEC
     ) -> Agreed:
         """See `MergingOptions`."""
         root = math.sqrt(worth or replicas)
         longest = MOST_ROUND_STEPS if replicas > 1 else 2 * MOST_ROUND_STEPS
         rounds = max(FEWEST_ROUNDS, FEWEST_PER_REPLICA * replicas)
-        codec = "float32" if replicas == 1 else IN_FULL if in_full else CODEC
+        codec = codec if replicas > 1 else "float32"
         rate = OUTER_RATE if (self.delta_codec or codec) in SPARSER else 1.0
         return self.completed(
             self.round_steps or max(1, min(longest, total_steps // (replicas * rounds))),
