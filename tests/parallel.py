@@ -51,6 +51,7 @@ Tests that measure come before all others: later, they would wait for a page of 
 """
 
 ALONE = (
+    "tests/cluster/test_check.py::test_a_slow_link_is_measured_as_slow",
     "tests/lab/test_air.py::test_a_packet_takes_the_latency_each_way",
     "tests/lab/test_air.py::test_bytes_take_their_time_on_the_air",
     "tests/lab/test_air.py::test_nodes_share_the_air",
