@@ -300,6 +300,17 @@ def test_sound_is_resampled(tmp_path: Path) -> None:
             assert np.abs(np.array(high)[n]).max() < 16384 * 0.003, "what the model's rate cannot hold is filtered out"
 
 
+def test_without_a_place_for_the_module_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tmp_path / "model.keras"
+    model.write_bytes(b"not a model of any other test")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RUDEL_CACHE", str(tmp_path / "file"))
+    module = PageModule(model, lambda out: ["false"])
+    assert module() is None
+    with pytest.raises(ServeError, match=r"cannot be written \(Not a directory\): make room there, or set RUDEL_CACHE"):
+        module.wait()
+
+
 def test_a_model_that_cannot_be_compiled_is_named(tmp_path: Path) -> None:
     model = tmp_path / "model.keras"
     model.write_bytes(b"not a model of any other test")

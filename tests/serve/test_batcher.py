@@ -11,7 +11,11 @@ import pytest
 from processes import LONG
 
 from rudel.serve.batcher import Batcher, Columns
+from rudel.serve.metrics import Metrics
+from rudel.serve.model_signature import Signature
+from rudel.serve.models import Models
 from rudel.serve.refusal import Refusal
+from rudel.serve.runtimes.runtime import Loaded
 from rudel.serve.server_limits import Limits
 
 
@@ -168,10 +172,40 @@ def test_closing_waits_for_what_was_begun() -> None:
         answers.append(ask(batcher, 2))
         while not batcher.waiting:
             await asyncio.sleep(0)
-        closing = asyncio.ensure_future(batcher.close())
+        closing = asyncio.ensure_future(batcher.finish())
         model.gate.set()
         await closing
         assert values(await asyncio.gather(*answers)) == [[2], [4]]
+
+    run(test)
+
+
+def test_what_comes_when_all_was_finished_is_computed() -> None:
+    async def test(model: Model, make: Any) -> None:
+        batcher = make()
+        await batcher.finish()
+        assert values([await ask(batcher, 1)]) == [[2]]
+
+    run(test)
+
+
+def test_the_time_of_those_that_asked_a_version_which_was_replaced_ends() -> None:
+    async def test(model: Model, make: Any) -> None:
+        models, signature = Models(Limits(seconds=5), Metrics()), Signature((), ())
+        models.put("m", 1, Loaded(signature, model, "test"), seconds=1)
+        asked = models.find("m").batcher
+        model.gate.clear()
+        before = ask(asked, 1)
+        await begun(model)
+        models.put("m", 2, Loaded(signature, model, "test"), seconds=1, alone=True)
+        after = ask(asked, 2)
+        while not asked.waiting:
+            await asyncio.sleep(0)
+        models.expire(time.perf_counter() + 6)
+        for each in (before, after):
+            with pytest.raises(Refusal, match="has not answered within 5 seconds"):
+                await each
+        model.gate.set()
 
     run(test)
 

@@ -1,8 +1,10 @@
 """Bad input: each a 4xx with one clear sentence, and the server goes on."""
 
+import functools
 import io
 import json
 import struct
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,10 @@ from typing import Any
 import pytest
 from PIL import Image
 from serve_support import tokens, write_run
+
+from rudel.serve.model_signature import Tensor
+from rudel.serve.refusal import Refusal
+from rudel.serve.values import column_of_rows
 
 PREDICT = "/v1/models/small:predict"
 INFER = "/v2/models/small/infer"
@@ -221,6 +227,26 @@ def test_indices_beyond_a_table_and_outputs_that_are_not_finite(start: Any, tmp_
     for wanted in (True, False):
         body = {"inputs": inputs, "parameters": {"binary_data_output": wanted}}
         assert server.ask("/v2/models/words/infer", body).status == 422
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["a" * 10_000, *[0.0] * 30_000],
+        [[*[""] * 30_000, "a" * 10_000]],
+        functools.reduce(lambda x, _: [x], range(99), 1),
+    ],
+    ids=["a text", "texts", "deep"],
+)
+def test_what_is_no_array_of_numbers_takes_no_memory(rows: Any) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(Refusal, match="these are none, or have different shapes"):
+            column_of_rows(rows, Tensor("x", (), "float32"))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 1e6
 
 
 def test_the_server_still_answers(server: Any) -> None:

@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from processes import until
-from serve_support import serving
+from serve_support import keras, serving, write_run
 
 from rudel.export.process import ENVIRONMENT
+from rudel.serve.refusal import Refusal
+from rudel.serve.runtimes.keras_runtime import load_run
+from rudel.serve.runtimes.litert_runtime import load_litert
 
 MAKE = """
 import sys
@@ -42,6 +45,8 @@ tf.saved_model.save(net, folder + "/texts", signatures={"serving_default": net.l
 tf.saved_model.save(net, folder + "/positive", signatures={"serving_default": net.positive})
 one = tf.function(lambda x: tf.gather(weights, x - 1)).get_concrete_function(tf.TensorSpec((1, 1), tf.int32, name="x"))
 open(folder + "/gather.tflite", "wb").write(tf.lite.TFLiteConverter.from_concrete_functions([one], net).convert())
+table = tf.function(lambda x: tf.gather(weights, x)).get_concrete_function(tf.TensorSpec((1, 1), tf.int32, name="x"))
+open(folder + "/table.tflite", "wb").write(tf.lite.TFLiteConverter.from_concrete_functions([table], net).convert())
 fixed = tf.function(lambda x: net(x)).get_concrete_function(tf.TensorSpec((1, 4), tf.float32, name="x"))
 converter = tf.lite.TFLiteConverter.from_concrete_functions([fixed], net)
 open(folder + "/float.tflite", "wb").write(converter.convert())
@@ -96,6 +101,30 @@ def test_they_say_what_computes_them(served: Any) -> None:
     platforms = {name: served.ask(f"/v2/models/{name}").json["platform"] for name in ("saved", "float", "small")}
     assert platforms == {"saved": "tensorflow_savedmodel", "float": "litert", "small": "jax"}
     assert served.ask("/v2/models/saved").json["versions"] == ["2"]
+
+
+def test_what_was_loaded_of_a_file_stays_when_another_is_copied_over_it(made: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(made / "table.tflite", tmp_path))
+    loaded = load_litert(path)
+    (before,) = loaded.compute([np.array([[2], [3]], np.int32)])
+    path.write_bytes(b"the beginning of another one")
+    (after,) = loaded.compute([np.array([[2], [3]], np.int32)])
+    np.testing.assert_array_equal(after, before)
+    assert np.ptp(before) > 0
+
+
+def test_an_index_that_no_table_of_a_file_has_is_refused(made: Path) -> None:
+    with pytest.raises(Refusal, match=r"^The model cannot take this input \(gather index out of bounds") as refused:
+        load_litert(made / "table.tflite").compute([np.array([[4]], np.int32)])
+    assert refused.value.status == 400
+
+
+def test_both_classes_of_one_output_have_a_score(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, "sigmoid")])
+    model.compile("sgd", "binary_crossentropy")
+    scores = load_run(write_run(tmp_path, model, classes=("dark", "bright")), 1).scores(np.array([[0.75]], np.float32))
+    assert scores is not None
+    assert scores.tolist() == [[0.25, 0.75]]
 
 
 def test_texts_and_open_shapes(served: Any) -> None:

@@ -100,8 +100,12 @@ def test_a_run_that_is_trained_anew_is_the_next_version(changing: tuple[Any, Pat
 def test_versions_in_a_folder_come_and_go(changing: tuple[Any, Path], runs: Path) -> None:
     server, folder = changing
     assert versions(server, "net") == ["3"]
-    shutil.copytree(runs / "small", folder / "4")
-    (folder / "4").rename(folder / "versions/4")
+    (folder / "versions/3/summary.json").unlink()  # as a training does that is resumed
+    for number, there in (("4", ["4", "3"]), ("5", ["5", "4", "3"])):
+        shutil.copytree(runs / "small", folder / number)
+        (folder / number).rename(folder / "versions" / number)
+        until(lambda there=there: versions(server, "net") == there)
+    (folder / "versions/5").rename(folder / "5")
     until(lambda: versions(server, "net") == ["4", "3"])
     answers = [server.ask(f"/v1/models/net{v}:predict", {"instances": [ROW]}) for v in ("", "/versions/3")]
     assert [answer.status for answer in answers] == [200, 200]

@@ -111,10 +111,10 @@ def _constants(prefix: str, port: dict[str, Any]) -> list[str]:
 def _registered(operator: str) -> str:
     """The method of a resolver that registers an operator.
 
-    >>> _registered("DEPTHWISE_CONV_2D"), _registered("UNIDIRECTIONAL_SEQUENCE_LSTM"), _registered("RELU6")
-    ('AddDepthwiseConv2D', 'AddUnidirectionalSequenceLSTM', 'AddRelu6')
+    >>> _registered("DEPTHWISE_CONV_2D"), _registered("UNIDIRECTIONAL_SEQUENCE_LSTM"), _registered("BATCH_MATMUL")
+    ('AddDepthwiseConv2D', 'AddUnidirectionalSequenceLSTM', 'AddBatchMatMul')
     """
-    words = {"2D": "2D", "LSTM": "LSTM"}
+    words = {"2D": "2D", "LSTM": "LSTM", "MATMUL": "MatMul", "PADV2": "PadV2", "CUMSUM": "CumSum"}
     return "Add" + "".join(words.get(word, word.capitalize()) for word in operator.split("_"))
 
 

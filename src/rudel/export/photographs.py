@@ -18,7 +18,7 @@ from rudel.data.pictures import sides_of
 from rudel.errors import ExportError
 from rudel.export.inputs import Inputs
 from rudel.export.materials import Materials
-from rudel.loop.classification import as_probabilities, gives_logits
+from rudel.loop.classification import as_probabilities, gives_logits, of_both
 from rudel.loop.evaluation import predict
 
 MOST_FILES = 64
@@ -111,8 +111,7 @@ def compare_answers(materials: Materials, serving: Serving, inputs: np.ndarray, 
     """
     probabilities = as_probabilities(materials.model, predict(materials.model, inputs))
     assert probabilities is not None
-    if serving.pairs:
-        probabilities = np.concatenate([1 - probabilities, probabilities], axis=1)
+    probabilities = of_both(probabilities)
     with np.load(answers) as stored:
         found, ids, classes = stored["probabilities"], stored["class_id"], stored["class"]
     same = (ids == probabilities.argmax(1)) & (classes == np.array(serving.classes)[ids])

@@ -45,6 +45,15 @@ def as_probabilities(
     return outputs
 
 
+def of_both(probabilities: Float32[np.ndarray, "examples given"]) -> Float32[np.ndarray, "examples classes"]:
+    """Probabilities of all classes: where there is one column, it is that of the second of two.
+
+    >>> of_both(np.float32([[0.25]]))
+    array([[0.75, 0.25]], dtype=float32)
+    """
+    return np.concatenate([1 - probabilities, probabilities], 1) if probabilities.shape[1] == 1 else probabilities
+
+
 def gives_logits(model: "keras.Model") -> bool:
     """Whether the outputs of a classifier still have to go through a softmax, or a sigmoid where there is one."""
     from rudel.internals.keras import loss_arguments

@@ -47,10 +47,24 @@ class PageModule:
         self._kept = cache_folder() / "play" / digest
         self._process: subprocess.Popen[bytes] | None = None
         self._workshop: Path | None = None
-        if self._kept.is_dir() or missing_packages():
+        self._problem: str | None = None  # why nothing is made
+        if self._kept.is_dir():
             return
-        self._kept.parent.mkdir(parents=True, exist_ok=True)
-        self._workshop = Path(tempfile.mkdtemp(prefix=".making-", dir=self._kept.parent))
+        if missing := missing_packages():
+            packages = " and ".join(missing)
+            self._problem = (
+                f"The page needs {packages} to run this model: install them by `pip install 'rudel[export,micro]'`."
+            )
+            return
+        try:
+            self._kept.parent.mkdir(parents=True, exist_ok=True)
+            self._workshop = Path(tempfile.mkdtemp(prefix=".making-", dir=self._kept.parent))
+        except OSError as error:
+            self._problem = (
+                f"The page needs a place for this model, and {cache_folder()} cannot be written ({error.strerror}): "
+                "make room there, or set RUDEL_CACHE."
+            )
+            return
         self._process = subprocess.Popen(
             command(self._workshop / "page"),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -71,10 +85,8 @@ class PageModule:
         Raises:
             ServeError: it cannot be made.
         """
-        if missing := missing_packages():
-            raise ServeError(
-                f"The page needs {' and '.join(missing)} to run this model: pip install 'rudel[export,micro]'."
-            )
+        if self._problem:
+            raise ServeError(self._problem)
         if self._process is not None:
             self._process.wait()
         if (made := self()) is None:

@@ -84,10 +84,19 @@ class AccessLog:
 
 def _as_text(access: Access) -> str:
     about = f"  {access.examples} examples" if access.examples > 1 else ""
-    error = f"  {access.error}" if access.error else ""
+    error = f"  {_printable(access.error)}" if access.error else ""
     now = datetime.datetime.now().strftime("%H:%M:%S")
-    path = access.path if access.path.isprintable() else ascii(access.path)
-    return f"{now}  {access.status}  {access.method} {path}  {access.seconds * 1e3:.1f} ms{about}{error}\n"
+    asked = f"{access.method} {_printable(access.path)}"
+    return f"{now}  {access.status}  {asked}  {access.seconds * 1e3:.1f} ms{about}{error}\n"
+
+
+def _printable(text: str) -> str:
+    """A text in one line, without what would control a terminal.
+
+    >>> print(_printable("`a\\n04:00  200` ist größer"))
+    `a\\n04:00  200` ist größer
+    """
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def _as_json(access: Access) -> str:

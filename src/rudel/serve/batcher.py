@@ -100,11 +100,9 @@ class Batcher:
             if job.began < oldest:
                 job.answer.set_exception(self._too_late())
 
-    async def close(self) -> None:
-        """Waits until every job is answered."""
+    async def finish(self) -> None:
+        """Waits until every job is answered; one that a request brings later is computed, too."""
         await asyncio.gather(*(job.answer for job in self._unanswered()), return_exceptions=True)
-        if self._thread:
-            self._thread.shutdown(wait=False)
 
     def _check_room(self, columns: Columns) -> None:
         size = sum(column.nbytes for column in columns)

@@ -113,6 +113,11 @@ def find_versions(source: Source) -> list[Found]:
     return sorted(found, key=lambda each: each.number or 0)
 
 
+def numbers_there(source: Source) -> set[int]:
+    """Numbers of the versions in a folder, also of those that cannot be loaded now, as a run that is resumed."""
+    return {int(child.stem) for child in _numbered(source.path)} if source.path.is_dir() else set()
+
+
 def load(found: Found, most: int) -> Loaded:
     """Loads a version.
 

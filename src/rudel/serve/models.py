@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,6 +48,7 @@ class Models:
         self._versions: dict[str, dict[int, Version]] = {}
         self._unserved: dict[str, str] = {}
         self._leaving: set[asyncio.Task[None]] = set()
+        self._batchers: weakref.WeakSet[Batcher] = weakref.WeakSet()  # also of versions that only requests still have
 
     @property
     def names(self) -> list[str]:
@@ -107,6 +109,7 @@ class Models:
         metrics = old[number].metrics if number in old else self._metrics.version(name, number)
         batcher = Batcher(loaded.compute, self._limits, seconds < self._limits.quick, metrics.batch)
         metrics.watch(batcher)
+        self._batchers.add(batcher)
         left = {number} & old.keys() if not alone else set(old)
         self._versions[name] = {n: v for n, v in old.items() if n not in left} | {
             number: Version(name, number, loaded, batcher, metrics)
@@ -119,8 +122,8 @@ class Models:
 
     def expire(self, now: float) -> None:
         """Gives up the requests whose time is over."""
-        for version in self.all:
-            version.batcher.expire(now)
+        for batcher in self._batchers:
+            batcher.expire(now)
 
     def _let_go(self, versions: Sequence[Version]) -> None:
         for version in versions:
@@ -129,7 +132,7 @@ class Models:
             task.add_done_callback(self._leaving.discard)
 
     async def _leave(self, version: Version) -> None:
-        await version.batcher.close()
+        await version.batcher.finish()
         if version.number not in self._versions[version.model]:
             version.metrics.drop()
 

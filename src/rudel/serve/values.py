@@ -18,6 +18,9 @@ from rudel.serve.refusal import bad
 _EXACT = 2.0**53
 """Whole numbers below this are exact in float64."""
 
+_MOST_AXES = 64
+"""Of an array of NumPy."""
+
 _WORDS = {"f": "real numbers", "i": "whole numbers", "u": "whole numbers", "b": "true or false"}
 
 
@@ -110,26 +113,22 @@ def numbers(nested: object) -> np.ndarray | None:
     >>> numbers([[1, 2], [3, 4]]).shape, numbers([1, [2]]), numbers([1, "2"]), numbers([1, True])
     ((2, 2), None, None, None)
     """
+    kinds = _kinds(nested, _MOST_AXES)
+    if not kinds <= {int, float} and kinds != {bool}:
+        return None  # before NumPy takes true for 1, and makes room for the longest text in the place of each number
     try:
         array = np.array(nested)
     except (ValueError, OverflowError):
         return None
-    if array.dtype.kind == "O":
-        if not all(type(number) in (int, float) for number in array.flat):
-            return None
-        return array.astype(np.float64)
-    if array.dtype.kind not in "biuf" or (array.dtype.kind != "b" and _has_bool(nested, array.ndim)):
-        return None
-    return array
+    return array.astype(np.float64) if array.dtype.kind == "O" else array
 
 
-def _has_bool(nested: Any, depth: int) -> bool:
-    """Whether one of the numbers is true or false, which NumPy takes for 1 and 0 beside other numbers."""
-    if depth == 0:
-        return isinstance(nested, bool)
-    if depth == 1:
-        return bool in set(map(type, nested))
-    return any(_has_bool(part, depth - 1) for part in nested)
+def _kinds(nested: Any, depth: int) -> set[type]:
+    """Types of all that is in lists in lists, so many deep; what is deeper is of the type list."""
+    if not isinstance(nested, list) or not depth:
+        return {type(nested)}
+    kinds = set(map(type, nested))
+    return kinds if list not in kinds else set().union(*(_kinds(part, depth - 1) for part in nested))
 
 
 def _array(rows: Sequence[Any], tensor: Tensor) -> np.ndarray:

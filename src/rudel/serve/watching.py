@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from rudel.errors import RudelError, ServeError
-from rudel.serve.model_sources import Found, Source, find_versions, load
+from rudel.serve.model_sources import Found, Source, find_versions, load, numbers_there
 from rudel.serve.models import Models, seconds_of
 from rudel.serve.runtimes.runtime import Loaded
 from rudel.serve.server_limits import Limits
@@ -90,6 +90,7 @@ class Watching:
     async def _look(self, source: Source) -> None:
         try:
             found = await self._in_thread(find_versions, source)
+            there = await self._in_thread(numbers_there, source)
         except (RudelError, OSError):
             return  # an unfinished or missing run: what was loaded from it goes on
         before = self._seen.get(source.name, [])
@@ -100,8 +101,7 @@ class Watching:
             steady = each.kind == "run" or each in before
             if not known and steady:
                 await self._renew(source, each)
-        numbers = {each.number for each in found}
-        for number in [n for n in served if None not in numbers and n not in numbers]:
+        for number in [n for n in served if there and n not in there]:
             if len(served) > 1:
                 del served[number]
                 self._models.remove(source.name, number)

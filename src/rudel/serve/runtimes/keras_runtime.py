@@ -43,7 +43,6 @@ def load_run(path: Path, most: int) -> Loaded:
     from rudel.export.inputs import inputs_of, output_names
     from rudel.features.layer import rate_of
     from rudel.features.table_layer import columns_of
-    from rudel.loop.classification import as_probabilities
     from rudel.runs import run_directory
     from rudel.runs.loading import load, recipe_of
 
@@ -78,8 +77,16 @@ def load_run(path: Path, most: int) -> Loaded:
         tuple(map(str, directory.read_config().get("class_names") or ())),
         *_files(signature, recipe, rate_of(model)),
         check,
-        partial(as_probabilities, model),
+        partial(_scores, model),
     )
+
+
+def _scores(model: "keras.Model", outputs: np.ndarray) -> np.ndarray | None:
+    """A probability for each class, of the one output where there are two; None of what does not classify."""
+    from rudel.loop.classification import as_probabilities, of_both
+
+    probabilities = as_probabilities(model, outputs)
+    return None if probabilities is None else of_both(probabilities)
 
 
 def _files(signature: Signature, recipe: Any, rate: int | None) -> tuple[Decode | None, Files]:

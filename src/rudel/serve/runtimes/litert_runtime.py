@@ -2,8 +2,12 @@
 
 Clients send and get real numbers. Where the file takes integers that stand for reals (scale and zero point), they are
 converted here, as the file says. Examples are computed one batch of the file's own size after another.
+
+The file is read at once: LiteRT would map it into memory, where whoever copies another one over it changes the weights
+of the model that answers, or ends the process.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ from rudel.errors import ServeError
 from rudel.export.runner import quantised
 from rudel.serve.image_inputs import reader
 from rudel.serve.model_signature import Signature, Tensor
+from rudel.serve.refusal import Refusal, bad
 from rudel.serve.runtimes.runtime import Loaded, padded
 
 
@@ -22,7 +27,7 @@ def load_litert(path: Path) -> Loaded:
     """Loads a `.tflite` file.
 
     Raises:
-        ServeError: LiteRT is missing, or cannot read the file.
+        ServeError: LiteRT is missing, or cannot read or compute the file.
     """
     interpreter = _interpreter(path)
     names_in, names_out = _names(interpreter)
@@ -33,6 +38,10 @@ def load_litert(path: Path) -> Loaded:
     )
     if len({int(detail["shape"][0]) for detail in (*file.inputs, *file.outputs)}) != 1:
         raise ServeError(f"The inputs and outputs of {path} do not all begin with the number of examples.")
+    try:
+        file.compute([np.zeros((1, *tensor.shape), tensor.dtype) for tensor in signature.inputs])
+    except Refusal as error:
+        raise ServeError(f"{path} cannot be computed: {error}") from error
     return Loaded(signature, file.compute, "litert", (), reader(signature, None))
 
 
@@ -45,7 +54,11 @@ class _File:
         self.outputs = outputs
 
     def compute(self, columns: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Outputs (N, ...) of inputs (N, ...)."""
+        """Outputs (N, ...) of inputs (N, ...).
+
+        Raises:
+            Refusal: an operator does not take these, as one that looks up an index that is in no table.
+        """
         rows, size = len(columns[0]), int(self.inputs[0]["shape"][0])
         feeds = [_as_integers(c, detail) for c, detail in zip(columns, self.inputs, strict=True)]
         parts: list[list[np.ndarray]] = [[] for _ in self.outputs]
@@ -54,7 +67,10 @@ class _File:
             batch = padded([feed[start : start + size] for feed in feeds], size)
             for detail, values in zip(self.inputs, batch, strict=True):
                 self._interpreter.set_tensor(detail["index"], values)
-            self._interpreter.invoke()
+            try:
+                self._interpreter.invoke()
+            except RuntimeError as error:
+                raise bad(f"The model cannot take this input ({_first_line(error)}).") from error
             for part, detail in zip(parts, self.outputs, strict=True):
                 part.append(self._interpreter.get_tensor(detail["index"]))
         outputs = [np.concatenate(part)[:rows] for part in parts]
@@ -72,11 +88,12 @@ def _interpreter(path: Path) -> Any:
     except ImportError:
         raise ServeError(f"{path} needs LiteRT: install it by `pip install ai-edge-litert`.") from None
     try:
-        interpreter = Interpreter(model_path=str(path), num_threads=1)
+        interpreter = Interpreter(model_content=path.read_bytes(), num_threads=1)
         interpreter.allocate_tensors()
+    except OSError as error:
+        raise ServeError(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, RuntimeError) as error:
-        reason = str(error).strip().splitlines() or ["it does not say why"]
-        raise ServeError(f"{path} cannot be read by LiteRT ({reason[0].rstrip('.')}).") from error
+        raise ServeError(f"{path} cannot be read by LiteRT ({_first_line(error)}).") from error
     return interpreter
 
 
@@ -84,19 +101,32 @@ def _names(interpreter: Any) -> tuple[list[str], list[str]]:
     """Names of inputs and outputs in the order of the file: those of its signature, or of its tensors."""
     inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
     signatures = interpreter.get_signature_list()
+    plain_in, plain_out = (_words([detail["name"] for detail in details]) for details in (inputs, outputs))
     if not signatures:
-        return [_word(detail["name"]) for detail in inputs], [_word(detail["name"]) for detail in outputs]
+        return plain_in, plain_out
     runner = interpreter.get_signature_runner(next(iter(signatures)))
     named_in = {detail["index"]: name for name, detail in runner.get_input_details().items()}
     named_out = {detail["index"]: name for name, detail in runner.get_output_details().items()}
     return (
-        [named_in.get(detail["index"], _word(detail["name"])) for detail in inputs],
-        [named_out.get(detail["index"], _word(detail["name"])) for detail in outputs],
+        [named_in.get(detail["index"], plain) for detail, plain in zip(inputs, plain_in, strict=True)],
+        [named_out.get(detail["index"], plain) for detail, plain in zip(outputs, plain_out, strict=True)],
     )
 
 
-def _word(name: str) -> str:
-    return name.partition(":")[0]
+def _words(names: Sequence[str]) -> list[str]:
+    """Names of tensors without the number of an output of TensorFlow's, except where it tells them apart.
+
+    >>> _words(["x:0"]), _words(["boxes", "boxes:1", "count:3"])
+    (['x'], ['boxes', 'boxes:1', 'count'])
+    """
+    plain = [name.partition(":")[0] for name in names]
+    often = Counter(plain)
+    return [name if often[word] > 1 else word for name, word in zip(names, plain, strict=True)]
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or ["it does not say why"]
+    return lines[0].rstrip(".")
 
 
 def _tensor(name: str, detail: Json, path: Path) -> Tensor:
