@@ -16,6 +16,7 @@ import parallel
 import pytest
 from browser import COMMAND, Browser, find, started
 from golden import Golden
+from hypothesis import settings
 from missing import skip_or_fail
 from processes import LONG
 from warm.programs import JAX, TENSORFLOW, put_programs, started_zygotes
@@ -33,6 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False  # hundreds of processes import what need be compiled only once
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     collect_seldom()
+    settings.register_profile("beside others", settings.default, deadline=None)  # an example takes what it takes
+    settings.load_profile("beside others")
     os.fsync = os.fstat  # type: ignore[assignment]  # a busy disk takes its time, and no power fails between two tests
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

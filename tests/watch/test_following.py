@@ -90,7 +90,7 @@ def test_lines_that_are_none_are_passed_over_and_counted(path: Path) -> None:
     assert log.damaged == 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.dictionaries(st.text(), st.integers()), max_size=6), st.lists(st.integers(1, 30), max_size=40))
 def test_however_a_file_is_cut_into_writes_each_line_comes_once(
     tmp_path_factory: pytest.TempPathFactory, documents: list[dict[str, int]], lengths: list[int]

@@ -41,7 +41,7 @@ def test_pace_of_a_training_that_went_back_begins_anew() -> None:
     assert pace.steps_per_second == 10
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.floats(1e-3, 10), st.integers(0, 100)), min_size=1, max_size=500), st.integers(2, 50))
 def test_spans_keep_all_steps(parts: list[tuple[float, int]], most: int) -> None:
     moments, steps = np.cumsum([0.0, *(p[0] for p in parts)]), np.cumsum([0, *(p[1] for p in parts)])
@@ -51,7 +51,7 @@ def test_spans_keep_all_steps(parts: list[tuple[float, int]], most: int) -> None
     assert all(a[1] == b[0] for a, b in itertools.pairwise(found))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(-100, 100) | st.just(math.nan), min_size=1, max_size=2000), st.integers(4, 100))
 def test_thinned_curves_keep_what_stands_out(values: list[float], most: int) -> None:
     points = list(enumerate(values))
