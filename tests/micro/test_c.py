@@ -166,6 +166,37 @@ def test_constants_that_are_not_finite_compile(tmp_path, value):
     np.testing.assert_array_equal(outputs, runner(model, "litert")([given])[0])
 
 
+@pytest.mark.usefixtures("gcc", "interpreters")
+@pytest.mark.parametrize(("value", "other"), [(np.nan, 1.0), (1.0, np.nan), (np.inf, -np.inf), (1.0, np.inf)])
+def test_numbers_that_are_not_finite_equal_themselves_alone(value, other):
+    tensors = [T((1, 3), "float32"), T((1, 3), "float32")]
+    models = []
+    for constant in (value, other):
+        data = T((3,), "float32", data=np.array([1, constant, -2], np.float32))
+        models.append(build([*tensors, data], [Op("ADD", (0, 2), (1,), {"activation": "NONE"})], [0], [1]))
+    compiled = compile_model(models[0])
+    assert check(compiled, models[0], count=4).passed
+    found = check(compiled, models[1], count=4)
+    assert not found.passed
+    assert found.elements == (4, 12)
+    assert found.largest > 1e38  # infinite, or as far apart as LiteRT clamps sums
+
+
+@pytest.mark.usefixtures("gcc")
+def test_names_of_arrays_differ_in_models_of_many_inputs_and_layers(tmp_path):
+    """Input 11 of layer 0 is constant, as is input 1 of layer 10."""
+    constant = T((1, 2), scale=0.1, data=np.array([[3, -4]], np.int8))
+    tensors = [*(T((1, 2), scale=0.1) for _ in range(11)), constant, T((1, 24), scale=0.1)]
+    operators = [Op("CONCATENATION", tuple(range(12)), (12,), {"axis": 1, "activation": "NONE"})]
+    for number in range(10):
+        added = np.full((1, 24), number + 1, np.int8)
+        tensors += [T((1, 24), scale=0.1, data=added), T((1, 24), scale=0.1)]
+        operators.append(Op("ADD", (len(tensors) - 3, len(tensors) - 2), (len(tensors) - 1,), {"activation": "NONE"}))
+    compiled = compile_model(build(tensors, operators, list(range(11)), [len(tensors) - 1]), name="many")
+    (sums,) = host.invoke(host.build([compiled], tmp_path), compiled, [np.zeros((1, 2), np.int8)] * 11)
+    assert sums.tolist() == [[55] * 22 + [58, 51]]
+
+
 def test_neither_heap_nor_floating_point_nor_libm(shared_data):
     for name in ("micro_speech", "person_detect"):
         source = compile_model(shared_data / "tflite" / f"{name}_int8.tflite").source

@@ -40,6 +40,7 @@ def _network(
     depthwise_bias: int = 0,
     linear: bool = False,
     ignored: tuple[int, ...] = (),
+    copied: bool = False,
     seed: int = 0,
 ) -> bytes:
     """CONV_2D of 3 x 3 with 8 channels, DEPTHWISE_CONV_2D of 3 x 3, MAX_POOL_2D, CONV_2D of 1 x 1, RESHAPE, dense.
@@ -51,6 +52,7 @@ def _network(
         depthwise_bias: of its channels.
         linear: whether the depthwise convolution has no activation.
         ignored: channels whose weights in the second convolution are zero.
+        copied: whether its output is given twice, after an operator that does not depend on the input.
         seed: of weights.
     """
     random = np.random.default_rng(seed)
@@ -86,7 +88,10 @@ def _network(
         Op("MAX_POOL_2D", (6,), (7,), pool),
         Op("CONV_2D", (7, 8, 9), (10,), {**window, "activation": "NONE"}),
     ]
-    return build(tensors, operators, [0], [10])
+    if copied:
+        tensors += [T((4,), "int32", data=np.arange(4)), T((2, 2), "int32")]
+        operators.insert(0, Op("RESHAPE", (11,), (12,), {"new_shape": (2, 2)}))
+    return build(tensors, operators, [0], [10, 10] if copied else [10])
 
 
 def _channels(model: bytes) -> list[int]:
@@ -126,6 +131,18 @@ def test_constant_channels_are_not_computed(rounding: str) -> None:
     model = _network((1, 2, 5, 6), (-700, 900, -10, 2000))
     assert _channels(model) == [4, 4, 4, 5]
     _check([model], rounding)
+
+
+@pytest.mark.usefixtures("gcc", "interpreters")
+def test_an_output_that_is_given_twice_is_computed_twice(tmp_path: Path) -> None:
+    model = _network((1, 2, 5, 6), (-700, 900, -10, 2000), copied=True)
+    compiled = compile_model(model)
+    assert [step.operator.kind for step in compiled.steps].count("CONV_2D") == 2
+    assert len({step.operator.index for step in compiled.steps}) == len(compiled.steps)
+    library, expected = host.build([compiled], tmp_path), runner(model, "litert")
+    for inputs in random_inputs(compiled.inputs, 4, seed=5):
+        for ours, theirs in zip(host.invoke(library, compiled, inputs), expected(inputs), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.usefixtures("gcc", "interpreters")

@@ -48,6 +48,13 @@ def test_a_model_compiled_for_another_processor(name: str, words: str) -> None:
         compile_model(_custom(name))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_a_model_that_computes_in_a_type_without_c(dtype: str) -> None:
+    model = build([T((1, 2), dtype), T((2, 1), dtype)], [Op("RESHAPE", (0,), (1,), {"new_shape": (2, 1)})], [0], [1])
+    with pytest.raises(CompileError, match=rf"^Tensor 0 \(`t`\) has type {dtype}, which is not supported: export"):
+        compile_model(model)
+
+
 @pytest.mark.parametrize(
     ("types", "words"),
     [

@@ -200,6 +200,23 @@ def test_curves_at_their_ends_and_next_to_halves(kind, scale, zero_point, roundi
     _same(_curve(kind, scale, zero_point), rounding, [inputs], tmp_path)
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((1, 16, 6), 1), ((1, 12, 6), 1), ((1, 30, 6), 1), ((1, 6, 8), 2)])
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_means_next_to_halves(rounding, shape, axis, tmp_path):
+    """XNNPACK adds both zero points in single precision before it rounds half to even, so that odd ones count."""
+    data = np.random.default_rng(0)
+    runs = [data.integers(-128, 128, shape).astype(np.int8) for _ in range(40)]
+    for number, (output, zero, output_zero) in enumerate(((0.0737, -83, -83), (0.0737, -40, -84), (0.055275, 127, 53))):
+        tensors = [
+            T(shape, scale=0.0737, zero_point=zero),
+            T((1,), "int32", data=np.array([axis])),
+            T(tuple(np.delete(shape, axis).tolist()), scale=output, zero_point=output_zero),
+        ]
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        _same(build(tensors, [Op("MEAN", (0, 1), (2,), {"keep_dims": False})], [0], [2]), rounding, runs, folder)
+
+
 def _sum(first: float, second: float, output: float, zero_point: int) -> bytes:
     tensors = [T((256,), scale=first), T((256,), scale=second, data=np.arange(-128, 128)[::-1].copy())]
     tensors.append(T((256,), scale=output, zero_point=zero_point))

@@ -62,7 +62,7 @@ static inline int32_t times(int32_t value, int16_t factor) {
 
 static inline int32_t length_of(uint32_t value) {
 #ifdef __GNUC__
-    return value ? 32 - __builtin_clz(value) : 0;
+    return value ? (int32_t)(8 * sizeof(long)) - __builtin_clzl(value) : 0;
 #else
     int32_t length = 0;
     for (; value; value >>= 1) length++;
@@ -117,7 +117,7 @@ static int32_t log2_of(uint64_t value) {
     const uint32_t upper = (uint32_t)(value >> 32);
     const int32_t whole = (upper ? 32 + length_of(upper) : length_of((uint32_t)value)) - 1;
     const int32_t mantissa = (int32_t)(whole > 16 ? value >> (whole - 16) : value << (16 - whole));
-    const int32_t fraction = mantissa - (1 << 16), place = fraction >> @STEP_BITS@;
+    const int32_t fraction = mantissa - ((int32_t)1 << 16), place = fraction >> @STEP_BITS@;
     const int32_t below = logarithms[place], rest = fraction & ((1 << @STEP_BITS@) - 1);
     return (whole << @LOG_BITS@) + below + (((logarithms[place + 1] - below) * rest) >> @STEP_BITS@);
 }
@@ -156,7 +156,7 @@ void @NAME@_push(const int16_t *hop, int8_t *@NUMBERS@) {
             falling += (uint64_t)power * (@WEIGHT@u - rises[k]);
         }
         if (band >= 0) {
-            const int32_t level = log2_of(falling) + (shift << @LOG_BITS_1@) - (@FLOOR@ << @LOG_BITS@);
+            const int32_t level = log2_of(falling) + (shift << @LOG_BITS_1@) - ((int32_t)@FLOOR@ << @LOG_BITS@);
             const int32_t steps = ((level + (1 << @ROUND_BITS@)) >> @DOWN_BITS@) - 128;
             @SPECTRUM@[band] = (int8_t)(steps < -128 ? -128 : steps > 127 ? 127 : steps);
         }

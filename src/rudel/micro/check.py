@@ -126,13 +126,23 @@ class _Tally:
         for run, outputs in zip(inputs, expected, strict=True):
             unequal = 0
             for ours, theirs in zip(host(*run), outputs, strict=True):
-                apart = np.abs(ours.astype(np.float64) - theirs.reshape(ours.shape).astype(np.float64))
-                allowed = 0.0 if ours.dtype != np.float32 else _TOLERANCE * max(1.0, float(np.abs(theirs).max()))
+                apart = _apart(ours, theirs.reshape(ours.shape))
+                size = float(np.abs(theirs[np.isfinite(theirs)]).max(initial=1.0))
+                allowed = 0.0 if ours.dtype != np.float32 else _TOLERANCE * size
                 unequal += int((apart > allowed).sum())
                 self.elements += ours.size
                 self.largest = max(self.largest, float(apart.max()))
             self.wrong += unequal
             self.different += unequal > 0
+
+
+def _apart(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Returns the distances of numbers, float64: 0 from NaN to NaN, infinity from NaN to anything else."""
+    ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
+    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    with np.errstate(invalid="ignore"):  # infinity less infinity
+        apart = np.abs(ours - theirs)
+    return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
 
 
 def random_inputs(ports: Sequence[Port], count: int, seed: int) -> list[Run]:

@@ -10,7 +10,7 @@ from rudel.files import written_atomically
 from rudel.micro.arithmetic import ROUNDINGS, Rounding
 from rudel.micro.emit import Context, Step
 from rudel.micro.graph import Graph
-from rudel.micro.kinds import refuse_quantisation
+from rudel.micro.kinds import refuse_quantisation, refuse_types
 from rudel.micro.lowering import lower
 from rudel.micro.memory import Memory, plan_steps
 from rudel.micro.names import checked_name, name_of
@@ -122,6 +122,7 @@ def _compiled(source: Path | bytes, name: str | None, context: Context, ram: int
         graph, _ = read_file(source)
     refuse_quantisation(graph)
     graph = optimised(graph, context)
+    refuse_types(graph)
     steps, memory = _lowered(graph, context)
     limit = min((value for value in (ram, context.target.ram) if value is not None), default=None)
     if limit is not None and memory.size > limit:

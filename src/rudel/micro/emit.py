@@ -139,10 +139,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Context:
-    """The context of lowering, beyond the operator and its graph."""
+    """The context of lowering, beyond the operator and its graph.
+
+    Attributes:
+        rounding: whose bits to give.
+        target: what C is compiled for.
+        in_bands: whether the step is to compute some rows of its output alone: its kernel goes through rows then.
+    """
 
     rounding: Rounding = "litert"
     target: Target = field(default_factory=lambda: Target("generic"))
+    in_bands: bool = False
 
 
 def lead_of_rows(reads: np.ndarray, written: np.ndarray) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from rudel.errors import CompileError
+from rudel.micro.emit import C_TYPES
 from rudel.micro.graph import Graph, Operator, Tensor
 
 _ACCELERATORS = {"ethos-u": ("an Arm Ethos-U", "Vela"), "edgetpu-custom-op": ("a Coral Edge TPU", "edgetpu_compiler")}
@@ -43,6 +44,21 @@ def refuse_quantisation(graph: Graph) -> None:
             raise _refused("weights in int8 and computes in float32 (dynamic-range quantisation)", small, operator)
         if _quantised(weights, "uint8") and (old := _quantised(outputs, "uint8")):
             raise _refused("weights and activations in uint8, as TensorFlow 1 quantised them", old, operator)
+
+
+def refuse_types(graph: Graph) -> None:
+    """Refuses models that compute in a type for which there is no C, such as float16.
+
+    Raises:
+        CompileError: says which tensor has it, and how to export the model instead.
+    """
+    for index in (*graph.inputs, *(index for operator in graph.operators for index in operator.outputs)):
+        tensor = graph[index]
+        if tensor.dtype not in C_TYPES:
+            raise CompileError(
+                f"Tensor {index} (`{tensor.name[:60]}`) has type {tensor.dtype}, which is not supported: "
+                "export the model with inputs and activations in int8 or float32 instead."
+            )
 
 
 def _refused(what: str, tensor: Tensor, operator: Operator) -> CompileError:

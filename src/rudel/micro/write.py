@@ -103,7 +103,7 @@ def source_text(name: str, graph: Graph, steps: Sequence[Step], memory: Memory, 
     for number, step in enumerate(steps):
         names = {key: array_names[number, key] for key in step.constants}
         for key, text in step.tables.items():
-            names[key] = f"{name}_{key}{number}"
+            names[key] = f"{name}_{key}_{number}"
             structures.append(filled(text, name, names | {"name": names[key]}))
         names |= _pointers(graph, inputs, outputs, step, memory, number)
         if not (step.alias and names["in0"].replace("const ", "") == names["out0"].replace("const ", "")):
@@ -205,7 +205,7 @@ def _arrays(name: str, steps: Sequence[Step]) -> tuple[list[str], dict[tuple[int
     for number, step in enumerate(steps):
         for key, constant in step.constants.items():
             if constant.key not in known:
-                known[constant.key] = f"{name}_{key}{number}"
+                known[constant.key] = f"{name}_{key}_{number}"
                 texts.append(_array(name, known[constant.key], constant))
                 total += constant.values.nbytes
             names[number, key] = known[constant.key]

@@ -337,10 +337,12 @@ def mean(draw: Draw, kind: str) -> bytes:
     axes = sorted(draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))
     keep = draw(st.booleans())
     result = tuple(1 if axis in axes else size for axis, size in enumerate(shape) if keep or axis not in axes)
+    source = drawn_scale(draw, 0.01, 0.1)
+    scale = source if draw(st.booleans()) else drawn_scale(draw, 0.01, 0.1)
     tensors = [
-        T(shape, scale=drawn_scale(draw, 0.01, 0.1), zero_point=draw(_ZERO_POINTS)),
+        T(shape, scale=source, zero_point=draw(_ZERO_POINTS)),
         T((len(axes),), "int32", data=np.array(axes, np.int32)),
-        T(result, scale=drawn_scale(draw, 0.01, 0.1), zero_point=draw(_ZERO_POINTS)),
+        T(result, scale=scale, zero_point=draw(_ZERO_POINTS)),
     ]
     return build(tensors, [Op(kind, (0, 1), (2,), {"keep_dims": keep})], [0], [2])
 

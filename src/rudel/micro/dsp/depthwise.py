@@ -2,8 +2,8 @@
 
 Three rows of a channel are kept in scratch memory as 16-bit numbers, so that neighbours are a pair for a dual
 multiplication, whatever the number of channels; then the rows move on by the stride. Where the image is higher than
-wide, its columns are taken as rows: fewer, longer rows are less work. As each input is read before the output takes its
-place, and a channel touches only its own elements, the output may lie where the input lies.
+wide and computed at once, its columns are taken as rows: fewer, longer rows are less work. As each input is read before
+the output takes its place, and a channel touches only its own elements, the output may lie where the input lies.
 """
 
 from dataclasses import dataclass
@@ -31,10 +31,11 @@ def lower_depthwise(operator: Operator, graph: Graph, context: Context) -> Step 
     scaling = channel_scaling(d, SHIFTS)
     if scaling is None:
         return None
-    w = _lines_of(d).window
+    lines = _lines_of(d, context.in_bands)
+    w = lines.window
     small = (w.height, w.width, w.dilation_h, w.dilation_w) == (3, 3, 1, 1) and w.stride_w <= 2 and w.stride_h <= 3
     if small and isinstance(scaling, Scaling):
-        return _step(operator, d, scaling)
+        return _step(operator, d, lines, scaling)
     return windows_step(operator, d, scaling)
 
 
@@ -56,8 +57,8 @@ def stream(weights: np.ndarray, scaling: Scaling) -> np.ndarray:
     return words(np.concatenate([rows, scaling.bias[:, None], scaling.multiplier[:, None]], axis=1))
 
 
-def _step(operator: Operator, d: Depthwise, scaling: Scaling) -> Step:
-    form, lines = scaling.form, _lines_of(d)
+def _step(operator: Operator, d: Depthwise, lines: "_Lines", scaling: Scaling) -> Step:
+    form = scaling.form
     columns, stride = lines.columns, lines.window.stride_w
     # The last pair of outputs reads one word more than its windows.
     length = 2 * (-(-columns // 2) * stride + 1)
@@ -70,7 +71,7 @@ def _step(operator: Operator, d: Depthwise, scaling: Scaling) -> Step:
         scratch=3 * length * 2,
         overlap={(0, 0): Overlap(together=lines.turned or _reads_ahead(d, columns % 2))},
         macs=d.macs,
-        bands=Bands("rudel_depthwise3", in_place=True),
+        bands=None if lines.turned else Bands("rudel_depthwise3", in_place=True),
     )
 
 
@@ -119,13 +120,18 @@ class _Lines:
         return f"static const rudel_depthwise3{'_columns' if self.turned else ''} $name = {fields};"
 
 
-def _lines_of(d: Depthwise) -> _Lines:
-    """Returns the rows to work through: the longer side, if outputs can take the places of inputs that way."""
+def _lines_of(d: Depthwise, in_bands: bool) -> _Lines:
+    """Returns the rows to work through: the longer side, if outputs can take the places of inputs that way.
+
+    Args:
+        d: the depthwise convolution.
+        in_bands: whether it is computed in bands, which are of rows of the image.
+    """
     w = d.window
     _, height, width, channels = d.source
     _, rows, columns, _ = d.output
     in_place = columns == width and (w.stride_w == 1 or columns == 1) and w.left < w.width
-    if height > width and in_place:
+    if height > width and in_place and not in_bands:
         window = Window(w.width, w.height, w.stride_w, w.stride_h, w.dilation_w, w.dilation_h, w.left, w.top)
         weights = d.weights.transpose(1, 0, 2)
         return _Lines(True, window, weights, width, height, columns, rows, channels, d.zero_point)

@@ -270,12 +270,13 @@ typedef struct {{
             name,
             "int8_t",
             f"""\
-            const int32_t x = rudel_scale_twice((*a - p->first_zero) * (1 << 20), p->first, p->first_exponent);
-            const int32_t y = rudel_scale_twice((*b - p->second_zero) * (1 << 20), p->second, p->second_exponent);
+            const int32_t x = rudel_scale_twice((*a - p->first_zero) * unit, p->first, p->first_exponent);
+            const int32_t y = rudel_scale_twice((*b - p->second_zero) * unit, p->second, p->second_exponent);
             int32_t value = rudel_scale_twice(x {sign} y, p->result, p->result_exponent) + p->zero_point;
             value = value < p->low ? p->low : value;
             *out++ = (int8_t)(value > p->high ? p->high : value);
 """,
+            "    const int32_t unit = (int32_t)1 << 20;\n",
         ),
         (BROADCAST, TWICE),
     )

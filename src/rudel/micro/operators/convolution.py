@@ -389,7 +389,7 @@ static void rudel_{name}(const rudel_dense *d, const {kind} *window, int32_t row
         {sums} a = 0;
         const {kind} *x = window;
         for (int32_t row = 0; row < rows; row++, x += step - length) {{
-            for (int32_t i = 0; i < length; i++) a += *x++ * *w++;
+            for (int32_t i = 0; i < length; i++) a += (int32_t)*x++ * *w++;
         }}
         *out++ = rudel_{form}(a, q, &d->output), q += skip;
     }}

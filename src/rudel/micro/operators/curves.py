@@ -19,7 +19,7 @@ DIVIDE = Kernel(
     """\
 static inline int32_t rudel_divide_by_power(int32_t x, int32_t exponent)
 {
-    const int32_t mask = (int32_t)((1u << exponent) - 1u);
+    const int32_t mask = (int32_t)(((uint32_t)1 << exponent) - 1u);
     return (x >> exponent) + ((x & mask) > (mask >> 1) + (x < 0));
 }
 """,
@@ -32,7 +32,7 @@ FIXED_POINT = Kernel(
 static int32_t rudel_short_product(int32_t x, int32_t y)
 {
     const int32_t product = x * y;
-    return rudel_saturate_short((product + (product >= 0 ? 1 << 14 : 1 - (1 << 14))) / (1 << 15));
+    return rudel_saturate_short((product + (product >= 0 ? 1 << 14 : 1 - (1 << 14))) / 32768);
 }
 
 static int32_t rudel_short_exp(int32_t x, int32_t integer_bits)
@@ -90,24 +90,24 @@ TABLE_CURVES = Kernel(
 static inline int32_t rudel_table_logistic(const uint16_t *table, int32_t x)
 {
     const uint32_t magnitude = x < 0 ? 0u - (uint32_t)x : (uint32_t)x, place = magnitude >> 9;
-    uint32_t value = 0x7FFFu << 10;
+    uint32_t value = (uint32_t)0x7FFF << 10;
     if (place < 255u) {
         const uint32_t slope = (uint32_t)(table[place + 1] - table[place]);
         value = ((uint32_t)table[place] << 9) + (magnitude & 511u) * slope;
     }
-    value = x >= 0 ? value + (1u << 9) : (1u << 25) - value + (1u << 9) - 1u;
+    value = x >= 0 ? value + (1u << 9) : ((uint32_t)1 << 25) - value + (1u << 9) - 1u;
     return (int32_t)(value >> 10);
 }
 
 static inline int32_t rudel_table_tanh(const uint16_t *table, int32_t x)
 {
     const uint32_t magnitude = x < 0 ? 0u - (uint32_t)x : (uint32_t)x, place = magnitude >> 8;
-    int32_t value = 0xFFFF << 8;
+    int32_t value = (int32_t)0xFFFF << 8;
     if (place < 255u) {
         const uint32_t slope = (uint32_t)(table[place + 1] - table[place]);
         value = (int32_t)(((uint32_t)table[place] << 8) + (magnitude & 255u) * slope);
     }
-    value = x >= 0 ? value - (1 << 23) + (1 << 7) : -value + (1 << 23) + (1 << 7) - 1;
+    value = x >= 0 ? value - ((int32_t)1 << 23) + (1 << 7) : -value + ((int32_t)1 << 23) + (1 << 7) - 1;
     return value >> 8;
 }
 """,

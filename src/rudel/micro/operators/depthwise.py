@@ -102,12 +102,12 @@ static void rudel_{name}(const rudel_depthwise *p, const {kind} *in, {kind} *out
                             }} else {{
                                 const {kind} *v = in + start + i * down + j * across;
                                 if (count == 4) {{
-                                    sums[0] += v[0] * w[0];
-                                    sums[1] += v[1] * w[1];
-                                    sums[2] += v[2] * w[2];
-                                    sums[3] += v[3] * w[3];
+                                    sums[0] += (int32_t)v[0] * w[0];
+                                    sums[1] += (int32_t)v[1] * w[1];
+                                    sums[2] += (int32_t)v[2] * w[2];
+                                    sums[3] += (int32_t)v[3] * w[3];
                                 }} else {{
-                                    for (int32_t k = 0; k < count; k++) sums[k] += v[k] * w[k];
+                                    for (int32_t k = 0; k < count; k++) sums[k] += (int32_t)v[k] * w[k];
                                 }}
                             }}
                         }}

@@ -101,7 +101,10 @@ typedef struct {
     + broadcast_loop(
         "multiply_int16",
         "int16_t",
-        "            *out++ = rudel_clamp_int16(rudel_scale_twice(*a * *b, p->factor, p->exponent), &p->output);\n",
+        """\
+            const int32_t value = rudel_scale_twice((int32_t)*a * *b, p->factor, p->exponent);
+            *out++ = rudel_clamp_int16(value, &p->output);
+""",
     ),
     (BROADCAST, TWICE, CLAMP_INT16),
 )
@@ -262,7 +265,7 @@ def _table_curve(kind: str) -> Kernel:
 static void rudel_{name}(const uint16_t *table, const int16_t *in, int16_t *out, int32_t count, int32_t factor,
                          int32_t shift)
 {{
-    const uint32_t half = shift ? 1u << (shift - 1) : 0u;
+    const uint32_t half = shift ? (uint32_t)1 << (shift - 1) : 0u;
     for (int32_t i = 0; i < count; i++) {{
         const int32_t x = (int32_t)((uint32_t)in[i] * (uint32_t)factor + half) >> shift;
         out[i] = (int16_t)rudel_table_{kind.lower()}(table, x);
@@ -282,7 +285,7 @@ def _fixed_point_curve(kind: str) -> Kernel:
 static void rudel_{name}(const int16_t *in, int16_t *out, int32_t count, int32_t shift)
 {{
     for (int32_t i = 0; i < count; i++) {{
-        const int32_t x = rudel_saturate_short(in[i] * (1 << shift));
+        const int32_t x = rudel_saturate_short((int32_t)in[i] * (1 << shift));
         out[i] = (int16_t){value};
     }}
 }}

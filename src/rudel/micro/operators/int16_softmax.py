@@ -34,10 +34,10 @@ static void rudel_softmax_int16(const int16_t *exponentials, const int16_t *reci
         }
         while (bits < 32 && sum >> bits) bits++;
         /* sum / 2^(bits - 1) is 1 + x with x in [0, 1); the table holds 1 / (1 + x). */
-        place = (int32_t)((((uint64_t)sum << (31 - bits)) + (1u << 13)) >> 14) - (1 << 16) - (1 << 15);
+        place = (int32_t)((((uint64_t)sum << (31 - bits)) + (1u << 13)) >> 14) - ((int32_t)3 << 15);
         reciprocal = rudel_interpolated(reciprocals, place > 32767 ? 32767 : place);
         for (int32_t i = 0; i < depth; i++) {
-            const int64_t value = ((int64_t)out[i] * reciprocal + (1 << (bits - 2))) >> (bits - 1);
+            const int64_t value = ((int64_t)out[i] * reciprocal + ((int64_t)1 << (bits - 2))) >> (bits - 1);
             out[i] = (int16_t)(value > 32767 ? 32767 : value);
         }
     }

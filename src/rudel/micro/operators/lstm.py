@@ -69,8 +69,8 @@ _INT16_SUMS = """\
                 for (int32_t c = 0; c < cells; c++) {{
                     {sums} a = 0, b = 0;
                     int32_t value;
-                    for (int32_t i = 0; i < p->length; i++) a += *w++ * x[i];
-                    for (int32_t i = 0; i < cells; i++) b += *r++ * hidden[i];
+                    for (int32_t i = 0; i < p->length; i++) a += (int32_t)*w++ * x[i];
+                    for (int32_t i = 0; i < cells; i++) b += (int32_t)*r++ * hidden[i];
                     value = rudel_reduced(a, p->rows[gate] + 4 * c, &p->gate);
                     value = rudel_saturate_short(value + rudel_reduced(b, p->recurrent_rows[gate], &p->gate));
 """
@@ -81,16 +81,17 @@ def _kernel(tflm: bool, kind: str, wide: bool = False) -> Kernel:
     name = "lstm" if kind == "int8_t" else "lstm_int16_wide" if wide else "lstm_int16"
     least, most = ("-128", "127") if kind == "int8_t" else ("-32768", "32767")
     parameter = "const uint16_t *p_table, " if tflm else ""
+    kept, added = "(int32_t)gates[cells + c] * cell[c]", "(int32_t)gates[c] * gates[2 * cells + c]"
     if tflm:
         second = "rudel_saturate_short(rudel_scale_twice(b, s[2], s[3]))"
-        kept = "rudel_saturate_short(rudel_scale_twice(gates[cells + c] * cell[c], p->keep, p->keep_exponent))"
-        added = "rudel_saturate_short(rudel_scale_twice(gates[c] * gates[2 * cells + c], p->add, p->add_exponent))"
+        kept = f"rudel_saturate_short(rudel_scale_twice({kept}, p->keep, p->keep_exponent))"
+        added = f"rudel_saturate_short(rudel_scale_twice({added}, p->add, p->add_exponent))"
         gate_curves = "rudel_table_tanh(p_table, value * 3) : rudel_table_logistic(p_table, value * 3)"
         cell_tanh = "rudel_table_tanh(p_table, rudel_thrice(value, 12 + p->cell_power))"
     else:
         second = "rudel_scale_twice(b, s[2], s[3])"
-        kept = "(int16_t)rudel_divide_by_power(gates[cells + c] * cell[c], 15)"
-        added = "(int16_t)rudel_divide_by_power(gates[c] * gates[2 * cells + c], 30 + p->cell_power)"
+        kept = f"(int16_t)rudel_divide_by_power({kept}, 15)"
+        added = f"(int16_t)rudel_divide_by_power({added}, 30 + p->cell_power)"
         gate_curves = "rudel_tanh(value, 3) : rudel_logistic(value)"
         cell_tanh = "rudel_tanh(value, 15 + p->cell_power)"
     if kind == "int8_t":

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from rudel.micro.arithmetic import Rounding, Scaling, multiply, quantise_multiplier, scaling_to_even
+from rudel.micro.arithmetic import Rounding, Scaling, multiply, quantise_multiplier
 from rudel.micro.emit import Constant, Context, Kernel, Step
-from rudel.micro.graph import Graph, Operator
+from rudel.micro.graph import Graph, Operator, Tensor
 from rudel.micro.int16_requantisation import twice
 from rudel.micro.operators.checks import bounds_of, integers, quantised_activations, require
 from rudel.micro.operators.movement import strides
@@ -50,11 +50,10 @@ def reduction(operator: Operator, graph: Graph) -> tuple[list[int], list[int], l
     return (*parts, source.size // output.size)  # type: ignore[return-value]  # four lists
 
 
-def _scaling(rounding: Rounding, source: float, output: float, count: int) -> Scaling:
+def _scaling(rounding: Rounding, source: Tensor, output: Tensor, count: int) -> Scaling:
+    multiplier, exponent = quantise_multiplier(source.scale / output.scale)
     if rounding == "xnnpack":
-        factor = np.float32(source) / np.float32(output) / np.float32(count)
-        return scaling_to_even(np.array([factor]))
-    multiplier, exponent = quantise_multiplier(source / output)
+        return _single_scaling(source, output, count)
     shift = min(count.bit_length() - 1, 32, 31 + exponent)
     scaled = np.array([(multiplier << shift) // count], np.int64)
     exponents = np.array([exponent - shift], np.int64)
@@ -62,7 +61,20 @@ def _scaling(rounding: Rounding, source: float, output: float, count: int) -> Sc
     def apply(accumulators: np.ndarray) -> np.ndarray:
         return multiply(accumulators, scaled[:, None], exponents[:, None])
 
-    return Scaling(np.array([source / output / count]), apply, (scaled, exponents))
+    return Scaling(np.array([source.scale / output.scale / count]), apply, (scaled, exponents))
+
+
+def _single_scaling(source: Tensor, output: Tensor, count: int) -> Scaling:
+    """Returns XNNPACK's scaling: a float32 holds both zero points, too, before it is rounded half to even."""
+    zeros = source.zero_point * count
+    factor = np.float32(source.scale) / np.float32(output.scale) * (np.float32(1) / np.float32(count))
+    offset = np.float32(output.zero_point) - np.float32(zeros) * factor
+
+    def apply(accumulators: np.ndarray) -> np.ndarray:
+        numbers = (accumulators + zeros).astype(np.float32) * factor + offset
+        return np.rint(np.clip(numbers, -(2.0**40), 2.0**40)).astype(np.int64) - output.zero_point
+
+    return Scaling(np.array([factor], np.float64), apply)
 
 
 def mean_kernel(form: str) -> Kernel:
@@ -119,7 +131,7 @@ def lower_mean(operator: Operator, graph: Graph, context: Context) -> Step:
     require(count < (1 << 22 if source.dtype == "int8" else 1 << 16), operator, f"it is the mean of {count:,} elements")
     bias = np.array([-source.zero_point * count], np.int64)
     rounding = "litert" if source.dtype == "int16" else context.rounding
-    scaling = _scaling(rounding, source.scale, output.scale, count)
+    scaling = _scaling(rounding, source, output, count)
     if source.dtype == "int16":
         requantisation = twice(scaling, bias, (low, high))
     else:

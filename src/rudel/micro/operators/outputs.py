@@ -36,8 +36,8 @@ TWICE = Kernel(
 static inline int32_t rudel_scale_twice(int32_t x, int32_t multiplier, int32_t exponent)
 {
     const uint32_t left = exponent > 0 ? (uint32_t)exponent : 0u, right = exponent > 0 ? 0u : (uint32_t)-exponent;
-    const int32_t mask = (int32_t)((1u << right) - 1u);
-    x = (int32_t)(((int64_t)(int32_t)((uint32_t)x << left) * multiplier + (1 << 30)) >> 31);
+    const int32_t mask = (int32_t)(((uint32_t)1 << right) - 1u);
+    x = (int32_t)(((int64_t)(int32_t)((uint32_t)x << left) * multiplier + ((int32_t)1 << 30)) >> 31);
     return (x >> right) + ((x & mask) > (mask >> 1) + (x < 0));
 }
 """,
@@ -63,7 +63,7 @@ static int32_t rudel_scale_even(int32_t x, int32_t multiplier, int32_t shift)
      * then to an integer, both times half to even. The first matters only next to a half. */
     uint64_t product = (uint64_t)(x < 0 ? 0u - (uint32_t)x : (uint32_t)x) * (uint32_t)multiplier;
     uint32_t dropped = 0;
-    while ((product >> dropped) >= (1u << 24)) dropped++;
+    while ((product >> dropped) >= ((uint32_t)1 << 24)) dropped++;
     if (dropped) {
         product = (product + (1ull << (dropped - 1)) - 1u + ((product >> dropped) & 1u)) >> dropped << dropped;
     }
@@ -147,7 +147,7 @@ static inline int16_t rudel_upwards(int64_t sum, const int32_t *q, const rudel_o
 {
     const uint32_t left = q[2] > 0 ? (uint32_t)q[2] : 0u, right = q[2] > 0 ? 0u : (uint32_t)-q[2];
     const int32_t x = (int32_t)((uint32_t)(sum + q[1]) << left);
-    const int64_t high = ((int64_t)x * q[0] + (1 << 30)) >> 31;
+    const int64_t high = ((int64_t)x * q[0] + ((int32_t)1 << 30)) >> 31;
     return rudel_clamp_int16((int32_t)((high + ((1ll << right) >> 1)) >> right), o);
 }
 """,

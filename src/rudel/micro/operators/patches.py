@@ -7,7 +7,7 @@ as in MCUNet (Lin et al., arXiv:2110.15352), so the fewer bands, the less is com
 
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rudel.micro.emit import Bands, Context, Lowering, Overlap, Step
 from rudel.micro.graph import Graph, Operator, Tensor
@@ -65,7 +65,7 @@ def lower_patches(operator: Operator, graph: Graph, context: Context, lower: Low
         context: for what and how it is compiled.
         lower: makes the steps of the layers.
     """
-    found = [part_of(layer, graph, lower(layer, graph, context)) for layer in operator.options["layers"]]
+    found = [part_of(layer, graph, context, lower) for layer in operator.options["layers"]]
     parts = [part for part in found if part is not None]
     if len(parts) != len(found):
         raise AssertionError("a layer cannot be computed in bands")
@@ -120,15 +120,17 @@ def lower_patches(operator: Operator, graph: Graph, context: Context, lower: Low
     )
 
 
-def part_of(operator: Operator, graph: Graph, step: Step | None) -> Part | None:
+def part_of(operator: Operator, graph: Graph, context: Context, lower: Lowering) -> Part | None:
     """A layer as one of several that are computed in bands; None where it cannot be.
 
     Args:
         operator: the layer.
         graph: whose it is.
-        step: how the whole layer is computed.
+        context: for what and how it is compiled.
+        lower: makes its step.
     """
     source, output = graph[operator.inputs[0]], graph[operator.outputs[0]]
+    step = lower(operator, graph, replace(context, in_bands=True))
     if step is None or step.bands is None or len(source.shape) != 4 or source.shape[0] != 1 or source.dtype != "int8":
         return None
     window = window_of(operator, source.shape, output.shape, _size(operator, graph))

@@ -22,7 +22,7 @@ _SOFTMAX = Kernel(
     """\
 static int32_t rudel_high_product(int32_t x, int32_t y)
 {
-    return (int32_t)(((int64_t)x * y + (1 << 30)) >> 31);
+    return (int32_t)(((int64_t)x * y + ((int32_t)1 << 30)) >> 31);
 }
 
 static void rudel_softmax(const int32_t *exponentials, int32_t known, const int8_t *in, int8_t *out, int32_t rows,
@@ -41,7 +41,7 @@ static void rudel_softmax(const int32_t *exponentials, int32_t known, const int8
         half = (int32_t)(((int64_t)half + 0x7FFFFFFF + 1) / 2);
         guess = 1515870810 + rudel_high_product(half, -1010580540);
         for (int32_t i = 0; i < 3; i++) {
-            const int32_t rest = (1 << 29) - rudel_high_product(half, guess);
+            const int32_t rest = ((int32_t)1 << 29) - rudel_high_product(half, guess);
             guess += (int32_t)((uint32_t)rudel_high_product(guess, rest) << 2);
         }
         guess = guess > 0x3FFFFFFF ? 0x7FFFFFFF : guess * 2;

@@ -34,7 +34,7 @@ static void rudel_svdf(const rudel_svdf_layer *p, const int8_t *in, int16_t *sta
                 dot = dot < -32768 ? -32768 : dot > 32767 ? 32767 : dot;
                 for (int32_t m = 0; m + 1 < p->memory; m++) state[m] = state[m + 1];
                 state[p->memory - 1] = (int16_t)dot;
-                for (int32_t m = 0; m < p->memory; m++) sum += (uint32_t)(*t++ * state[m]);
+                for (int32_t m = 0; m < p->memory; m++) sum += (uint32_t)((int32_t)*t++ * state[m]);
                 state += p->memory;
             }
             value = rudel_scale_twice((int32_t)sum, p->second, p->second_exponent) + p->zero_point;

@@ -157,7 +157,7 @@ def _rewritten(operator: Operator, graph: Graph, chain: _Chain, removed: np.ndar
     data = weights.data.reshape(shape)[..., kept].reshape(*weights.shape[:-1], -1)
     template = graph[given[2]] if bias is not None else Tensor(0, "bias", (depth,), "int32")
     inputs = (given[0], edit.added(weights, data), edit.added(template, total.astype(np.int32)))
-    edit.operators[reader.index] = replace(reader, inputs=inputs)
+    edit.put(replace(reader, inputs=inputs))
     return edit.result()
 
 
@@ -169,7 +169,11 @@ class _Edit:
         self.kept = kept
         self.channels = channels
         self.tensors = list(graph.tensors)
-        self.operators: dict[int, Operator] = {}
+        self.operators: dict[int, Operator] = {}  # by what they compute
+
+    def put(self, operator: Operator) -> None:
+        """Puts an operator in the place of the one that computes the same tensor."""
+        self.operators[operator.outputs[0]] = operator
 
     def added(self, tensor: Tensor, data: np.ndarray) -> int:
         """Adds a tensor like another one with other data, and returns its index."""
@@ -188,7 +192,7 @@ class _Edit:
                     inputs[position] = self._chosen(self.graph[inputs[position]], along)
         elif operator.kind in SAME_BYTES:
             inputs, options = inputs[:1], {"new_shape": ()}
-        self.operators[operator.index] = replace(operator, inputs=tuple(inputs), options=options)
+        self.put(replace(operator, inputs=tuple(inputs), options=options))
         each = output.shape[-1] // self.channels
         self.tensors[output.index] = replace(output, shape=(*output.shape[:-1], each * len(self.kept)))
 
@@ -201,5 +205,5 @@ class _Edit:
 
     def result(self) -> Graph:
         """Returns the graph."""
-        operators = [self.operators.get(one.index, one) for one in self.graph.operators]
+        operators = [self.operators.get(one.outputs[0], one) for one in self.graph.operators]
         return self.graph.replace(operators=operators, tensors=self.tensors)

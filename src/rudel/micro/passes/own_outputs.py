@@ -14,7 +14,8 @@ def own_outputs(graph: Graph) -> Graph:
         if tensor.data is not None or tensor.variable or index in graph.inputs or index in outputs:
             copied = len(tensors)
             tensors.append(replace(tensor, index=copied, data=None, variable=False))
-            operators.append(Operator(len(graph.operators), "RESHAPE", 1, (index,), (copied,), {"new_shape": ()}))
+            number = 1 + max((operator.index for operator in operators), default=-1)
+            operators.append(Operator(number, "RESHAPE", 1, (index,), (copied,), {"new_shape": ()}))
             index = copied
         outputs.append(index)
     return graph.replace(operators=operators, tensors=tensors, outputs=outputs)

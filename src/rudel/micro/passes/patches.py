@@ -42,10 +42,8 @@ def patched(graph: Graph, limit: int, context: Context, lower: Lowering) -> Iter
     found.sort(key=lambda entry: entry[:2])
     for _, _, operator in found[:MOST_CANDIDATES]:
         first, *others = operator.options["layers"]
-        replaced = {layer.index for layer in others}
-        operators = [
-            operator if old is first else old for old in graph.operators if old is first or old.index not in replaced
-        ]
+        replaced = {layer.outputs for layer in others}
+        operators = [operator if old is first else old for old in graph.operators if old.outputs not in replaced]
         yield graph.replace(operators=operators)
 
 
@@ -64,7 +62,7 @@ def _chain(graph: Graph, context: Context, lower: Lowering) -> list[Part]:
             continue
         if operator.kind not in _KINDS or operator.inputs[0] != current:
             break
-        part = part_of(operator, graph, lower(operator, graph, context))
+        part = part_of(operator, graph, context, lower)
         if part is None:
             break
         parts.append(part)
