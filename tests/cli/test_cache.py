@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from rudel.data.images.image_sets import find_photographs
+from rudel.data.images.images_dataset import Images
 
 
 @pytest.fixture
@@ -103,6 +104,17 @@ def test_what_is_named_is_removed(rudel: Callable[..., Any], cache: Path, tmp_pa
     for name in ("photographs/holiday", "letter.txt", "..", "/"):
         assert "`rudel cache list` names what there is" in rudel("cache", "prune", name).error
     assert files(cache) == THEIRS
+
+
+def test_tables_of_frames_are_listed_and_removed(rudel: Callable[..., Any], cache: Path, tmp_path: Path) -> None:
+    paths = sorted(map(str, photographs(tmp_path / "photographs").rglob("*.png")))
+    Images({"path": paths, "label": [path.split("/")[-2] for path in paths]}, 32)
+    (cache / "tables" / "mine.csv").write_text("theirs")
+    (table,) = {path for path in (cache / "tables").iterdir() if path.name != "mine.csv"}
+    sizes = {one["name"]: one["bytes"] for one in json.loads(rudel("cache", "list", "--json").out)["kept"]}
+    assert sizes["tables"] == table.stat().st_size
+    assert rudel("cache", "prune", "tables").code == 0
+    assert [path.name for path in (cache / "tables").iterdir()] == ["mine.csv"]
 
 
 def test_what_is_being_written_stays(rudel: Callable[..., Any], cache: Path, tmp_path: Path) -> None:

@@ -12,10 +12,13 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from predicting import predict_files
 from processes import started
 
 from rudel.backend import set_seed
+from rudel.errors import DataError
 from rudel.runs.model_arrays import names_of
+from rudel.runs.model_as_run import as_run
 
 pytestmark = pytest.mark.usefixtures("warm_exports")
 
@@ -124,6 +127,33 @@ def test_several_inputs_are_arrays_by_name(rudel: Callable[..., Any], tmp_path: 
     np.savez(tmp_path / "less.npz", left=x["left"])
     wanted = "must have an array for each input of the model: `left`, `right`"
     assert wanted in rudel("predict", tmp_path / "two.keras", tmp_path / "less.npz").error
+
+
+def test_arrays_of_several_files_are_checked_and_reshaped(rudel: Callable[..., Any], tmp_path: Path) -> None:
+    net: Any = keras.Sequential([keras.Input((2, 3)), keras.layers.Flatten(), keras.layers.Dense(2)])
+    net.save(tmp_path / "net.keras")
+    x = np.arange(12, dtype="float32").reshape(2, 2, 3)
+    np.savez(tmp_path / "flat.npz", x=x.reshape(2, 6))
+    np.savez(tmp_path / "wrong.npz", x=x[..., :2])
+    np.save(tmp_path / "one.npy", x[0])
+    files = [tmp_path / name for name in ("flat.npz", "one.npy", "wrong.npz")]
+    done = rudel("predict", tmp_path / "net.keras", *files, "--json")
+    first, _, third, wrong = json.loads(done.out)
+    assert (first["source"], third["outputs"]) == (f"{files[0]}[0]", first["outputs"])
+    assert wrong["error"] == f"`x` in {files[2]} has shape (2, 2, 2), and the model takes inputs of shape (2, 3)."
+
+
+def test_inputs_of_any_length_come_from_files_of_one(tmp_path: Path) -> None:
+    left, right = keras.Input((None, 2), name="left"), keras.Input((1,), name="right")
+    mean = keras.layers.GlobalAveragePooling1D()(left)
+    model: Any = keras.Model([left, right], keras.layers.Concatenate()([mean, right]))
+    model.save(tmp_path / "any.keras")
+    for length in (3, 4):
+        np.savez(tmp_path / f"{length}.npz", left=np.ones((2, length, 2)), right=np.ones(2))
+    with as_run(tmp_path / "any.keras") as run:
+        assert [each.outputs for each in predict_files(run, [tmp_path / "3.npz"])] == [[1.0, 1.0, 1.0]] * 2
+        with pytest.raises(DataError, match="The files give inputs of different shapes"):
+            predict_files(run, [tmp_path / "3.npz", tmp_path / "4.npz"])
 
 
 def test_inputs_by_name_are_in_the_order_of_the_model() -> None:

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from rudel.cluster.calls import Calls
+from rudel.data.table import read_table
 from rudel.runs import predict_many as module
 from rudel.runs.file_model import Prediction, Unreadable
 from rudel.runs.predict_many import predict_many
@@ -182,6 +183,25 @@ def test_mistakes(
     assert sentence in rudel("predict", model, folder, *arguments).error
     (folder.parent / "empty").mkdir()
     assert "has no image, recording, table or .npy file" in rudel("predict", model, folder.parent / "empty").error
+
+
+def test_a_table_that_cannot_be_written_is_said(rudel: Callable[..., Any], model: Path, folder: Path) -> None:
+    error = rudel("predict", model, folder, "--out", "/proc/found.csv").error
+    assert "/proc/found.csv cannot be written (No such file or directory): make room, or choose another --out" in error
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_names_of_files_need_not_be_utf_8(
+    rudel: Callable[..., Any], model: Path, folder: Path, tmp_path: Path, kind: str
+) -> None:
+    for name, other in (("04.png", b"caf\xe9.png"), ("05.png", b"bad\xe9.png")):
+        (folder / name).rename(folder / os.fsdecode(other))
+    out = tmp_path / f"found.{kind}"
+    assert rudel("predict", model, folder, "--out", out).error.endswith("the others are predicted.")
+    rows = read_table(out).columns
+    found = dict(zip(rows["source"], rows["error"], strict=True))
+    assert not found[f"{folder}/caf\\udce9.png"]
+    assert f"{folder}/bad\\udce9.png" in found[f"{folder}/bad\\udce9.png"]
 
 
 def test_a_table_of_another_model_is_kept(rudel: Callable[..., Any], model: Path, folder: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pandas
 import pytest
 from PIL import Image
 
@@ -70,6 +71,26 @@ def test_a_label_stays_when_a_file_is_called_like_it(folder: Path, monkeypatch: 
     for frame in ({"label": labels, "path": paths}, {"p": paths, "q": labels}):
         images = rudel.Images(frame, 32, validation=0.0)
         assert (images.class_names, len(images.train)) == (["dark", "light"], 40)
+
+
+def test_labels_in_a_frame_are_read_as_in_a_csv_file(folder: Path) -> None:
+    files = sorted(folder.rglob("*.png"))
+    numbers = pandas.DataFrame({"path": files, "label": [float(path.parent.name == "light") for path in files]})
+    assert rudel.Images(numbers, 32).class_names == ["0", "1"]
+    words = numbers.assign(label=["none" if path.parent.name == "dark" else "some" for path in files])
+    assert rudel.Images(words, 32).class_names == ["none", "some"], "a word, not a missing label"
+    for frame in (numbers, words):
+        frame.loc[3, "label"] = None
+        with pytest.raises(DataError, match="has no label in line 5"):
+            rudel.Images(frame, 32)
+
+
+def test_a_folder_is_converted_once_however_it_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder.parent / "link").symlink_to(folder)
+    monkeypatch.chdir(folder / "dark")
+    for source in (folder, "..", "../../photos", folder.parent / "link"):
+        assert len(rudel.Images(source, 32, validation=0.0).train) == 40
+    assert len(list((folder.parent / "cache" / "photographs").iterdir())) == 1
 
 
 def test_photographs_may_stay_encoded(folder: Path) -> None:

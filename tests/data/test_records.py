@@ -1,11 +1,16 @@
 import functools
 import io
 import json
+import os
 import pickle
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 from PIL import Image
@@ -239,6 +244,62 @@ def test_the_fingerprint_of_a_function_follows_what_it_calls() -> None:
 
     assert code_fingerprint(Crop(3)) == code_fingerprint(Crop(3))
     assert code_fingerprint(Crop(3)) != code_fingerprint(Crop(4))
+
+
+_FINGERPRINTS = """
+import logging, pathlib, re, sys
+import numpy as np
+from rudel.data.records.code import code_fingerprint
+
+class Node:
+    def __init__(self, name):
+        self.name, self.log, self.own = name, logging.getLogger("decoder"), {self}
+
+def closed_over(value):
+    return lambda features: (features, value)
+
+values = [pathlib.Path("a"), pathlib.Path("b"), re.compile("a"), re.compile("b"), logging.getLogger("decoder"),
+          Node("a"), Node("b"), {pathlib.Path(name) for name in "abcdef"}, np.array([Node("a"), {"x", "y"}])]
+print(*(code_fingerprint(closed_over(value)) for value in values))
+"""
+
+
+def test_the_fingerprint_of_objects_is_the_same_in_every_process() -> None:
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", _FINGERPRINTS],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        for seed in ("1", "2")
+    ]
+    assert found[0] == found[1]
+    assert len(set(found[0])) == 9
+
+
+def test_the_fingerprint_follows_what_objects_are_made_of(folder: Path) -> None:
+    def closed_over(value: Any) -> str:
+        return code_fingerprint(lambda features: (features, value))
+
+    def dense(initializer: str) -> Any:
+        return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, kernel_initializer=initializer)])
+
+    @functools.cache
+    def cached(x: Any) -> Any:
+        return x + 1
+
+    generator = np.random.default_rng()
+    before = closed_over(generator)
+    generator.random()
+    assert closed_over(generator) == before, "where a generator stands does not matter"
+    assert closed_over(threading.Lock()) == closed_over(threading.Lock()), "nor what cannot be copied"
+    assert closed_over(dense("ones")) == closed_over(dense("ones")) != closed_over(dense("zeros"))
+    records = rudel.Records(folder)
+    assert closed_over(records) == closed_over(rudel.Records(folder)) != closed_over(records.map(cached))
+    assert closed_over(cached) == closed_over(functools.cache(cached.__wrapped__))
+    assert closed_over(cached) != closed_over(functools.cache(lambda x: x))
 
 
 def test_pickled_records_read_the_same(folder: Path) -> None:

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import resource
 import sys
 import threading
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 import rudel
 from rudel.data.records import index_cache, uniform
-from rudel.data.records.byte_sources import open_source
+from rudel.data.records.byte_sources import LocalSource, open_source
 from rudel.data.records.collection import Collection
 from rudel.data.records.index import OVERHEAD, walk
 from rudel.data.records.shard_files import find_shards
@@ -204,6 +205,29 @@ def test_shards_of_a_split_are_found_by_name(tmp_path: Path) -> None:
         found(tmp_path, "dev")
     with pytest.raises(DataError, match="No file fits"):
         found(tmp_path / "nothing-*")
+
+
+def test_a_folder_may_be_called_like_a_pattern(tmp_path: Path) -> None:
+    (tmp_path / "rec [2023]").mkdir()
+    (tmp_path / "rec [2023]" / shard_name("train", 0, 1)).touch()
+    assert [Path(path).name for path in find_shards(tmp_path / "rec [2023]", "train")] == [shard_name("train", 0, 1)]
+    with pytest.raises(DataError, match="The list of records is empty: name files or folders of records"):
+        rudel.Records([])
+
+
+def test_a_set_may_have_more_shards_than_files_may_usually_be_open(tmp_path: Path) -> None:
+    write_examples(tmp_path, ({"label": i} for i in range(64)), shards=64)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with (tmp_path / "first").open("w") as file:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (file.fileno() + 70, hard))
+    try:
+        records = rudel.Records(tmp_path)
+        with (tmp_path / "other").open("w"):
+            assert sorted(records.take(slice(None)).x["label"].tolist()) == list(range(64))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with pytest.raises(DataError, match="cannot be mapped into memory"):
+        LocalSource(str(tmp_path)).mapped()
 
 
 def test_a_missing_shard_is_named(tmp_path: Path) -> None:

@@ -85,6 +85,20 @@ def test_rows_from_processes_are_those_from_threads(folder: Path, workers: int) 
         np.testing.assert_array_equal(batch.x["pixels"], other.x["pixels"])
 
 
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_map_function_may_take_other_records(folder: Path, tmp_path: Path, processes: bool) -> None:
+    write_examples(tmp_path, ({"place": i} for i in range(COUNT)))
+    labels = rudel.Records(folder, workers=2, processes=processes).map(lambda features: features["label"])
+
+    def pair(features: dict[str, Any]) -> np.ndarray:
+        return labels.take(np.arange(40) + features["place"] % 80).x
+
+    pairs = rudel.Records(tmp_path, workers=2, processes=False).map(pair)
+    wanted = labels.take(slice(None)).x
+    found = pairs.take(slice(None)).x
+    np.testing.assert_array_equal(found, [wanted[place % 80 : place % 80 + 40] for place in range(COUNT)])
+
+
 def test_all_records_share_the_processes(folder: Path) -> None:
     pids = set().union(*(where(in_processes(folder, process_of)) for _ in range(8)))
     assert os.getpid() not in pids

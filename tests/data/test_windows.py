@@ -15,6 +15,7 @@ import soundfile
 from rudel.data.dataset import Examples
 from rudel.data.held_out import held_out, speaker_of
 from rudel.data.motion import find_motions, read_rows
+from rudel.data.pictures import read_input
 from rudel.data.sound.keyword_classes import chosen
 from rudel.data.sound.recording import decode
 from rudel.data.sound.recording_folders import find_recordings, settings_of
@@ -321,6 +322,38 @@ def test_a_folder_with_something_else_is_left_alone(gestures: Path, tmp_path: Pa
     assert (done.returncode, done.stdout) == (2, "")
     assert "holds something else, such as `thesis.txt`: name an empty folder" in done.stderr
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
+
+
+def test_records_are_made_again_after_they_were_broken_off(gestures: Path, tmp_path: Path) -> None:
+    found, out = find_motions(str(gestures), 20), tmp_path / "records"
+    out.mkdir()
+    for name in ("train-00000-of-00001.tfrecord", "dataset.json"):
+        (out / f".{name}.0123456789abcdef.tmp").write_bytes(b"half")
+    write_windows(out, found, "motion", {"samples": 20}, found.held_out(0.2))
+    assert sorted(path.name for path in out.iterdir()) == [
+        "dataset.json", "train-00000-of-00001.tfrecord", "validation-00000-of-00001.tfrecord"
+    ]  # fmt: skip
+
+
+def test_names_of_files_need_not_be_utf_8(gestures: Path, tmp_path: Path) -> None:
+    names = [os.fsdecode(name) for name in (b"wave/caf\xe9.csv", b"wave/caf\xe9.txt", b"wave/odd\xe9.csv")]
+    for name, text in zip(names, (HEADER + rows(20, 1) + "\n1,2\n", "", "x\n1\n"), strict=True):
+        (gestures / name).write_text(text)
+    found = find_motions(str(gestures), 20)
+    assert f"{names[0]}:1" in found.names
+    write_windows(tmp_path / "records", found, "motion", {"samples": 20}, found.held_out(0.2))
+    left_out = {one["name"] for one in json.loads((tmp_path / "records" / "dataset.json").read_text())["left_out"]}
+    assert left_out >= {"wave/caf\\udce9.csv:2", "wave/caf\\udce9.txt", "wave/odd\\udce9.csv"}
+    assert same(find_motions(str(tmp_path / "records"), 20), found, found.held_out(0.2))
+    (gestures / os.fsdecode(b"h\xe9.csv")).write_text(HEADER + rows(20, 1))
+    with pytest.raises(DataError, match=r"name of a class is not UTF-8, in `h\\udce9\.csv` in .*: rename it"):
+        find_motions(str(gestures), 20)
+
+
+def test_a_recording_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "memory.wav").symlink_to("/proc/self/mem")
+    with pytest.raises(DataError, match=r"memory\.wav cannot be read \(Input/output error\)"):
+        read_input(tmp_path / "memory.wav", (8000,), rate=RATE)
 
 
 def test_without_the_packages_it_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

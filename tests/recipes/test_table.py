@@ -19,7 +19,7 @@ import rudel
 from rudel.backend import keras_on_jax
 from rudel.data.table import read_table
 from rudel.errors import DataError, OptionError, RecipeError, RudelError, RunError
-from rudel.features.table_columns import Column
+from rudel.features.table_columns import Column, texts_of
 from rudel.features.table_layer import columns_of
 from rudel.recipes import table as recipe
 from rudel.recipes.load import find_recipe
@@ -163,6 +163,33 @@ def test_every_form_gives_the_same_examples(file: Path, tmp_path: Path, form: st
     assert second.validation
     for name, values in first.validation.x.items():
         np.testing.assert_array_equal(values, second.validation.x[name])
+
+
+def test_a_missing_category_is_missing_in_every_form(tmp_path: Path) -> None:
+    colours = ["red", None, "blue", None, "red"]
+    frames = [pandas.DataFrame({"colour": pandas.Categorical(colours)}),
+              polars.DataFrame({"colour": polars.Series(colours, dtype=polars.Categorical)})]  # fmt: skip
+    sources: list[Any] = [*frames, pyarrow.table({"colour": pyarrow.array(colours).dictionary_encode()})]
+    for number, table in enumerate([sources[2], pyarrow.Table.from_pandas(frames[0]), frames[1].to_arrow()]):
+        parquet.write_table(table, tmp_path / f"{number}.parquet")
+        sources.append(tmp_path / f"{number}.parquet")
+    for source in sources:
+        assert texts_of(read_table(source).columns["colour"]) == ["red", "", "blue", "", "red"]
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars", "pyarrow", "parquet", "dict"])
+def test_blanks_around_the_names_of_columns_do_not_count(tmp_path: Path, form: str) -> None:
+    columns = {"age": [1, 2], " income ": [3, 4]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "t.parquet")
+    forms: dict[str, Any] = {
+        "pandas": pandas.DataFrame(columns),
+        "polars": polars.DataFrame(columns),
+        "pyarrow": pyarrow.table(columns),
+        "parquet": tmp_path / "t.parquet",
+        "dict": columns,
+    }
+    found = read_table(forms[form]).columns
+    assert {name: values.tolist() for name, values in found.items()} == {"age": [1, 2], "income": [3, 4]}
 
 
 def test_a_frame_trains_and_its_run_asks_for_data(tmp_path: Path, regressor: Any) -> None:

@@ -59,7 +59,7 @@ def is_source(data: object) -> bool:
     """
     if data is None or isinstance(data, dict | list | tuple | str | bytes | Stream | Examples):
         return False
-    if hasattr(data, "__array__") or hasattr(data, "__dataframe__"):
+    if any(hasattr(data, name) for name in ("__array__", "__dataframe__", "toarray")):  # the last of sparse matrices
         return False
     return _is_indexed(data) or hasattr(data, "__iter__")
 
@@ -466,8 +466,16 @@ def _is_indexed(data: object) -> bool:
 def _is_of_tensors(source: Any) -> bool:
     """Whether a source is a `DataLoader` that does nothing but to put rows of a `TensorDataset` together."""
     plain = getattr(getattr(source, "collate_fn", None), "__name__", "") == "default_collate"
-    tensors = getattr(getattr(source, "dataset", None), "tensors", None)
-    return plain and isinstance(tensors, tuple) and not source.num_workers and bool(source.batch_size)
+    dataset = getattr(source, "dataset", None)
+    if not plain or not _is_of_torch(source, "__iter__") or not _is_of_torch(dataset, "__getitem__"):
+        return False
+    has_tensors = isinstance(getattr(dataset, "tensors", None), tuple) and not hasattr(dataset, "__getitems__")
+    return has_tensors and not source.num_workers and bool(source.batch_size)
+
+
+def _is_of_torch(value: object, method: str) -> bool:
+    """Whether a method of an object is PyTorch's own, not one of a subclass."""
+    return str(getattr(getattr(type(value), method, None), "__module__", "")).startswith("torch.")
 
 
 def _can_bejoined(source: Any) -> bool:

@@ -25,6 +25,7 @@ _KINDS = {
     "play": ("models for pages", rf"{_HEX}|\.making-.+"),
     "quickdraw": ("drawings", _HEX),
     "records": ("where records are in their files", rf"\.?{_HEX}\.npz.*"),
+    "tables": ("tables of photographs", rf"\.?{_HEX}\.csv.*"),
     "wheels": ("packages for hosts", r"[a-z0-9_]+-[a-z0-9_]+|pip"),
     "zig": ("compiled C libraries", r"[a-z]|tmp"),
 }

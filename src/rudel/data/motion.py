@@ -11,7 +11,8 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from rudel.data.images.image_sources import check_not_split
+from rudel.data.file_names import printable
+from rudel.data.images.image_sources import check_name, check_not_split
 from rudel.data.images.shard_writer import LeftOut
 from rudel.data.images.stores import open_store
 from rudel.data.records.fsspec_packages import is_remote
@@ -63,9 +64,12 @@ def read_folder(source: str, samples: int, least: int = 2) -> Windows:
         raise DataError(f"There is no folder {source}.")
     store = open_store(source)
     files = [file.name for file in store.files()]
-    if not any(name.lower().endswith(_SUFFIX) for name in files):
+    tables = [name for name in files if name.lower().endswith(_SUFFIX)]
+    if not tables:
         raise DataError(f"{source} has no CSV file: give a folder with one for each class, such as punch.csv.")
-    check_not_split({_class_of(name) for name in files if name.lower().endswith(_SUFFIX)}, source)
+    check_not_split({_class_of(name) for name in tables}, source)
+    for name in tables:
+        check_name(_class_of(name), f"`{printable(name)}` in {source}")
     header: tuple[str, list[str]] | None = None
     read: list[tuple[str, str, np.ndarray]] = []
     left_out: list[LeftOut] = []
@@ -76,13 +80,13 @@ def read_folder(source: str, samples: int, least: int = 2) -> Windows:
             columns, recordings = _table(store.read(name))
             header = header or (name, columns)
             if columns != header[1]:
-                raise DataError(f"its columns are not those of {header[0]}")
+                raise DataError(f"its columns are not those of {printable(header[0])}")
         except (DataError, OSError) as error:
-            left_out.append(LeftOut(name, "unreadable", getattr(error, "strerror", None) or str(error)))
+            left_out.append(LeftOut(printable(name), "unreadable", getattr(error, "strerror", None) or str(error)))
             continue
         for number, found in enumerate(recordings, 1):
             if isinstance(found, str):
-                left_out.append(LeftOut(f"{name}:{number}", "no recording", found))
+                left_out.append(LeftOut(f"{printable(name)}:{number}", "no recording", found))
             else:
                 read.append((_class_of(name), f"{name}:{number}", found))
     check_classes(source, len({label for label, _, _ in read}), least, tuple(left_out))

@@ -48,14 +48,14 @@ def read_input(
     if not path.is_file():
         raise DataError(f"There is no file {path}.")
     if path.suffix == ".npy":
-        return _rows(_load_array(path), shape, path)
+        return rows_of(_load_array(path), shape, path)
     if path.suffix.lower() in _SOUND:
         return _sound(path, shape, rate)
     if path.suffix.lower() == ".csv":
         return read_rows(path, shape, channels)
     if read_image is None:
         return _photograph(path, shape)
-    return _rows(np.asarray(read_image(_load_image(path))), shape, path)
+    return rows_of(np.asarray(read_image(_load_image(path))), shape, path)
 
 
 def sides_of(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
@@ -121,25 +121,44 @@ def _photograph(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     sides = sides_of(shape)
     if sides is None:
         raise DataError(f"{path} is an image, and the model takes inputs of shape {shape}: give an .npy file.")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}).") from error
-    return decode(content, *sides, name=str(path)).reshape(1, *shape)
+    return decode(_content(path), *sides, name=str(path)).reshape(1, *shape)
 
 
 def _sound(path: Path, shape: tuple[int, ...], rate: int | None) -> np.ndarray:
     if rate is None or len(shape) != 1:
         raise DataError(f"{path} is a recording, and the model does not take sound: give an .npy file.")
-    return cut_or_padded(decode_sound(path.read_bytes(), rate, str(path)), shape[0])
+    return cut_or_padded(decode_sound(_content(path), rate, str(path)), shape[0])
 
 
-def _rows(array: np.ndarray, shape: tuple[int, ...], path: Path) -> np.ndarray:
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}).") from error
+
+
+def rows_of(array: np.ndarray, shape: tuple[int, ...], name: object) -> np.ndarray:
+    """An array as inputs of a model.
+
+    Args:
+        array: one input or several, flattened ones too.
+        shape: of one input.
+        name: what messages call the array.
+
+    Returns:
+        Inputs (N, *shape).
+
+    Raises:
+        DataError: the array does not hold numbers, or does not fit.
+
+    >>> rows_of(np.zeros((5, 12)), (3, 4), "a.npy").shape
+    (5, 3, 4)
+    """
     size = int(np.prod(shape))
     if array.dtype.kind not in "biuf":
-        raise DataError(f"{path} holds {array.dtype} values: the model takes numbers.")
+        raise DataError(f"{name} holds {array.dtype} values: the model takes numbers.")
     if array.size == size:
         return array.reshape(1, *shape)
-    if array.ndim > 1 and array.size and array[0].size == size:
+    if array.ndim and array.size and array[0].size == size:
         return array.reshape(len(array), *shape)
-    raise DataError(f"{path} has shape {array.shape}, and the model takes inputs of shape {shape}.")
+    raise DataError(f"{name} has shape {array.shape}, and the model takes inputs of shape {shape}.")

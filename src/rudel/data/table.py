@@ -112,9 +112,8 @@ def _parquet(path: Path) -> Table:
 
 def _frame(frame: Any, name: str) -> Table:
     """The columns of what has names and gives an array for each."""
-    names = list(frame) if isinstance(frame, Mapping) else list(getattr(frame, "column_names", None) or _columns(frame))
-    names = _names(names, name)
-    columns = {each: _values(frame[each]) for each in names}
+    given = list(frame) if isinstance(frame, Mapping) else list(getattr(frame, "column_names", None) or _columns(frame))
+    columns = {own: _values(frame[each]) for own, each in zip(_names(given, name), given, strict=True)}
     if any(values.ndim != 1 for values in columns.values()) or len({len(values) for values in columns.values()}) > 1:
         raise DataError(f"The columns of {name} are not all (N,): give as many values in each.")
     return Table(name, columns)
@@ -131,6 +130,9 @@ def _columns(frame: Any) -> list[Any]:
 
 
 def _values(column: Any) -> np.ndarray:
+    kind: Any = getattr(column, "type", None)
+    if hasattr(kind, "index_type"):  # a dictionary of PyArrow, which gives NumPy its last value for a missing one
+        column = column.cast(kind.value_type)
     values = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
     return values if values.dtype.kind in "iuf" else values.astype(object)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rudel.data.images.dataset_file import partial_files
 from rudel.data.records.example import encode_example
 from rudel.data.records.records import Records
 from rudel.data.records.writer import shard_name, write_records
@@ -127,6 +128,7 @@ def _description(folder: Path) -> dict[str, Any] | None:
 def _own_files(folder: Path) -> list[Path]:
     """Files of an earlier set of windows; also of one that was broken off."""
     shards = [path for split in _SPLITS for path in folder.glob(f"{split}-?????-of-?????.tfrecord")]
+    shards += partial_files(folder)
     if _description(folder) is not None:
         return [folder / _DESCRIPTION, *shards]
     return shards if not (folder / _DESCRIPTION).exists() else []

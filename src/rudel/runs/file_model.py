@@ -1,8 +1,8 @@
 """A run's model with what reads files for it, here or on a host."""
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +64,7 @@ class Reader:
         columns: of the table that the model takes; empty where it takes none.
         rate: of the sound that it hears, samples a second; None where it hears none.
         read_image: of the recipe; see `read_input`.
-        inputs: names of several inputs; empty where there is one.
+        inputs: shapes of several inputs by name, None for a length that varies; empty where there is one.
         channels: names of the columns of a motion sensor, in the order in which the model takes them; empty where
             nobody said.
     """
@@ -73,7 +73,7 @@ class Reader:
     columns: Sequence[Any] = ()
     rate: int | None = None
     read_image: Callable[[Any], Any] | None = None
-    inputs: Sequence[str] = ()
+    inputs: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     channels: Sequence[str] = ()
 
     def __call__(self, path: Path) -> tuple[Any, int]:
@@ -86,7 +86,8 @@ class Reader:
             table = read_table(path)
             return encoded(self.columns, table.columns, table.name), len(table)
         if path.suffix == ".npz":
-            return read_inputs(path, self.inputs)
+            arrays, count = read_inputs(path, self.inputs or {"x": self.shape})
+            return arrays if self.inputs else arrays["x"], count
         if self.inputs:
             raise DataError(f"{path} is one input, and the model takes {', '.join(self.inputs)}: give an .npz file.")
         rows = read_input(path, self.shape, self.read_image, self.rate, self.channels)
@@ -131,7 +132,7 @@ class FileModel:
             files: what messages call each, and its path.
 
         Raises:
-            DataError: the model has several outputs.
+            DataError: the model has several outputs, or the files have inputs of different shapes.
         """
         inputs: list[Any] = []
         found: list[Unreadable | list[str]] = []
@@ -172,7 +173,8 @@ def file_model(run: str | Path) -> FileModel:
     if columns := columns_of(model):
         return FileModel(model, Reader(columns=columns), names)
     if len(inputs := names_of(model, "inputs")) > 1:
-        return FileModel(model, Reader(inputs=inputs), names)
+        shapes = {name: tuple(tensor.shape[1:]) for name, tensor in zip(inputs, model.inputs, strict=True)}
+        return FileModel(model, Reader(inputs=shapes), names)
     recipe = recipe_of(directory)
     shape = input_shape(model, directory)
     read_image = recipe.read_image if recipe else None
@@ -241,10 +243,17 @@ def input_shape(model: "keras.Model", run: RunDirectory) -> tuple[int, ...]:
 
 
 def joined(inputs: Sequence[Any]) -> Any:
-    """The inputs of several files, (N, ...) each or dicts of such arrays, as those of one."""
-    if isinstance(inputs[0], dict):
-        return {name: np.concatenate([rows[name] for rows in inputs]) for name in inputs[0]}
-    return np.concatenate(inputs)
+    """The inputs of several files, (N, ...) each or dicts of such arrays, as those of one.
+
+    Raises:
+        DataError: they have different shapes, as a model may allow that takes any length.
+    """
+    try:
+        if isinstance(inputs[0], dict):
+            return {name: np.concatenate([rows[name] for rows in inputs]) for name in inputs[0]}
+        return np.concatenate(inputs)
+    except ValueError as error:
+        raise DataError("The files give inputs of different shapes: give files of one shape at a time.") from error
 
 
 def _ranking(probabilities: np.ndarray | None, row: int, names: Sequence[str]) -> list[tuple[str, float]]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rudel.data.arrays_file import read_arrays
-from rudel.data.dataset import Arrays, Examples
+from rudel.data.dataset import Examples
 from rudel.data.npz import read_npz
+from rudel.data.pictures import rows_of
 from rudel.errors import DataError
 
 if TYPE_CHECKING:
@@ -49,15 +50,22 @@ def read_examples(path: Path, model: "keras.Model", class_names: Sequence[str] =
     return Examples(x.reshape(-1, *shape), arrays.get("y")), {}
 
 
-def read_inputs(path: Path, names: Sequence[str]) -> tuple[Arrays, int]:
-    """Reads inputs alone: those of several names, or `x`; and how many there are.
+def read_inputs(path: Path, shapes: Mapping[str, tuple[int | None, ...]]) -> tuple[dict[str, np.ndarray], int]:
+    """Reads inputs alone, (N, ...) by name, and N.
+
+    Args:
+        path: an `.npz` file with an array for each input.
+        shapes: of one input, by name; one with None in it is not checked.
 
     Raises:
-        DataError: the file cannot be read, or an array is missing.
+        DataError: the file cannot be read, or an array is missing or does not fit.
     """
-    arrays = _arrays(path, set(names) or {"x"})
-    found = inputs_among(arrays, names or ["x"], path)
-    return found if names else found["x"], len(Examples(found))
+    arrays = inputs_among(_arrays(path, set(shapes)), list(shapes), path)
+    for name, shape in shapes.items():
+        whole = tuple(length for length in shape if length is not None)
+        if len(whole) == len(shape):
+            arrays[name] = rows_of(arrays[name], whole, f"`{name}` in {path}")
+    return arrays, len(Examples(arrays))
 
 
 def inputs_among(arrays: Mapping[str, np.ndarray], names: Sequence[str], path: Path) -> dict[str, np.ndarray]:

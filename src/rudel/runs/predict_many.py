@@ -24,7 +24,7 @@ from rudel.runs.file_model import (
     file_model,
     packed,
 )
-from rudel.runs.predictions_table import check_can_be_written, write_predictions
+from rudel.runs.predictions_table import check_can_be_written, write_predictions, writing
 from rudel.runs.run_directory import open_finished
 
 Answer = Prediction | Unreadable
@@ -69,7 +69,8 @@ def predict_many(
 
     Raises:
         RunError: there is no such run, or it is unfinished.
-        DataError: there is no file, the model has several outputs, or `OUT.partial` is of another run.
+        DataError: there is no file, the model has several outputs, `OUT.partial` is of another run, or `out` cannot be
+            written.
         OptionError: `out` has another name.
         ClusterError: all hosts are lost.
     """
@@ -80,7 +81,8 @@ def predict_many(
     key = hashlib.sha256(directory.model.read_bytes()).hexdigest()[:16]
     journal = _Journal(Path(out), key) if out is not None else None
     batches = [files[first : first + BATCH_SIZE] for first in range(0, len(files), BATCH_SIZE)]
-    known = journal.answered(batches) if journal else {}
+    with writing(Path(out or "")):
+        known = journal.answered(batches) if journal else {}
     done = sum(len(batches[number]) for number in known)
     progress(done, len(files))
     for number in sorted(known):
@@ -92,7 +94,8 @@ def predict_many(
         answered = _here(model, batches, rest) if calls is None else _on_hosts(model, key, batches, rest, calls)
     for number, answers in answered:
         if journal:
-            journal.add(number, batches[number], answers)
+            with writing(Path(out or "")):
+                journal.add(number, batches[number], answers)
             known[number] = answers
         done += len(batches[number])
         progress(done, len(files))

@@ -1,12 +1,14 @@
 """Predictions as a table: CSV or Parquet."""
 
+import contextlib
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rudel.errors import OptionError, option
+from rudel.data.file_names import printable
+from rudel.errors import DataError, OptionError, option
 from rudel.files import written_atomically
 from rudel.runs.file_model import Prediction, Unreadable
 
@@ -32,6 +34,22 @@ def check_can_be_written(path: Path) -> None:
             ) from error
 
 
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Makes one sentence of a full disk, or of a folder that cannot be written.
+
+    Raises:
+        DataError: the table at `path`, or what becomes it, could not be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written ({error.strerror or error}): make room, or choose another {option('out')}; the "
+            "same command continues after the answers that are kept."
+        ) from error
+
+
 def write_predictions(path: Path, answers: Sequence[Prediction | Unreadable]) -> None:
     """Writes predictions, a row each, whole or not at all.
 
@@ -41,10 +59,13 @@ def write_predictions(path: Path, answers: Sequence[Prediction | Unreadable]) ->
     Args:
         path: ends in `.csv` or `.parquet`.
         answers: in the order of the rows.
+
+    Raises:
+        DataError: it cannot be written.
     """
     rows = [_row(each) for each in answers]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    with written_atomically(path) as file:
+    with writing(path), written_atomically(path) as file:
         if path.suffix == _PARQUET:
             import pyarrow
             from pyarrow import parquet
@@ -60,11 +81,11 @@ def write_predictions(path: Path, answers: Sequence[Prediction | Unreadable]) ->
 
 
 def _row(answer: Prediction | Unreadable) -> dict[str, Any]:
+    source = {"source": printable(answer.source)}
     if isinstance(answer, Unreadable):
-        return {"source": answer.source, "error": answer.reason}
+        return source | {"error": printable(answer.reason)}
     if not answer.ranking:
-        return {"source": answer.source} | {f"output_{i}": value for i, value in enumerate(answer.outputs)}
+        return source | {f"output_{i}": value for i, value in enumerate(answer.outputs)}
     name, probability = answer.ranking[0]
-    return {"source": answer.source, "class": name, "probability": probability} | {
-        f"p_{each}": value for each, value in sorted(answer.ranking)
-    }
+    each = {f"p_{name}": value for name, value in sorted(answer.ranking)}
+    return source | {"class": name, "probability": probability} | each

@@ -14,14 +14,18 @@
     log.txt            what happened inside, for those who look for the cause of trouble
     summary.json       written last: a run that has it is finished
 
+The configuration is written first and removed last: a folder that has such files without it is somebody else's.
+
 One training at a time may use a directory: it holds a lock (flock) that the system releases however the process ends.
 """
 
 import contextlib
 import fcntl
+import itertools
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 import time
@@ -34,6 +38,25 @@ from rudel.errors import DataError, ModelError, OptionError, RudelError, RunErro
 from rudel.files import write_json, written_atomically
 
 _LOCK = ".lock"
+_CONFIG = "config.json"
+_OTHERS = (
+    "plan.json",
+    "metrics.jsonl",
+    "rounds.jsonl",
+    "tensorboard",
+    "model.keras",
+    "best.keras",
+    "predictions.npz",
+    "augmentation.npz",
+    "report.html",
+    "failure.json",
+    "log.txt",
+    "summary.json",
+)
+"""What a run has beside its configuration and checkpoints."""
+
+_CHECKPOINT = re.compile(r"\..*|(?:step|best)-\d+\.npz")
+_TOKEN = "[0-9a-f]" * 16  # see `rudel.files`
 _ATTEMPTS, _PAUSE = 10, 0.01
 _log = logging.getLogger(__name__)
 
@@ -99,7 +122,7 @@ class RunDirectory:
 
     def read_config(self) -> dict[str, Any]:
         """The requested configuration; empty before it is written."""
-        return _read_json(self.path / "config.json") or {}
+        return _read_json(self.path / _CONFIG) or {}
 
     def read_summary(self) -> dict[str, Any] | None:
         """The summary of the results; None while the run is unfinished."""
@@ -108,7 +131,7 @@ class RunDirectory:
     def write_config(self, config: dict[str, Any]) -> None:
         """Writes the requested configuration."""
         with writing(self.path):
-            write_json(self.path / "config.json", config)
+            write_json(self.path / _CONFIG, config)
 
     def write_plan(self, plan: dict[str, Any]) -> None:
         """Writes plan.json."""
@@ -196,10 +219,10 @@ class RunDirectory:
 
     def _empty(self) -> None:
         with contextlib.suppress(OSError):
-            for name in ("config.json", "metrics.jsonl", "rounds.jsonl", self.log.name):
-                (self.path / name).unlink(missing_ok=True)
             for name in ("checkpoints", "tensorboard"):
                 shutil.rmtree(self.path / name, ignore_errors=True)
+            for name in ("metrics.jsonl", "rounds.jsonl", self.log.name, _CONFIG):
+                (self.path / name).unlink(missing_ok=True)
 
     def release(self) -> None:
         """Lets another training use the directory; removes it if nothing was kept in it."""
@@ -248,21 +271,15 @@ def create(path: Path, resume: bool) -> RunDirectory:
     """Makes or opens the directory of a run to train in, and locks it.
 
     Raises:
-        RunError: it cannot be written, is in use, or already holds a run that is not to be resumed.
+        RunError: it cannot be written, is in use, holds something else, or a run that is not to be resumed.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        _check_own(path)
+        lock = take_lock(path)
     except OSError as error:
         raise RunError(
             f"The run directory {path} cannot be written ({error.strerror}): give another with {option('run')}."
-        ) from error
-    try:
-        _take(lock)
-    except BlockingIOError as error:
-        os.close(lock)
-        raise RunError(
-            f"Another training is using the run directory {path}: wait for it, or give another with {option('run')}."
         ) from error
     try:
         check_free(path, resume)
@@ -271,6 +288,24 @@ def create(path: Path, resume: bool) -> RunDirectory:
         os.close(lock)
         raise
     return RunDirectory(path, lock)
+
+
+def take_lock(path: Path) -> int:
+    """Takes the lock of a directory; the file descriptor that holds it until it is closed.
+
+    Raises:
+        RunError: another training holds it.
+        OSError: the directory cannot be written.
+    """
+    lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        _take(lock)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise RunError(
+            f"Another training is using the run directory {path}: wait for it, or give another with {option('run')}."
+        ) from error
+    return lock
 
 
 def _take(lock: int) -> None:
@@ -287,24 +322,43 @@ def _take(lock: int) -> None:
 
 
 def check_free(path: Path, resume: bool) -> None:
-    """Refuses a directory that holds a run which is not to be resumed.
+    """Refuses a directory that holds a run which is not to be resumed, or what a run would write over.
 
     Raises:
-        RunError: there is such a run.
+        RunError: there is such a run, or something else.
     """
-    if (path / "config.json").exists() and not resume:
+    _check_own(path)
+    if (path / _CONFIG).exists() and not resume:
         raise RunError(
             f"{path} already holds a run: add {option('resume', True)} to continue it, or give another directory with "
             f"{option('run')}."
         )
 
 
+def _check_own(path: Path) -> None:
+    """Refuses a directory where something else has the name of a part of a run. Other files do not matter.
+
+    Raises:
+        RunError: names it.
+    """
+    if (path / _CONFIG).exists():
+        return
+    others = [path / name for name in _OTHERS] + [
+        found for found in path.glob("checkpoints/*") if not _CHECKPOINT.fullmatch(found.name)
+    ]
+    if found := next((other for other in others if other.exists()), None):
+        raise RunError(
+            f"{path} has `{found.relative_to(path)}` and is not a run, it has no {_CONFIG}: give an empty directory, "
+            f"or one that does not exist, with {option('run')}."
+        )
+
+
 def _remove_leftovers(path: Path) -> None:
     """Removes what a killed training had half written, beside its final place."""
     with writing(path):
-        for leftover in (*path.glob(".*.tmp"), *path.glob("checkpoints/.*.tmp")):
+        for leftover in (*path.glob(f".*.{_TOKEN}.tmp"), *path.glob(f"checkpoints/.*.{_TOKEN}.tmp")):
             leftover.unlink()
-        for leftover in path.glob(".model.*"):
+        for leftover in path.glob(".model.????????/"):
             shutil.rmtree(leftover)
 
 
@@ -315,7 +369,7 @@ def open_run(path: Path) -> RunDirectory:
         RunError: there is no run.
     """
     path = path.expanduser()
-    if not (path / "config.json").is_file():
+    if not (path / _CONFIG).is_file():
         raise RunError(f"There is no run at {path}: give a directory that `rudel train` has made.")
     return RunDirectory(path)
 
@@ -341,19 +395,25 @@ def create_next(name: str) -> RunDirectory:
     Raises:
         RunError: it cannot be written.
     """
-    number = 1
-    while True:
-        path = Path("runs") / (name if number == 1 else f"{name}-{number}")
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            number += 1
-        except OSError as error:
-            raise RunError(
-                f"{path} cannot be written ({error.strerror}): give a directory with {option('run')}."
-            ) from error
-        else:
-            return create(path, resume=False)
+    folder = Path("runs")
+    numbered = (folder / (name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
+    try:
+        folder.mkdir(exist_ok=True)
+        path = next(path for path in numbered if _is_new(path))
+    except OSError as error:
+        raise RunError(
+            f"{error.filename} cannot be written ({error.strerror}): give a directory with {option('run')}."
+        ) from error
+    return create(path, resume=False)
+
+
+def _is_new(path: Path) -> bool:
+    """Makes a directory, unless there is something at its path."""
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
 
 
 def finite(value: Any) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from rudel.backend import backend_name
 from rudel.data.dataset import Examples
+from rudel.data.records.code import without_numbers
 from rudel.data.stream import Stream
 from rudel.errors import RunError, option
 from rudel.recipes import current_name
@@ -102,7 +103,7 @@ def _fingerprint_of_model(model: "keras.Model") -> str:
         optimizer.pop("learning_rate")
     given, now = _rates_of(model)
     text = "\n".join(lines) + repr(compiled).replace(f"'learning_rate': {now!r}", f"'learning_rate': {given!r}")
-    return hashlib.sha256(re.sub(r"(_\d+(?=['\"])| at 0x[0-9a-f]+)", "", text).encode()).hexdigest()[:16]
+    return hashlib.sha256(without_numbers(text).encode()).hexdigest()[:16]
 
 
 def _config_of(layer: "keras.Layer") -> dict[str, Any]:

@@ -35,11 +35,11 @@ class Board:
         self._name = ""
 
     def begin(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Begins new files with these records; removes those that are there."""
+        """Begins new files with these records; removes those of before, but not other programs'."""
         now = time.time()
         self._name = f"events.out.tfevents.{int(now)}.rudel.{time.time_ns() % 10**9}"
         with writing(self._run):
-            for old in (self._run / FOLDER).glob("*/events.out.tfevents.*"):
+            for old in (self._run / FOLDER).glob("*/events.out.tfevents.*.rudel.*"):
                 old.unlink()
             if self._settings:
                 self._append("train", [_event(now, 0, _text("settings", _as_table(self._settings)))])

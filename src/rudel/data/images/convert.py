@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rudel.cores import usable_cores
+from rudel.data.file_names import printable
 from rudel.data.images import dataset_file
 from rudel.data.images.dataset_file import Converted
 from rudel.data.images.examined_image import ExaminedImage, Refused, examine_all
@@ -87,9 +88,9 @@ def convert(
     _check_apart(address, folder)
     tables = (None if file is None else str(file) for file in (labels, classes))
     found = find_labelled_files(address, *tables, least_classes=least_classes)
-    passed_over = tuple(LeftOut(_printable(name), reason) for name, reason in found.passed_over)
+    passed_over = tuple(LeftOut(printable(name), reason) for name, reason in found.passed_over)
     planned = plan_shards(found.files, found.classes, options)
-    origin = address if is_remote(address) else str(Path(address).expanduser().absolute())
+    origin = _origin(address)
     made_of = dataset_file.identity(origin, planned, passed_over, options)
     with _written(folder), _held(folder, origin):
         document = dataset_file.read(folder)
@@ -218,9 +219,10 @@ def _check_folder(folder: Path, origin: str) -> None:
     if foreign := dataset_file.foreign_files(folder):
         raise DataError(f"{folder} holds something else, such as `{foreign[0]}`: name an empty folder for the records.")
     document = dataset_file.read(folder)
-    if document is not None and document["source"] != origin:
+    if document is not None and _origin(document["source"]) != origin:
         raise DataError(f"{folder} holds the records of {document['source']}: name another folder.")
 
 
-def _printable(name: str) -> str:
-    return name.encode("utf-8", "backslashreplace").decode()
+def _origin(address: str) -> str:
+    """The address of images, the same one however a local folder is written."""
+    return address if is_remote(address) else str(Path(address).expanduser().resolve())

@@ -163,9 +163,14 @@ def discard(folder: Path) -> None:
 
 def remove_partial_files(folder: Path) -> None:
     """Removes what a conversion that was killed was about to write."""
-    for path in [*folder.iterdir()]:
-        if (found := _HIDDEN.fullmatch(path.name)) and found["partial"]:
-            path.unlink(missing_ok=True)
+    for path in partial_files(folder):
+        path.unlink(missing_ok=True)
+
+
+def partial_files(folder: Path) -> list[Path]:
+    """Shards and documents that were being written when a process was killed."""
+    named = ((path, _HIDDEN.fullmatch(path.name)) for path in folder.iterdir())
+    return [path for path, found in named if found and found["partial"]]
 
 
 def foreign_files(folder: Path) -> list[str]:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from rudel.data.file_names import printable
 from rudel.data.images.label_table import Row, read_names, read_table
 from rudel.data.images.stores import File, Store, open_store, parent_and_name
 from rudel.data.records.fsspec_packages import is_remote
@@ -154,7 +155,7 @@ def _from_folders(
     folders = {file.name.partition("/")[0] for file in inside}
     check_not_split(folders, address)
     for name in folders:
-        _check_name(name, f"the folder `{_printable(name)}` in {address}")
+        check_name(name, f"the folder `{printable(name)}` in {address}")
     _check_alike(folders, address)
     by_class = {unicodedata.normalize("NFC", name): name for name in folders}
     classes = known or tuple(_sorted(by_class))
@@ -182,7 +183,7 @@ def _from_rows(
 ) -> Source:
     rows = rows[1:] if _is_heading(rows, found) else rows
     for row in rows:
-        _check_name(row.label, f"line {row.line} of {table}")
+        check_name(row.label, f"line {row.line} of {table}")
     if known is None:
         _check_alike({row.label for row in rows}, table)
     classes = known or tuple(_sorted({unicodedata.normalize("NFC", row.label) for row in rows}))
@@ -225,7 +226,16 @@ def _check_classes(source: Source, what: str) -> None:
         raise DataError(f"{source.address} has {what} of one class only, `{only}`: a classifier needs two or more.")
 
 
-def _check_name(name: str, where: str) -> None:
+def check_name(name: str, where: str) -> None:
+    """Refuses the name of a class that cannot be shown as it is.
+
+    Args:
+        name: of the class.
+        where: it is found, for the message.
+
+    Raises:
+        DataError: it is not UTF-8, has blanks at its ends, or marks that cannot be printed.
+    """
     try:
         name.encode()
     except UnicodeEncodeError as error:
@@ -278,7 +288,3 @@ def _inside(file: str, root: str) -> str | None:
 
 def _listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
-
-
-def _printable(name: str) -> str:
-    return name.encode("utf-8", "backslashreplace").decode()

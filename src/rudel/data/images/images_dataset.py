@@ -7,12 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rudel.cache import cache_folder
 from rudel.data.dataset import Dataset
 from rudel.data.images.image_sets import find_photographs
 from rudel.data.images.label_table import headings
 from rudel.data.table import read_table
 from rudel.errors import OptionError
+from rudel.features.table_columns import texts_of
 from rudel.files import written_atomically
 
 _MOST_IN_MEMORY = 2**29
@@ -66,7 +69,7 @@ def fits_memory(count: int, side: int) -> bool:
 
 
 def _table_file(frame: Any) -> Path:
-    """A frame as a CSV file in the cache, with absolute paths in the column of paths."""
+    """A frame as a CSV file in the cache, with absolute paths in the column of paths; missing values are empty."""
     table = read_table(frame)
     text = io.StringIO()
     writer = csv.writer(text)
@@ -74,10 +77,9 @@ def _table_file(frame: Any) -> Path:
     named = headings(columns)
     paths = named[0] if named else 0
     writer.writerow(columns if named or len(columns) != 2 else ("path", "label"))
-    for row in zip(*table.columns.values(), strict=True):
-        cells = [*row]
-        cells[paths] = str(Path(row[paths]).resolve()) if _is_file(row[paths]) else row[paths]
-        writer.writerow(cells)
+    cells = [_cells(values) for values in table.columns.values()]
+    cells[paths] = [str(Path(path).resolve()) if Path(path).is_file() else path for path in cells[paths]]
+    writer.writerows(zip(*cells, strict=True))
     content = text.getvalue().encode()
     path = cache_folder() / "tables" / f"{hashlib.sha256(content).hexdigest()[:16]}.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,5 +88,8 @@ def _table_file(frame: Any) -> Path:
     return path
 
 
-def _is_file(value: object) -> bool:
-    return isinstance(value, str | Path) and Path(value).is_file()
+def _cells(values: np.ndarray) -> list[str]:
+    """Values as texts; texts stay as they are, as a class may be called `none`."""
+    return [
+        value if isinstance(value, str) else text for value, text in zip(values.tolist(), texts_of(values), strict=True)
+    ]

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rudel.data.file_names import printable
 from rudel.data.images.examined_image import (
     NOT_AN_IMAGE,
     TOO_MANY_BYTES,
@@ -176,7 +177,7 @@ def _made(piece: Sequence[Labelled], store: Store, classes: Sequence[str], exami
         name = image.file.name
         found = next(examined) if isinstance(content, bytes) else content
         if isinstance(found, Refused):
-            results.append(LeftOut(_printable(name), found.reason, found.detail))
+            results.append(LeftOut(printable(name), found.reason, found.detail))
             continue
         assert isinstance(content, bytes)
         record = record_of(found, content, name, image.label, classes[image.label])
@@ -232,7 +233,3 @@ def _read_note(folder: Path, shard: Shard) -> Made | None:
         return Made.from_document(json.loads(_note(folder, shard.file).read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _printable(name: str) -> str:
-    return name.encode("utf-8", "backslashreplace").decode()

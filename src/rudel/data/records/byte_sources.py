@@ -4,9 +4,12 @@ Local files are read by `pread`: what was read once is not held, and a file that
 rather than a bus error. Only short records of one length are taken from mapped files (`rudel.data.records.uniform`).
 """
 
+import contextlib
 import hashlib
 import mmap
 import os
+import resource
+import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -20,6 +23,8 @@ from rudel.retry_policy import RetryPolicy
 Result = TypeVar("Result")
 
 _AT_ONCE = 1 << 30
+_DESCRIPTORS = 2  # of a file: one to read from, one of its mapping
+_limit = threading.Lock()
 _RETRY = RetryPolicy(attempts=3, first_delay=0.8)
 
 
@@ -63,6 +68,7 @@ class LocalSource:
 
     def __init__(self, path: str) -> None:
         self.name = path
+        _make_room()
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             weakref.finalize(self, os.close, self._descriptor)
@@ -76,8 +82,15 @@ class LocalSource:
         return LocalSource, (self.name,)
 
     def mapped(self) -> mmap.mmap:
-        """The file, mapped into memory; to touch it where it became shorter would kill the process."""
-        return mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+        """The file, mapped into memory; to touch it where it became shorter would kill the process.
+
+        Raises:
+            DataError: it cannot be mapped.
+        """
+        try:
+            return mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise DataError(f"{self.name} cannot be mapped into memory ({error.strerror}).") from error
 
     def check_size(self) -> None:
         """Makes sure that the file is as long as it was.
@@ -102,6 +115,14 @@ class LocalSource:
             return b"".join(parts)
         except OSError as error:
             raise DataError(f"{self.name} cannot be read at byte {begin:,} ({error.strerror}).") from error
+
+
+def _make_room() -> None:
+    """Lets this process open two more files: a set may have more shards than a process may usually have files open."""
+    with _limit, contextlib.suppress(OSError, ValueError):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft not in (hard, resource.RLIM_INFINITY):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft + _DESCRIPTORS, hard))
 
 
 class RemoteSource:

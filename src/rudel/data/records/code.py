@@ -1,12 +1,20 @@
 """A fingerprint of a function: of its code, of the values that it was made with, and of the functions that it calls."""
 
+import copyreg
 import functools
 import hashlib
+import random
+import re
 import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from rudel.data.stream import Stream
+
+_PLAIN = (str, bytes, int, float, complex, bool, type(None), types.EllipsisType, range, slice)
+_RANDOM = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 
 
 def code_fingerprint(function: Callable[..., Any]) -> str:
@@ -14,7 +22,8 @@ def code_fingerprint(function: Callable[..., Any]) -> str:
 
     Looked at are its bytecode and constants, default arguments, values it closes over, and the functions and plain
     values of its own module that it names. What lies in other modules counts by name alone, objects by their type and
-    attributes. So a change in a library is not noticed, and another version of Python may give another fingerprint.
+    what a copy of them would be made of: those that cannot be copied, and random generators, by their type alone. So a
+    change in a library is not noticed, and another version of Python may give another fingerprint.
 
     >>> code_fingerprint(lambda x: x + 1) == code_fingerprint(lambda x: x + 1)
     True
@@ -29,12 +38,12 @@ def code_fingerprint(function: Callable[..., Any]) -> str:
 class _Visit:
     """Gives `add` all that a function depends on, each thing once."""
 
-    def __init__(self, add: Callable[[bytes], object]) -> None:
+    def __init__(self, add: Callable[[bytes], object], seen: dict[int, Any] | None = None) -> None:
         self._add = add
-        self._seen: dict[int, Any] = {}
+        self._seen = seen or {}
 
     def value(self, value: object) -> None:
-        if isinstance(value, str | bytes | int | float | complex | bool | None | types.EllipsisType | range | slice):
+        if isinstance(value, _PLAIN):
             self._add_texts(type(value).__name__, repr(value))
         elif id(value) in self._seen:
             self._add_texts("again")
@@ -47,7 +56,7 @@ class _Visit:
         if isinstance(value, np.ndarray | np.generic):
             array = np.ascontiguousarray(value)
             self._add_texts(str(array.dtype), str(array.shape))
-            self._add(repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes())
+            self.value(array.tolist()) if array.dtype.hasobject else self._add(array.tobytes())
         elif isinstance(value, types.CodeType):
             self._code(value)
         elif isinstance(value, types.FunctionType):
@@ -62,7 +71,7 @@ class _Visit:
                 self.value(key)
                 self.value(part)
         elif isinstance(value, set | frozenset):
-            self._add_texts(*sorted(map(repr, value)))
+            self._add_texts(*sorted(map(self._text, value)))
         elif isinstance(value, list | tuple):
             self._add_texts(str(len(value)))
             for part in value:
@@ -70,7 +79,7 @@ class _Visit:
         elif isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
             self._add_texts(getattr(value, "__module__", None) or "", getattr(value, "__qualname__", value.__name__))
         else:
-            self.value(vars(value) if hasattr(value, "__dict__") else ())
+            self.value(_parts(value))
             self.value(next((vars(kind)["__call__"] for kind in type(value).__mro__ if "__call__" in vars(kind)), None))
 
     def _function(self, function: types.FunctionType) -> None:
@@ -96,8 +105,47 @@ class _Visit:
         for constant in code.co_consts:
             self.value(constant)
 
+    def _text(self, value: object) -> str:
+        if isinstance(value, _PLAIN):
+            return repr(value)
+        digest = hashlib.sha256()
+        _Visit(digest.update, dict(self._seen)).value(value)
+        return digest.hexdigest()
+
     def _add_texts(self, *texts: str) -> None:
         self._add("\0".join((*texts, "")).encode("utf-8", "surrogateescape"))
+
+
+def without_numbers(text: str) -> str:
+    """A text without what changes from call to call: Keras' numbers at the ends of names, and addresses in memory.
+
+    >>> without_numbers("{'name': 'dense_1', 'activation': <function relu at 0x7f00>}")
+    "{'name': 'dense', 'activation': <function relu>}"
+    """
+    return re.sub(r"(_\d+(?=['\"])| at 0x[0-9a-f]+)", "", text)
+
+
+def _parts(value: Any) -> Any:
+    """The values that tell an object from others of its type, as far as they are known."""
+    if isinstance(value, Stream):
+        return value.fingerprint()
+    if (wrapped := getattr(value, "__dict__", {}).get("__wrapped__")) is not None:  # by a cache, or by `jax.jit`
+        return wrapped
+    if isinstance(value, _RANDOM):  # their state changes with every number
+        return ()
+    try:
+        if any(kind.__module__.startswith("keras.") for kind in type(value).__mro__):  # whose copies have a date
+            weights = [np.asarray(weight) for weight in getattr(value, "weights", ())]
+            return without_numbers(repr(value.get_config())), weights
+        reduce: Any = copyreg.dispatch_table.get(type(value))
+        made: Any = reduce(value) if reduce else value.__reduce_ex__(4)
+    except Exception:  # whatever an object raises that cannot be copied
+        return ()
+    if isinstance(made, str):
+        return made
+    maker, arguments, state, items, pairs = (*made, None, None, None)[:5]
+    name = getattr(maker, "__module__", None), getattr(maker, "__qualname__", type(maker).__qualname__)
+    return name, arguments, state, [*(items or ())], [*(pairs or ())]
 
 
 def _names(code: types.CodeType) -> list[str]:

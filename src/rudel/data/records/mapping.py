@@ -4,7 +4,8 @@ Threads first: nothing has to be started or pickled, rows are written where they
 decoders (Pillow's among them) release Python's lock while they work. Of a small image they do not release it for
 long, though, and threads wait for each other; `delegation` says when processes take over (`pool`, `worker`).
 
-A part of the records that fails in a process is done once more in a thread, so that errors are the same ones.
+A part of the records that fails in a process is done once more in a thread, so that errors are the same ones. Records
+that a map function takes are mapped in the same thread: all threads of the pool may be in such a function.
 """
 
 import functools
@@ -70,7 +71,8 @@ class Mapping:
         arrays = row.empty(len(numbers))
         octets = [array.reshape(-1).view(np.uint8).data for array in arrays]
         size = max(1, min(len(numbers) // (self.workers * _PARTS_PER_WORKER), _LARGEST_PART))
-        task = self.delegation.task(self.features, self.functions, row) if len(numbers) > size else None
+        stays = len(numbers) <= size or hasattr(_THREAD, "is_of_pool")  # whose other threads may all wait for this one
+        task = None if stays else self.delegation.task(self.features, self.functions, row)
         if task:
             size = max(1, min(size, _MOST_BYTES // max(1, row.nbytes)))
         parts = ((begin, numbers[begin : begin + size]) for begin in range(0, len(numbers), size))
@@ -79,7 +81,7 @@ class Mapping:
             work = functools.partial(self._delegate, row, task, octets, parts)
         else:
             work = functools.partial(self._write_parts, row, octets, parts)
-        if not task and (self.workers == 1 or len(numbers) <= size):
+        if stays or (not task and self.workers == 1):
             work()
         else:
             futures = [_threads(self.workers).submit(work) for _ in range(self.workers)]
@@ -164,6 +166,9 @@ class _Shared:
         self._is_open = False
 
 
+_THREAD = threading.local()
+
+
 @functools.cache
 def _threads(workers: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers, "rudel-records")
+    return ThreadPoolExecutor(workers, "rudel-records", initializer=lambda: setattr(_THREAD, "is_of_pool", True))

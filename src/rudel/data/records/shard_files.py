@@ -28,18 +28,20 @@ def find_shards(paths: Paths, split: str | None) -> list[str]:
     """The files that are meant, in order.
 
     Args:
-        paths: a folder, of which the files of `split` are taken; a pattern (`*`, `?`, `[...]`) of files; one file; or
-            several. Files that are named one by one are taken as they are; of folders and patterns, sets must be
-            complete.
+        paths: a folder, of which the files of `split` are taken; one file; where there is neither, a pattern (`*`, `?`,
+            `[...]`) of files; or several. Files that are named one by one are taken as they are; of folders and
+            patterns, sets must be complete.
         split: which set of a folder; None for all of them.
 
     Raises:
         DataError: there is no such file or set, a shard is missing, or more than one set could be meant.
     """
     if not isinstance(paths, str | os.PathLike):
+        if not paths:
+            raise DataError("The list of records is empty: name files or folders of records.")
         return [file for path in paths for file in find_shards(path, split)]
     path = os.path.expanduser(os.fspath(paths))  # noqa: PTH111 as Path would spoil addresses
-    if _PATTERN.search(path):
+    if _PATTERN.search(path) and not os.path.exists(path):  # noqa: PTH110
         files = sorted(_matching(path))
         if not files:
             raise DataError(f"No file fits {path}: check the pattern.")

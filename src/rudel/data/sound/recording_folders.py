@@ -1,6 +1,5 @@
 """A folder of recordings as windows of samples: a folder for each class, or a table of files and labels."""
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,6 +9,7 @@ import numpy as np
 
 from rudel.cores import usable_cores
 from rudel.data.dataset import aligned_empty
+from rudel.data.file_names import printable
 from rudel.data.images.image_sources import Source, find_labelled_files
 from rudel.data.images.shard_writer import LeftOut
 from rudel.data.sound.noise import BACKGROUND
@@ -83,7 +83,7 @@ def read_folder(
             progress(len(parts), len(found.files))
     read = [(part, one) for part, one in zip(parts, found.files, strict=True) if not isinstance(part, LeftOut)]
     unread = [part for part in parts if isinstance(part, LeftOut)]
-    left_out = (*(LeftOut(name, reason) for name, reason in found.passed_over), *unread)
+    left_out = (*(LeftOut(printable(name), reason) for name, reason in found.passed_over), *unread)
     check_classes(str(source), len({one.label for _, one in read}), least, left_out)
     x = aligned_empty((sum(len(part) for part, _ in read), length), np.int16)
     np.concatenate([part for part, _ in read], out=x)
@@ -134,7 +134,7 @@ def _without_noise(found: Source) -> Source:
 
 
 def _windows(found: Source, name: str, rate: int, length: int) -> np.ndarray | LeftOut:
-    shown = os.fsencode(name).decode("utf-8", "backslashreplace")
+    shown = printable(name)
     try:
         content = found.store.read(name)
     except OSError as error:

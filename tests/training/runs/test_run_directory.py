@@ -1,0 +1,87 @@
+"""Directories of runs: what they take, what they refuse, and what they leave alone."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rudel
+from rudel.backend import keras_on_jax
+from rudel.errors import DataError, RunError
+from rudel.runs import run_directory
+
+keras = keras_on_jax()
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def fit(run: Path, **settings: Any) -> None:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, "softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    rudel.fit(model, np.zeros((8, 4), np.float32), np.ones(8), run=run, verbose=False, **settings)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize(
+    "name", ["log.txt", "tensorboard/train/events.out.tfevents.1.host", "model.keras", "checkpoints/epoch-1.pt"]
+)
+def test_what_a_run_would_write_over_is_refused(tmp_path: Path, name: str, resume: bool) -> None:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("years of work")
+    with pytest.raises(RunError, match=r"` and is not a run, it has no config\.json: give an empty directory, or one"):
+        run_directory.create(tmp_path, resume)
+    with pytest.raises(RunError, match="is not a run"):
+        run_directory.check_free(tmp_path, resume)
+    assert files(tmp_path) == {name: "years of work"}
+
+
+def test_other_files_in_the_directory_are_left_alone(tmp_path: Path) -> None:
+    theirs = {"main.py": "pass", "out.txt": "of the shell", ".notes.tmp": "mine", ".model.settings": "mine"}
+    for name, text in theirs.items():
+        (tmp_path / name).write_text(text)
+    run = run_directory.create(tmp_path, resume=False)
+
+    def train_on_damaged_data() -> None:
+        with run.keeping_failure():
+            run.write_config({})
+            run.log.write_text("begun")
+            raise DataError("One is damaged.")
+
+    with pytest.raises(DataError, match="One is damaged"):
+        train_on_damaged_data()
+    run.release()
+    assert files(tmp_path) == theirs | {".lock": ""}
+    fit(tmp_path)
+    events = tmp_path / "tensorboard" / "train" / "events.out.tfevents.1.host"
+    events.write_text("of another program")
+    fit(tmp_path, epochs=2, resume=True)
+    assert events.read_text() == "of another program"
+    assert {name: (tmp_path / name).read_text() for name in theirs} == theirs
+
+
+def test_what_a_killed_training_leaves_is_no_hindrance(tmp_path: Path) -> None:
+    run = run_directory.create(tmp_path / "run", resume=False)
+    (run.path / ".config.json.0123456789abcdef.tmp").write_text("half")
+    (run.path / ".model.ab12cd_8").mkdir()
+    (run.path / "checkpoints").mkdir()
+    (run.path / "checkpoints" / ".step-0000000001.npz.0123456789abcdef.tmp").write_text("half")
+    run.release()
+    again = run_directory.create(tmp_path / "run", resume=False)
+    assert files(again.path) == {".lock": ""}
+    assert not (again.path / ".model.ab12cd_8").exists()
+    again.release()
+
+
+def test_runs_that_cannot_be_made_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").symlink_to(tmp_path / "not-mounted")
+    with pytest.raises(RunError, match=r"^runs cannot be written \(File exists\): give a directory with `run=`"):
+        run_directory.create_next("digits")
+    (tmp_path / "not-mounted").mkdir()
+    made = [run_directory.create_next("digits") for _ in range(3)]
+    assert [str(run.path) for run in made] == ["runs/digits", "runs/digits-2", "runs/digits-3"]
+    for run in made:
+        run.release()
