@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from processes import LONG, started
 
@@ -35,6 +36,16 @@ def test_runs_are_listed_with_what_they_are_and_how_well_they_do(trained, rudel)
     assert short["seconds"] == summary["train_seconds"]
     assert {short["recipe"], short["strategy"], short["state"]} == {"digits", "single", "finished"}
     assert "val_accuracy" in rudel("runs", "--in", trained).out
+
+
+def test_a_terminal_of_another_encoding_gets_question_marks(trained, rudel, monkeypatch, tmp_path) -> None:
+    shutil.copytree(trained / "short", tmp_path / "runs" / "数字")
+    for arguments, name in ((("runs",), "??"), (("runs", "--json"), "\\u6570\\u5b57")):
+        with (tmp_path / "out").open("w+", encoding="latin-1", errors="strict") as out:
+            monkeypatch.setattr("sys.stdout", out)
+            assert rudel(*arguments).code == 0
+            out.seek(0)
+            assert name in out.read()
 
 
 def test_runs_are_sorted_by_a_metric_the_best_first(trained, rudel) -> None:
@@ -111,3 +122,42 @@ def test_a_run_of_objects_that_no_file_holds_is_not_resumed(rudel, tmp_path) -> 
     (run / "summary.json").unlink()
     assert "with callbacks" in rudel("resume", run).error
     assert "There is no run" in rudel("resume", tmp_path / "nothing").error
+
+
+def test_a_run_is_resumed_from_another_folder(rudel, tmp_path, monkeypatch) -> None:
+    begun, elsewhere = tmp_path / "begun", tmp_path / "elsewhere"
+    (begun / "table").mkdir(parents=True)  # of the name of the recipe
+    elsewhere.mkdir()
+    (begun / "rows.csv").write_text("a,b\n" + "".join(f"{row % 7},{row % 2}\n" for row in range(40)))
+    monkeypatch.chdir(begun)
+    package.train_recipe("table", data="rows.csv", options={"target": "b"}, steps=4, run="run", verbose=False)
+    (begun / "run" / "summary.json").unlink()
+    monkeypatch.chdir(elsewhere)
+    result = rudel("resume", "../begun/run", "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["steps"] == 4
+    assert Path.cwd() == elsewhere
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_recipe_finds_files_beside_the_folder_of_its_run(rudel, tmp_path, monkeypatch) -> None:
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    np.save(begun / "numbers.npy", np.arange(12, dtype=np.float32)[:, None])
+    (begun / "own.py").write_text(
+        """
+import keras, numpy, rudel
+def data(file: str = ""):
+    x = numpy.load(file)
+    return rudel.Dataset(rudel.Examples(x, 2 * x))
+def model(dataset):
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+"""
+    )
+    monkeypatch.chdir(begun)
+    package.train_recipe("own.py", options={"file": "numbers.npy"}, steps=1, run="run", verbose=False)
+    (begun / "run" / "summary.json").unlink()
+    monkeypatch.chdir(tmp_path)
+    assert json.loads(rudel("resume", "begun/run", "--json").out)["steps"] == 1

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import rudel
 from rudel.backend import set_seed
@@ -228,6 +229,7 @@ class TestMistakes:
             ((x[:0], y[:0]), "no examples"),
             ((np.array([["a"] * 6] * 192), y), "give numbers"),
             (([[1.0], [2.0, 3.0]], y[:2]), "different lengths"),
+            ((csr_matrix(x), y), r"training data has a sparse csr_matrix: give its `toarray\(\)`"),
         ):
             with pytest.raises(DataError, match=words):
                 rudel.fit(classifier(), *data)
@@ -235,6 +237,14 @@ class TestMistakes:
             rudel.fit(classifier(), (row for row in x), y)
         with pytest.raises(DataError, match="validation y"):
             rudel.fit(classifier(), x, y, validation=(x, wrong))
+
+    def test_data_to_evaluate_or_to_predict_on(self, classifier: Any, blobs: Any) -> None:
+        data = rudel.Dataset(rudel.Examples(*blobs))
+        for ask, what in ((rudel.evaluate, "evaluation"), (rudel.predict, "prediction")):
+            with pytest.raises(DataError, match=f"The {what} data is a Dataset: say which part of it is meant"):
+                ask(classifier(), data)
+            with pytest.raises(DataError, match=f"The {what} data has a sparse csr_matrix"):
+                ask(classifier(), csr_matrix(blobs[0]))
 
     def test_models(self, classifier: Any, blobs: Any) -> None:
         class Branching(keras.Model):
@@ -310,6 +320,35 @@ def test_classes_that_the_loss_ignores_are_no_wrong_labels(classifier: Any, blob
     x, y = blobs
     loss = keras.losses.SparseCategoricalCrossentropy(ignore_class=-1)
     rudel.fit(classifier(loss=loss, metrics=[]), x, np.where(np.arange(192) < 9, -1, y))
+
+
+@pytest.mark.parametrize("kind", ["arrays", "stream"])
+def test_examples_that_the_loss_ignores_are_not_in_the_predictions(
+    classifier: Any, blobs: Any, listed: Any, tmp_path: Path, kind: str
+) -> None:
+    x, y = blobs
+    loss = keras.losses.SparseCategoricalCrossentropy(ignore_class=-1)
+    held_out = (x, np.where(np.arange(192) % 4 == 0, -1, y).astype("int32"))
+    validation = listed(*held_out) if kind == "stream" else held_out
+    rudel.fit(classifier(loss=loss, metrics=[]), x, y, validation=validation, run=tmp_path / "run")
+    with np.load(tmp_path / "run/predictions.npz") as kept:
+        np.testing.assert_array_equal(kept["truth"], y[np.arange(192) % 4 != 0])
+    assert (tmp_path / "run/summary.json").exists()
+
+
+def ordinal_crossentropy(y: Any, outputs: Any) -> Any:
+    """Of labels from 0 to 2 and the probabilities that they are above 0 and above 1."""
+    labels: Any = keras.ops.reshape(keras.ops.cast(y, "int32"), (-1, 1))
+    above = labels > keras.ops.arange(2)
+    return keras.losses.binary_crossentropy(keras.ops.cast(above, "float32"), outputs)
+
+
+def test_a_run_may_have_labels_that_are_no_numbers_of_outputs(blobs: Any, tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(2, "sigmoid")])
+    model.compile("adam", ordinal_crossentropy)
+    rudel.fit(model, *blobs, validation=blobs, run=tmp_path / "run")
+    assert (tmp_path / "run/summary.json").exists()
+    assert not (tmp_path / "run/predictions.npz").exists()
 
 
 def test_test_examples_are_looked_at_at_the_end(classifier: Any, blobs: Any, tmp_path: Path) -> None:

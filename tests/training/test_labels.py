@@ -32,6 +32,14 @@ def test_strings_are_numbered_and_name_the_classes(classifier: Any, blobs: Any, 
     assert json.loads((tmp_path / "run/config.json").read_text())["class_names"] == ["ant", "cat", "zebra"]
 
 
+def test_a_class_may_be_held_out_as_a_whole(classifier: Any, blobs: Any) -> None:
+    x, y = blobs
+    labels = NAMES[y % 2]
+    labels[np.random.default_rng(5).permutation(192)[0]] = NAMES[2]  # the first one that this seed holds out
+    history = rudel.fit(classifier(), x, labels, validation=0.2, seed=5).history
+    assert np.isfinite(history["val_loss"]).all()
+
+
 def test_strings_become_one_hot_where_the_loss_takes_that(classifier: Any, blobs: Any) -> None:
     x, y = blobs
     histories = []

@@ -194,6 +194,18 @@ def test_a_source_that_changes_at_the_end_of_an_epoch_trains_as_in_keras() -> No
     assert len(set(source.levels[-28:])) == 4
 
 
+def test_epochs_end_for_a_source_wherever_evaluations_come(tmp_path: Path) -> None:
+    mine, theirs, again, source, keras_source = net(), net(), net(), Harder(), Harder()
+    rudel.fit(mine, source, epochs=4, eval_every=3, shuffle=False, verbose=0)  # 7 steps an epoch
+    theirs.fit(keras_source, epochs=4, shuffle=False, verbose=0)
+    assert same(mine, theirs)
+    assert source.calls[1:] == keras_source.calls[2:]  # the first batch is looked at before
+    for steps in (12, 28):
+        rudel.fit(again, Harder(), steps=steps, eval_every=3, shuffle=False, run=tmp_path, resume=True, verbose=0)
+    for one, other in zip(mine.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_a_slow_source_is_trained_on_as_it_is_read() -> None:
     class Slow(Numbered):
         def __len__(self) -> int:
@@ -341,6 +353,51 @@ except rudel.RudelError as error:
     done = subprocess.run([warm_python, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert "does not say how many batches it has: give `steps_per_epoch`." in done.stdout
+
+
+class _Tensors:
+    """What a PyTorch `TensorDataset` is."""
+
+    def __init__(self, *tensors: np.ndarray) -> None:
+        self.tensors = tensors
+
+    def __getitem__(self, index: Any) -> tuple[Any, ...]:
+        return tuple(tensor[index] for tensor in self.tensors)
+
+
+class _Scaled(_Tensors):
+    """One that changes its rows."""
+
+    def __getitem__(self, index: Any) -> tuple[Any, ...]:
+        x, y = super().__getitem__(index)
+        return x / 2, y
+
+
+def default_collate(rows: list[tuple[np.ndarray, np.ndarray]]) -> list[_Tensor]:
+    return [_Tensor(np.stack(part)) for part in zip(*rows, strict=True)]
+
+
+class _LoaderOfTensors:
+    """What a `DataLoader` over one is."""
+
+    num_workers, batch_size, collate_fn = 0, SIZE, staticmethod(default_collate)
+
+    def __init__(self, dataset: _Tensors) -> None:
+        self.dataset = dataset
+        rows = range(len(X))
+        self.batch_sampler = [rows[first : first + SIZE] for first in rows[::SIZE]]
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self.collate_fn([self.dataset[row] for row in rows]) for rows in self.batch_sampler)
+
+
+def test_tensors_that_a_data_set_changes_are_not_read_past_it() -> None:
+    found = training_stream(_LoaderOfTensors(_Scaled(X, Y)), None).in_memory()
+    np.testing.assert_array_equal(found.x, X / 2)
+    np.testing.assert_array_equal(found.y, Y)
 
 
 @pytest.mark.parametrize("kind", ["tensors", "rows", "copied"])

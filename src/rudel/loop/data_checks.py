@@ -24,14 +24,12 @@ def as_examples(data: Any, what: str, text: bool = False) -> Examples:
     """
     if isinstance(data, Examples):
         data = (data.x, data.y, data.sample_weight)
-    if isinstance(data, Dataset):
-        raise DataError(f"The {what} data is a Dataset: say which part of it is meant, such as `dataset.validation`.")
     parts = data if isinstance(data, tuple) else (data,)
     if len(parts) > 3:
         raise DataError(f"The {what} data must be (x, y) or (x, y, sample_weight), not a tuple of {len(parts)}.")
     x, y, weight = (*parts, None, None)[:3]
     for part in (x, y, weight):
-        _refuse_streams(part, what)
+        _refuse_others(part, what)
     labels = as_text(y) if text else None
     y = _as_arrays(y, f"{what} y") if labels is None else labels
     return Examples(_as_arrays(x, f"{what} x"), y, _as_arrays(weight, f"{what} sample_weight"))
@@ -214,9 +212,14 @@ def _loss_name(model: "keras.Model") -> str:
     return getattr(loss, "__name__", name)
 
 
-def _refuse_streams(part: Arrays, what: str) -> None:
+def _refuse_others(part: Arrays, what: str) -> None:
+    """Refuses what is neither an array nor a collection of arrays."""
     if part is None or isinstance(part, dict | list | tuple) or hasattr(part, "__array__"):
         return
+    if isinstance(part, Dataset):
+        raise DataError(f"The {what} data is a Dataset: say which part of it is meant, such as `dataset.validation`.")
+    if hasattr(part, "toarray"):
+        raise DataError(f"The {what} data has a sparse {type(part).__name__}: give its `toarray()`, which is dense.")
     raise DataError(
         f"The {what} data is a {type(part).__name__}: give NumPy arrays, a rudel.Dataset, a stream such as "
         "rudel.Records, or a source of batches."

@@ -251,16 +251,20 @@ class Batched(_Read):
         self._stream, self._schedule = stream, schedule
         self._blocks = BatchBlocks(stream, model, "training", schedule.total_steps)
         self._runs: list[Run] = []
+        self._ended = -1
+        """The step with which the last epoch has ended for the source."""
 
     def start(self, step: int, interrupted: Callable[[], bool] = lambda: False) -> None:
         """See `Feed`."""
         self._interrupted = interrupted
         self._stream.pass_epochs(step)
+        self._ended = step
         self._begin(step, READ_SECONDS)
 
     def end_epoch(self, step: int) -> None:
         """See `Feed`."""
-        if self._stream.epoch and not step % self._stream.epoch:
+        if self._stream.epoch and not step % self._stream.epoch and step != self._ended:
+            self._ended = step
             self._stream.end_epoch()
 
     def _begin(self, step: int, seconds: float) -> None:
@@ -287,6 +291,7 @@ class Batched(_Read):
         """See `Feed`."""
         start = self._schedule.first_step(epoch)
         if first == self._end:
+            self.end_epoch(first)  # of which the loop hears at the ends of spans alone
             self._begin(first, _FIRST_SECONDS)
         while first < last:
             while self._runs and self._runs[0].last <= first:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 
 _TRAIN_HOOKS = tuple(f"on_{kind}batch_{moment}" for kind in ("", "train_") for moment in ("begin", "end"))
+BEFORE_STEPS = frozenset({"on_batch_begin", "on_train_batch_begin"})
+"""Hooks for the beginning of a training step."""
+
 _TEST_HOOKS = ("on_test_batch_begin", "on_test_batch_end")
 _SETTING_FOR_EPOCHS = {"BackupAndRestore": "save_freq", "ModelCheckpoint": "save_freq", "TensorBoard": "update_freq"}
 _HARMLESS_WITHOUT_BATCHES = ("TerminateOnNaN", "ProgbarLogger")
@@ -61,9 +64,9 @@ def check_callbacks(keras: ModuleType, callbacks: Sequence[Any], *, one_device: 
             )
 
 
-def act_between_steps(keras: ModuleType, callbacks: Sequence[Any]) -> bool:
-    """Whether one of these callbacks wants to act between training steps."""
-    return any(_hooks_between_steps(keras, callback) for callback in callbacks)
+def hooks_between_steps(keras: ModuleType, callbacks: Sequence[Any]) -> set[str]:
+    """The hooks by which one of these callbacks acts between training steps."""
+    return {hook for callback in callbacks for hook in _hooks_between_steps(keras, callback)}
 
 
 def _hooks_between_steps(keras: ModuleType, callback: "keras.callbacks.Callback") -> list[str]:

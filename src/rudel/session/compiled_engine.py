@@ -241,13 +241,14 @@ class CompiledEngine:
         session, schedule, position = self._session, self._job.schedule, self._session.position
         feed, clock = self._feed, position.clock
         assert feed
-        began, first = time.perf_counter(), position.step
+        began, first = time.perf_counter(), session.spans.first(session.spans.number(position.step))
         progress = Progress(self._state, {}, np.asarray(-1, np.int32))
         self._form = None
         while position.step < end:
             epoch, batch = position.step // schedule.steps_per_epoch, position.step - first
-            if session.acts_between_steps:
+            if session.acts_before_steps:
                 session.callbacks.on_train_batch_begin(batch)
+                progress = self._read_back(progress)
             steps = self._decisions.steps(self._wanted_steps())
             stop = min(position.step + steps, schedule.same_size_until(position.step), end)
             block_began, waited, compiled = time.perf_counter(), feed.wait_seconds, clock.compile
@@ -258,12 +259,14 @@ class CompiledEngine:
             took = time.perf_counter() - block_began - compiled
             if schedule.size(position.step) == schedule.sizes[0]:
                 self._steps_a_block = _next_block(max(1, done - position.step), took, self._decisions.block_seconds)
-            position.step = done
+            taken, position.step = done - position.step, done
             clock.train += time.perf_counter() - began - compiled
             clock.wait += feed.wait_seconds - waited
             session.display.advance(done, as_floats(progress.logs), clock.train)
-            if session.acts_between_steps:
-                progress = self._let_callbacks_act(batch, progress)
+            if session.acts_between_steps and taken:
+                self._devices.write(session.model, progress.state)
+                session.callbacks.on_train_batch_end(batch, as_floats(progress.logs))
+                progress = self._read_back(progress)
                 if session.model.stop_training:
                     break
             if done < end:
@@ -314,12 +317,9 @@ class CompiledEngine:
             self._session.position.clock.compile += found[0].compile_seconds
         return self._programs[block.form]
 
-    def _let_callbacks_act(self, batch: int, progress: Progress) -> Progress:
-        """Gives callbacks the model as it is after a step; returns the progress with what they have changed in it."""
-        model = self._session.model
-        self._devices.write(model, progress.state)
-        self._session.callbacks.on_train_batch_end(batch, as_floats(progress.logs))
-        self._state = self._devices.read(model)._replace(metrics=progress.state.metrics)
+    def _read_back(self, progress: Progress) -> Progress:
+        """The progress with what callbacks have changed in the model between two steps."""
+        self._state = self._devices.read(self._session.model)._replace(metrics=progress.state.metrics)
         return progress._replace(state=self._state)
 
     def _wanted_steps(self) -> int:

@@ -139,7 +139,9 @@ def _keep_predictions(path: Path, model: "keras.Model", dataset: Dataset) -> Non
     if isinstance(examples, BatchStream) and not examples.by_index:
         inputs = None
     answered = _of_stream(model, examples) if isinstance(examples, Stream) else _of_examples(model, examples)
-    if answered:
+    if answered and _ignored_class(model) is not None and len(answered.truth) < len(examples):
+        inputs = None  # whose numbers are not those of the answers
+    if answered and len(answered.truth):
         save(path, answered, inputs, rate_of(model))
 
 
@@ -161,8 +163,20 @@ def _of_stream(model: "keras.Model", stream: Stream) -> Predictions | None:
 
 
 def _answers(model: "keras.Model", outputs: Tree, truth: np.ndarray) -> Predictions | None:
+    """Answers to the examples that the loss does not ignore; None if the labels are not numbers of outputs."""
     probabilities = as_probabilities(model, outputs) if isinstance(outputs, np.ndarray) else None
-    return None if probabilities is None else summarise(probabilities, truth)
+    if probabilities is None:
+        return None
+    counted = truth != _ignored_class(model)
+    probabilities, truth = probabilities[counted], truth[counted]
+    if not ((truth >= 0) & (truth < max(2, probabilities.shape[1]))).all():
+        return None
+    return summarise(probabilities, truth)
+
+
+def _ignored_class(model: "keras.Model") -> int | None:
+    """The label of examples that the loss leaves out, if there is one."""
+    return getattr(model.loss, "ignore_class", None)
 
 
 class _Inputs:

@@ -5,6 +5,7 @@ stands; an `Engine` takes the steps. Callbacks act at the ends of epochs and of 
 engine can.
 """
 
+import contextlib
 import time
 from collections.abc import Callable
 from types import ModuleType
@@ -53,6 +54,8 @@ class Session:
         position: how far the training has come.
         spans: at whose ends it is evaluated.
         callbacks: Keras' `CallbackList`.
+        acts_between_steps: whether a callback acts between two steps.
+        acts_before_steps: whether one has a hook for the beginning of a step.
         watch: the best evaluation so far.
         first_step: steps before this training, which another one has taken; the history begins there.
         initial_metrics: the metrics variables at the beginning of a span.
@@ -84,7 +87,9 @@ class Session:
             list(job.callbacks), add_history=True, add_progbar=False, model=job.model, epochs=self.spans.count,
             steps=self.spans.length, verbose=0,
         )  # fmt: skip
-        self.acts_between_steps = callback_memory.act_between_steps(keras, job.callbacks)
+        hooks = callback_memory.hooks_between_steps(keras, job.callbacks)
+        self.acts_between_steps = bool(hooks)
+        self.acts_before_steps = bool(hooks & callback_memory.BEFORE_STEPS)
         self._history = job.model.history
         self.initial_metrics = built(job)
         self._rate = RecordedRate(job.model.optimizer, self.spans.count)
@@ -289,6 +294,7 @@ class Session:
             "clock": dict(vars(position.clock)),
             **more,
             "callbacks": callback_memory.snapshot(self.job.callbacks, self._memory_at_begin, arrays),
+            "added": self._added_by_callbacks(),
         }
 
     def keep(self, checkpoint: Checkpoint) -> None:
@@ -327,7 +333,7 @@ class Session:
         self.position.clock.setup = setup
         self.model.stop_training = self.position.stopped
         self._history.epoch, self._history.history = [], {}
-        self._replay()
+        self._replay(checkpoint)
 
     def _restore(self, saved: Checkpoint) -> None:
         now = self.position.clock
@@ -339,7 +345,7 @@ class Session:
         self.position.stopped &= saved.document.get("total_steps") in (None, self.job.schedule.total_steps)
         same = saved.document.get("monitor", self.watch.metric) == self.watch.metric
         self.watch.after = saved.document.get("monitored_after", -1) if same else self.position.step
-        self._replay()
+        self._replay(saved)
         self._best_saved = self.watch.best.step if self.watch.best else None
 
     def _stand_at(self, checkpoint: Checkpoint) -> None:
@@ -349,15 +355,26 @@ class Session:
         position.step, position.stopped = checkpoint.step, document["stopped"]
         position.records, position.clock = list(document["records"]), Clock(**document["clock"])
 
-    def _replay(self) -> None:
-        """Brings the history, the watch and the store to what the records say."""
+    def _replay(self, checkpoint: Checkpoint) -> None:
+        """Brings the history, the watch and the store to what the records of a checkpoint say."""
         records = self.position.records
         for record in records:
             self._history.epoch.append(self.spans.number(record["step"] - 1))
             for name, value in record["logs"].items():
                 self._history.history.setdefault(name, []).append(value)
+        self._history.history.update(checkpoint.document.get("added", {}))
         self.watch.observe_all(records)
         self.store.begin(records)
+
+    def _added_by_callbacks(self) -> dict[str, list[float]]:
+        """Numbers in the history that callbacks have added to the logs of epochs, such as `learning_rate`, by name."""
+        measured = {name for record in self.position.records for name in record["logs"]}
+        added: dict[str, list[float]] = {}
+        for name, values in self._history.history.items():
+            if name not in measured:
+                with contextlib.suppress(TypeError, ValueError):  # of what is no number
+                    added[name] = [float(value) for value in values]
+        return added
 
     def _steps_before(self) -> int:
         """Steps of the epochs that are left out: those that a callback says to have restored, or the user's number."""

@@ -39,6 +39,10 @@ class Spans:
         """The span (from 0) in which the training is when so many steps are done."""
         return step // self.length
 
+    def first(self, number: int) -> int:
+        """The number of steps done when this span begins."""
+        return number * self.length
+
     def last(self, number: int) -> int:
         """The number of steps done when this span ends."""
         return min((number + 1) * self.length, self.schedule.total_steps)

@@ -195,10 +195,13 @@ def fit(
         epochs, steps, batch_size, seed, shuffle, validation_batch_size, eval_every, checkpoint_every, keep, monitor,
         stop_early,
     )  # fmt: skip
-    dataset = as_dataset(x, y, sample_weight, validation, seed)
+    dataset = as_dataset(x, y, sample_weight, validation)
     if isinstance(dataset.train, Examples) and dataset.train.y is None and needs_targets(model):
         raise DataError("There are no targets, and the model has a loss that needs them: give `y`.")
     dataset = encode_text_labels(dataset, takes_one_hot(model))
+    if isinstance(validation, float):  # only now, as a class may be held out as a whole
+        rest, held_out = split(dataset.train, validation, seed)
+        dataset = replace(dataset, train=rest, validation=held_out)
     if validation_data is None:
         dataset = keras_arguments.hold_out_last(dataset, validation_split)
     dataset = keras_arguments.first_batches(dataset, validation_steps, validation_batch_size or batch_size)
@@ -221,10 +224,8 @@ def fit(
         return execute(keras, decided(request, strategy), began).history
 
 
-def as_dataset(
-    train: TrainingData, y: TrainingData, sample_weight: TrainingData, validation: TrainingData, seed: int
-) -> Dataset:
-    """A dataset of what `fit` was given; `validation` is a fraction to hold out, or examples."""
+def as_dataset(train: TrainingData, y: TrainingData, sample_weight: TrainingData, validation: TrainingData) -> Dataset:
+    """A dataset of what `fit` was given; of a fraction, which is held out later, it has no validation examples."""
     from rudel.loop.data_checks import as_examples, as_part
 
     if isinstance(train, Dataset | Stream):
@@ -240,8 +241,7 @@ def as_dataset(
     else:
         dataset = Dataset(as_examples((train, y, sample_weight), "training", text=True))
     if isinstance(validation, float):
-        rest, held_out = split(dataset.train, validation, seed)
-        return replace(dataset, train=rest, validation=held_out)
+        return replace(dataset, validation=None)
     given = dataset.validation if validation is None else validation
     if isinstance(dataset.train, Examples) and dataset.train.y is not None and not isinstance(given, Stream | None):
         given = as_examples(given, "validation", text=True)

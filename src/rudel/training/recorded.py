@@ -15,8 +15,8 @@ def recorded(given: dict[str, Any]) -> dict[str, Any] | None:
         given: the arguments by name, without `run`, `resume` and those that only say what is shown.
 
     Returns:
-        Plain data with absolute paths; None where an argument is an object that a file cannot hold, such as a callback
-        or a running cluster.
+        Plain data, and the `folder` in which they were given, to which relative paths in them belong; None where an
+        argument is an object that a file cannot hold, such as a callback or a running cluster.
     """
     given = dict(given)
     on, client, strategy = given.pop("on"), given.pop("client"), given.pop("strategy")
@@ -29,15 +29,23 @@ def recorded(given: dict[str, Any]) -> dict[str, Any] | None:
         return None
     given["options"] = {k: list(v) if isinstance(v, tuple) else v for k, v in (given["options"] or {}).items()}
     for name in ("recipe", "data", "ssh_config", "start_from"):
-        given[name] = _absolute(given[name])
-    arguments = given | {"on": hosts, "client": client, "strategy": spread}
+        given[name] = None if given[name] is None else str(given[name])
+    arguments = given | {"on": hosts, "client": client, "strategy": spread, "folder": _folder()}
     return arguments if _is_plain(arguments) else None
+
+
+def _folder() -> str | None:
+    """The working directory; None if somebody has removed it."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return None
 
 
 def _hosts(on: object) -> str | list[str] | None:
     """Hosts as texts; None where there are none, or where one says more than its text does."""
     if on is None or isinstance(on, str):
-        return _absolute(on)
+        return on
     hosts = list(on) if isinstance(on, Sequence) else [None]
     plain = all(isinstance(host, str) or (isinstance(host, Host) and host.python is None) for host in hosts)
     return [str(host) for host in hosts] if plain else None
@@ -55,15 +63,6 @@ def _strategy(strategy: Any) -> dict[str, Any] | None:
         return None
     changed = {key: value for key, value in options.items() if value != getattr(default, key)}
     return {"name": name, "options": changed}
-
-
-def _absolute(path: Any) -> Any:
-    """The path of something that is there, from the root; anything else, such as an address or a name, as text."""
-    if path is None:
-        return None
-    place = Path(path).expanduser()
-    is_path = isinstance(path, Path) or "/" in str(path) or place.suffix == ".py" or place.is_dir()
-    return str(place.resolve()) if is_path and place.exists() else str(path)
 
 
 def _is_plain(value: object) -> bool:

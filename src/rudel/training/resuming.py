@@ -1,5 +1,6 @@
 """A run continued by what its directory says, without the command that began it."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from rudel.training.strategies import with_options
 
 
 def resume_run(run: str | Path, progress: Callable[[int, int], None] | None = None) -> TrainedRun:
-    """Continues an unfinished run as it was begun.
+    """Continues an unfinished run as it was begun, in the folder in which it was begun if that is still there.
+
+    Until it returns, that is the working directory of the process.
 
     Args:
         run: its directory.
@@ -44,10 +47,10 @@ def resume_run(run: str | Path, progress: Callable[[int, int], None] | None = No
         )
     spread = recorded.pop("strategy")
     strategy = with_options(spread["name"], _tuples(spread["options"])) if spread else None
-    options = _tuples(recorded.pop("options"))
-    return train_recipe(
-        **recorded, options=options, strategy=strategy, run=directory.path, resume=True, progress=progress
-    )
+    recorded |= {"options": _tuples(recorded["options"]), "strategy": strategy, "run": directory.path.resolve()}
+    folder = recorded.pop("folder", None)
+    with contextlib.chdir(folder) if folder and Path(folder).is_dir() else contextlib.nullcontext():
+        return train_recipe(**recorded, resume=True, progress=progress)
 
 
 def _tuples(options: dict[str, Any]) -> dict[str, Any]:

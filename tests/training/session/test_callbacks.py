@@ -1,10 +1,17 @@
-"""What callbacks have learned in steps that are undone is forgotten."""
+"""Callbacks: what they do between steps and in resumed trainings, and how they forget what is undone."""
 
+import signal
+import threading
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+import pytest
 
+import rudel
+from rudel.backend import set_seed
+from rudel.loop.read_ahead import Ahead
 from rudel.session.callbacks import forget, remembered, restore, snapshot
 
 
@@ -69,3 +76,101 @@ def test_early_stopping_waits_as_if_undone_epochs_had_not_been() -> None:
         forget([callback], at_begin)
         restore([callback], before, {})
         assert (callback.wait, callback.best, callback.min_delta) == (0, None, 1)
+
+
+class Batches(keras.callbacks.Callback):
+    """Notes the batches whose ends it hears of; presses Ctrl-C when there are so many."""
+
+    def __init__(self, most: int = 0) -> None:
+        super().__init__()
+        self.most = most
+        self.seen: list[int] = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.seen.append(batch)
+        if len(self.seen) == self.most:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_what_a_callback_changes_before_a_step_counts_as_in_keras(classifier: Any, blobs: Any) -> None:
+    class Before(keras.callbacks.Callback):
+        model: Any
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            self.model.optimizer.learning_rate = 0.1 / (batch + 1)
+            if batch == 3:
+                self.model.layers[0].bias.assign(np.ones(16))
+
+    set_seed(0)
+    ours = classifier("sgd")
+    history = rudel.fit(ours, *blobs, epochs=2, shuffle=False, callbacks=[Before()]).history
+    set_seed(0)
+    theirs = classifier("sgd")
+    expected = theirs.fit(*blobs, epochs=2, shuffle=False, verbose=0, callbacks=[Before()]).history
+    assert history["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+    assert float(ours.optimizer.learning_rate) == float(theirs.optimizer.learning_rate)
+    for one, other in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_batches_are_counted_from_the_beginning_of_the_epoch_in_a_resumed_training(
+    classifier: Any, blobs: Any, tmp_path: Path
+) -> None:
+    first, second = Batches(most=8), Batches()  # 6 steps an epoch
+    with pytest.raises(KeyboardInterrupt, match="after 8 of 12 steps"):
+        rudel.fit(classifier(), *blobs, epochs=2, run=tmp_path, callbacks=[first])
+    rudel.fit(classifier(), *blobs, epochs=2, run=tmp_path, callbacks=[second], resume=True)
+    assert first.seen == [*range(6), 0, 1]
+    assert second.seen == [*first.seen, 2, 3, 4, 5]
+
+
+def test_a_step_that_an_interrupt_prevents_does_not_end(
+    classifier: Any, blobs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rudel.loop.blocks.BLOCK_BYTES", 1.0)  # so that each batch is given away by itself
+    closed, close = threading.Event(), Ahead.close
+
+    def closing(ahead: Ahead[Any]) -> None:
+        closed.set()
+        close(ahead)
+
+    monkeypatch.setattr(Ahead, "close", closing)
+
+    class Stuck(keras.utils.PyDataset):
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, number: int) -> Any:
+            assert number < 2 or closed.wait(60)
+            return tuple(part[:32] for part in blobs)
+
+    class Interrupting(Batches):
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if batch == 2:
+                signal.raise_signal(signal.SIGINT)
+
+    callback = Interrupting()
+    with pytest.raises(KeyboardInterrupt, match="after 2 of 6 steps"):
+        rudel.fit(classifier(), Stuck(), shuffle=False, callbacks=[callback])
+    assert callback.seen == [0, 1]
+
+
+def test_what_callbacks_add_to_the_logs_is_in_the_history_of_a_resumed_training(
+    classifier: Any, blobs: Any, tmp_path: Path
+) -> None:
+    class Adding(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            logs.update(f1=np.float32(epoch) / 2, remark="none")
+
+    def fit(epochs: int, **given: Any) -> dict[str, Any]:
+        set_seed(0)
+        schedule = keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 / (1 + epoch))
+        return rudel.fit(classifier(), *blobs, epochs=epochs, callbacks=[schedule, Adding()], **given).history
+
+    whole = fit(4)
+    fit(2, run=tmp_path)
+    resumed = fit(4, run=tmp_path, resume=True)
+    assert resumed.pop("remark") == ["none"] * 2  # only numbers are kept
+    assert whole.pop("remark") == ["none"] * 4
+    assert resumed == whole
+    assert resumed["learning_rate"] == pytest.approx([0.1, 0.05, 0.1 / 3, 0.025])
