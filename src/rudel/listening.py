@@ -8,6 +8,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Collection
+from typing import Any
 
 from rudel.errors import ServeError
 
@@ -51,8 +52,8 @@ def listener(host: str, port: int, waiting: int) -> socket.socket:
         OSError: the address is not this computer's, or the port is taken.
         OverflowError: there is no such port.
     """
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    made = socket.socket(family, kind, protocol)
+    family, address = resolved(host, port)
+    made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
@@ -61,6 +62,20 @@ def listener(host: str, port: int, waiting: int) -> socket.socket:
         made.close()
         raise
     return made
+
+
+def resolved(host: str, port: int) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
+    """The family and the address of a socket for TCP.
+
+    Raises:
+        OSError: there is no such host.
+        OverflowError: there is no such port.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except UnicodeError as error:  # an empty label, as in `192.168..1`, or one that is too long
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from error
+    return family, address
 
 
 def cannot_listen(host: str, port: int, error: Exception) -> ServeError:

@@ -24,6 +24,7 @@ def failing():
 @pytest.fixture(autouse=True)
 def tracking(rudel, tmp_path, monkeypatch) -> None:
     (tmp_path / "own_tracking.py").write_text(TRACKING)
+    (tmp_path / "broken_tracking.py").write_text("import json\nnothing.make()\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(__import__("sys").modules, "own_tracking", raising=False)
 
@@ -44,6 +45,9 @@ def test_a_callback_of_ones_own_sees_every_epoch(rudel, tmp_path) -> None:
         ("nowhere_at_all:x", "No module named"),
         ("own_tracking:nothing", "type int"),
         ("own_tracking:failing", "no server"),
+        ("broken_tracking:make", "cannot be imported in line 2 of "),
+        ("broken_tracking:make", "broken_tracking.py (NameError: name 'nothing' is not defined)"),
+        (".tracking:make", "MODULE:FACTORY"),
     ],
 )
 def test_what_is_no_callback_is_said(rudel, tmp_path, name: str, message: str) -> None:

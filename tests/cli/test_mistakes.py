@@ -46,6 +46,13 @@ def model(dataset):
         (("predict", "nowhere", "x.png"), "no run at nowhere"),
         (("report", "nowhere"), "nowhere"),
         (("new", "two words"), "Python identifier"),
+        (
+            ("watch", "nowhere", "--host", "192.168..1"),
+            "cannot be used (Name or service not known)",
+        ),
+        (("tune", "digits", "--set", "filters=4,8", "--seed", "5000000000"), "--seed must be below 2**32"),
+        (("tune", "digits", "--set", "filters=4,8", "--checkpoint-every", "0"), "--checkpoint-every must be a whole"),
+        (("tune", "digits", "--set", "filters=4,8", "--monitor", "val_acuracy"), "no metric `val_acuracy` to monitor"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -80,6 +87,18 @@ def test_recipes(rudel: Callable[..., Any], tmp_path: Path, old: str, new: str, 
     extra = ("--learning-rate", "0.1") if "CosineDecay" in new else ()
     assert words in rudel("train", "mine.py", *extra).error
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__") == ["mine.py"]
+
+
+def test_a_recipe_file_without_its_suffix(rudel: Callable[..., Any]) -> None:
+    Path("mine.py").write_text(RECIPE)
+    for name in ("mine", "mine.txt"):
+        assert f"no recipe `{name}`, but a file: give its path, mine.py." in rudel("train", name).error
+
+
+def test_a_sweep_into_a_file(rudel: Callable[..., Any]) -> None:
+    Path("file").write_text("")
+    tune = ("tune", "digits", "--set", "filters=4,8", "--run")
+    assert "file cannot be written (File exists): give another with --run." in rudel(*tune, "file").error
 
 
 def test_a_loss_that_explodes_names_the_step(rudel: Callable[..., Any]) -> None:

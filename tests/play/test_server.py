@@ -93,6 +93,8 @@ def test_an_address_that_is_taken_is_one_sentence(player: Player) -> None:
         PlayServer(player, port=server.server_address[1])
     with pytest.raises(ServeError, match="cannot be used"):
         PlayServer(player, "no.such.host.example")
+    with pytest.raises(ServeError, match="cannot be used"):
+        PlayServer(player, "192.168..1")
 
 
 def test_once_it_is_there_the_module_guesses(player: Player, exported: Path) -> None:

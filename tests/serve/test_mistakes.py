@@ -77,6 +77,7 @@ def test_an_address_that_is_taken(refused: Callable[..., str], runs: Path) -> No
         )
     assert "cannot be served at" in refused(runs / "small", "--host", "192.0.2.1")
     assert "cannot be served at" in refused(runs / "small", "--host", "no such host")
+    assert "cannot be served at" in refused(runs / "small", "--host", "192.168..1")
 
 
 def test_tokens(refused: Callable[..., str], runs: Path, tmp_path: Path) -> None:

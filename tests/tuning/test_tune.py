@@ -1,25 +1,36 @@
 """Sweeps on this computer and on Dask workers: what is found, what is kept, and what happens when one is lost."""
 
 import asyncio
+import io
 import json
 import os
+import pickle
+import resource
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import zipfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 from processes import LONG, interrupted
 
 import rudel
 from rudel.errors import OptionError, RudelError, RunError
-from rudel.tuning.ledger import Ended
+from rudel.mesh.hosts.channel import SLICE
+from rudel.tuning import tune as driver
+from rudel.tuning.final import train_final
+from rudel.tuning.ledger import Ended, Ledger
 from rudel.tuning.trial import Trial
+from rudel.tuning.trial_process import pack
 from rudel.tuning.trial_service import TrialService
+from rudel.tuning.tune import Tuned
 
 
 @pytest.fixture(scope="module")
@@ -134,15 +145,16 @@ def test_what_an_interrupt_leaves_is_continued(tmp_path: Path) -> None:
 @pytest.mark.parametrize("turns", range(5))
 def test_an_interrupt_is_not_lost_where_a_trial_has_just_said_something(turns: int) -> None:
     async def is_cancelled() -> bool:
-        service = TrialService()
+        service, said = TrialService(), asyncio.StreamReader()
+        service._process = cast("Any", SimpleNamespace(stdout=said, returncode=None))
 
         async def follow() -> None:
             while True:
-                await service.next()
+                await service.hear()
 
         following = asyncio.create_task(follow())
         await asyncio.sleep(0)
-        service._events.put_nowait({"kind": "checkpoint"})
+        said.feed_data(b"checkpoint")
         for _ in range(turns):
             await asyncio.sleep(0)
         following.cancel()
@@ -184,6 +196,20 @@ def test_what_fails_is_said_and_the_others_go_on(tmp_path: Path) -> None:
         rudel.tune(hopeless, {"x": "0.0..1.0"}, trials=10, run=tmp_path / "other")
 
 
+def test_a_progress_bar_may_be_one_long_line(tmp_path: Path) -> None:
+    def chatty(trial: Trial) -> float:
+        for number in range(40_000):
+            sys.stderr.write(f"\r{number:5} of 40000 [=====>    ]")
+        sys.stderr.flush()
+        if trial.number == 1:
+            os._exit(3)
+        return 1.0
+
+    tuned = rudel.tune(chatty, {"x": "0.0..1.0"}, trials=2, run=tmp_path / "sweep")
+    assert [trial.state for trial in tuned.trials] == ["finished", "failed"]
+    assert tuned.trials[1].error == "its process ended with 3: 39999 of 40000 [=====>    ]"
+
+
 def test_a_trial_that_kills_its_process_ends_by_itself(tmp_path: Path) -> None:
     def deadly(trial: Trial) -> float:
         if trial.number == 1:
@@ -193,6 +219,161 @@ def test_a_trial_that_kills_its_process_ends_by_itself(tmp_path: Path) -> None:
     tuned = rudel.tune(deadly, {"x": "0.0..1.0"}, trials=3, run=tmp_path / "sweep")
     assert [(trial.number, trial.state) for trial in tuned.trials] == [(0, "finished"), (1, "failed"), (2, "finished")]
     assert "ended with -9" in tuned.trials[1].error
+
+
+class _SlowLink(driver._Here):
+    """This computer behind a link that takes 14 s for a slice, and so minutes for the checkpoint of a large model."""
+
+    async def call(self, address: str, operation: str, *, timeout: float | None = None, **message: object) -> Any:
+        answer = await super().call(address, operation, timeout=timeout, **message)
+        seconds = len(pickle.dumps((message, answer))) / (SLICE / 14)
+        if timeout is not None and seconds > timeout:
+            raise TimeoutError
+        return answer
+
+
+def test_a_checkpoint_may_take_longer_than_a_host_may_be_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "_Here", _SlowLink)
+    content = os.urandom(4 * SLICE)
+
+    def large(trial: Trial) -> float:
+        folder = trial.folder / "checkpoints"
+        folder.mkdir(exist_ok=True)
+        if (folder / "1.npz").exists():
+            (trial.folder / "weights").write_bytes((folder / "1.npz").read_bytes())
+            return 1.0
+        (folder / "1.npz").write_bytes(content)
+        trial.report(1.0, 1)
+        os._exit(3)
+
+    tuned = rudel.tune(large, {"x": "0.0..1.0"}, trials=1, run=tmp_path / "sweep")
+    assert [(trial.state, trial.moved) for trial in tuned.trials] == [("finished", 1)]
+    assert tuned.best
+    assert (tuned.best / "weights").read_bytes() == content
+
+
+class _Racing:
+    """Two computers, of which one sends its trial while the better one of the other arrives."""
+
+    def __init__(self) -> None:
+        self.service = TrialService()
+        self.arrived = asyncio.Event()
+        self.said = {name: self._events(name) for name in ("worse", "better")}
+
+    async def members(self) -> dict[str, str]:
+        return {name: name for name in self.said}
+
+    async def call(self, address: str, operation: str, **_: object) -> dict[str, bytes] | None:
+        return {"content": pack(await anext(self.said[address]))} if operation == "hear" else None
+
+    async def _events(self, name: str) -> AsyncIterator[dict[str, Any]]:
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr("name.txt", name)
+        yield {"kind": "finished", "value": 2.0 if name == "better" else 1.0}
+        if name == "worse":
+            await self.arrived.wait()
+        yield {"kind": "run", "content": archive.getvalue()}
+
+
+def test_the_best_is_kept_whatever_arrives_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    racing = _Racing()
+    monkeypatch.setattr(driver, "_Here", lambda: racing)
+
+    def shown(ended: Ended) -> None:
+        racing.arrived.set()
+
+    how: dict[str, Any] = {"direction": "maximize", "shown": shown, "run": tmp_path / "sweep"}
+    tuned = rudel.tune(bowl, {"x": "0.0..1.0"}, trials=2, **how)
+    assert [trial.host for trial in tuned.trials] == ["better", "worse"]
+    assert tuned.value == 2.0
+    assert tuned.best
+    assert (tuned.best / "name.txt").read_text() == "better"
+
+
+def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
+    def talkative(trial: Trial) -> float:
+        for step in range(20):
+            trial.report(trial.settings["x"], step)
+        return trial.settings["x"]
+
+    how: dict[str, Any] = {"run": tmp_path / "sweep", "prune": False}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (6000, hard))
+    try:
+        with pytest.raises(RunError, match=r"could not be written .*make room, then continue with `resume=True`"):
+            rudel.tune(talkative, {"x": "0.0..1.0"}, trials=20, **how)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    before = (tmp_path / "sweep" / "trials.jsonl").read_text()
+    assert before
+    rudel.tune(talkative, {"x": "0.0..1.0"}, trials=4, resume=True, **how)
+    after = (tmp_path / "sweep" / "trials.jsonl").read_text()
+    assert after.startswith(before)
+    assert [json.loads(line)["number"] for line in after.splitlines()] == [0, 1, 2, 3]
+    journal = tmp_path / "sweep" / "study.log"
+    os.truncate(journal, journal.stat().st_size - 20)  # killed while it wrote that the last one has ended
+    assert len(rudel.tune(talkative, {"x": "0.0..1.0"}, trials=4, resume=True, **how).trials) == 4
+    assert (tmp_path / "sweep" / "trials.jsonl").read_text() == after
+
+
+def test_one_at_a_time_uses_the_folder_of_a_sweep(tmp_path: Path) -> None:
+    refused = []
+
+    def shown(ended: Ended) -> None:
+        with pytest.raises(RunError, match="Another training is using the run directory") as caught:
+            rudel.tune(bowl, {"x": "0.0..1.0"}, trials=1, run=tmp_path / "sweep", resume=True)
+        refused.append(caught)
+
+    assert len(rudel.tune(bowl, {"x": "0.0..1.0"}, trials=1, run=tmp_path / "sweep", shown=shown).trials) == 1
+    assert len(refused) == 1
+    rudel.tune(bowl, {"x": "0.0..1.0"}, trials=1, run=tmp_path / "sweep", resume=True)
+
+
+def test_a_sweep_of_which_nothing_came_does_not_block_its_folder(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    with ledger.begin({"space": "a"}, resume=False):
+        ledger.journal.write_text("of another space")
+    with ledger.begin({"space": "b"}, resume=False):
+        assert not ledger.journal.exists()
+        ledger.keep_checkpoints(0, {"1.npz": b""})
+    with pytest.raises(RunError, match="already holds a sweep"), ledger.begin({"space": "b"}, resume=False):
+        pass
+
+
+def test_choices_among_lists(tmp_path: Path) -> None:
+    space = {"layers": [(8,), (16, 8)], "x": np.array([0.5, 2.0])}
+    for trials in (2, 3):
+        tuned = rudel.tune(bowl, space, trials=trials, run=tmp_path / "sweep", prune=False, resume=trials > 2)
+    assert tuned.settings["layers"] in ([8], [16, 8])
+    assert len(tuned.trials) == 3
+    assert (tmp_path / "sweep" / "report.html").read_text().count("<svg") == 3
+
+
+@pytest.mark.usefixtures("warm_trials")
+def test_an_option_that_is_a_list_has_one_value(tmp_path: Path) -> None:
+    (tmp_path / "numbers.csv").write_text("x,y,a,b\n" + "".join(f"{n},{n % 7},0,0\n" for n in range(40)))
+    space = {"target": "y", "task": "regression", "ignore": "a,b", "lr": [1e-3, 1e-2]}
+    tuned = rudel.tune("table", space, data=str(tmp_path / "numbers.csv"), steps=1, trials=1, run=tmp_path / "sweep")
+    assert tuned.best
+    assert json.loads((tuned.best / "config.json").read_text())["options"]["ignore"] == ["a", "b"]
+    assert tuned.settings.keys() == {"lr"}
+
+
+def test_the_final_training_follows_the_best_settings(tmp_path: Path) -> None:
+    (tmp_path / "tune.json").write_text(
+        json.dumps({"data": None, "epochs": None, "steps": 1, "batch_size": None, "fixed": {"net": "small"}})
+    )
+    final = tmp_path / "final"
+    for rate, left in ((0.5, []), (0.25, []), (0.25, ["note"])):
+        tuned = Tuned(tmp_path, "loss", {"lr": rate}, 1.0, None, ())
+        assert train_final("sine", tuned).path == final
+        assert json.loads((final / "config.json").read_text())["learning_rate"] == rate
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["final", "tune.json"]
+        assert [path.name for path in final.glob("note")] == left
+        (final / "note").touch()
 
 
 def test_a_lost_worker_costs_a_trial_its_steps_since_the_checkpoint(client: Client, tmp_path: Path) -> None:
@@ -271,6 +452,14 @@ def test_mistakes_are_said_before_anything_is_made(tmp_path: Path) -> None:
         rudel.tune(lambda: 1.0, {"x": "1..2"}, run=folder)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="`trials=`"):
         rudel.tune(bowl, {"x": "1..2"}, trials=0, run=folder)
+    with pytest.raises(OptionError, match=r"`seed=` must be below 2\*\*32"):
+        rudel.tune(bowl, {"x": "1..2"}, seed=2**32, run=folder)
+    with pytest.raises(OptionError, match="`checkpoint_every=`"):
+        rudel.tune(bowl, {"x": "1..2"}, checkpoint_every=0, run=folder)
+    with pytest.raises(OptionError, match="no metric `val_acuracy` to monitor: it has accuracy, loss"):
+        rudel.tune("digits", {"filters": "4,8"}, monitor="val_acuracy", run=folder)
+    with pytest.raises(OptionError, match="`x` can be a number"):
+        rudel.tune(bowl, {"x": [print, len]}, run=folder)
     with pytest.raises(OptionError, match="given twice"):
         rudel.tune(bowl, {"x": "1..2"}, on="a", client="tcp://b:1", run=folder)
     assert not folder.exists()

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,14 +27,16 @@ def _made(name: str) -> Any:
     from rudel.backend import keras_here
 
     module_name, colon, factory_name = name.partition(":")
-    if not colon or not module_name or not factory_name:
+    if not colon or not module_name or not factory_name or module_name.startswith("."):
         raise OptionError(f"--callback needs MODULE:FACTORY, as in tracking:mlflow, not {name!r}.")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
         factory = getattr(importlib.import_module(module_name), factory_name)
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise OptionError(f"The callback `{name}` cannot be imported: {error}.") from error
+    except Exception as error:
+        raise OptionError(
+            f"The callback `{name}` cannot be imported{_where(error)} ({type(error).__name__}: {error})."
+        ) from error
     try:
         callback = factory()
     except Exception as error:
@@ -43,3 +46,14 @@ def _made(name: str) -> Any:
             f"`{name}` returns something of type {type(callback).__name__}: let it return a keras.callbacks.Callback."
         )
     return callback
+
+
+def _where(error: Exception) -> str:
+    """The line of the module in which an exception came up."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename != __file__ and "importlib" not in frame.filename
+    ]
+    lines = [frame.lineno for frame in frames if frame.filename == frames[0].filename]
+    return f" in line {lines[-1]} of {frames[0].filename}" if lines else ""

@@ -40,6 +40,7 @@ def live_display(hosts: "Sequence[Host]") -> "Iterator[tuple[Callable[[Host, Sta
     from rich.console import Console
     from rich.live import Live
     from rich.table import Table
+    from rich.text import Text
 
     console = Console(stderr=True)
     stages: dict[Host, Stage] = {}
@@ -48,7 +49,8 @@ def live_display(hosts: "Sequence[Host]") -> "Iterator[tuple[Callable[[Host, Sta
         grid = Table.grid(padding=(0, 2))
         for number, host in enumerate(hosts):
             stage = stages.get(host)
-            grid.add_row(f"[{_COLOURS[number % len(_COLOURS)]}]{host}[/]", described(stage) if stage else "waiting")
+            name = Text(str(host), style=_COLOURS[number % len(_COLOURS)])
+            grid.add_row(name, Text(described(stage) if stage else "waiting"))
         return grid
 
     if not console.is_terminal:

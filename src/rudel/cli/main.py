@@ -28,6 +28,7 @@ from rudel.cli import (
 )
 from rudel.cli.interrupts import TERMINATED, end_on_sigterm, insist_on_interrupts, terminated
 from rudel.cli.log import log_to_terminal
+from rudel.cli.output import replace_unknown_characters
 from rudel.errors import RudelError, speaking_options
 from rudel.garbage_collection import collect_seldom
 
@@ -103,6 +104,7 @@ def run() -> None:
     collect_seldom()
     insist_on_interrupts()
     end_on_sigterm()
+    replace_unknown_characters()
     os.environ.pop("MPLBACKEND", None)  # a notebook's, which need not be installed where its commands are
     try:
         with speaking_options():

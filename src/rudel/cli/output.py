@@ -1,6 +1,7 @@
 """How commands print: results on standard output, everything else on standard error."""
 
 import contextlib
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -10,11 +11,19 @@ import typer
 from rudel.cli.interrupts import TERMINATED, ending, terminated
 
 
+def replace_unknown_characters() -> None:
+    """Lets terminals and files of another encoding than UTF-8 have a `?` for what they cannot show, not an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+
+
 def print_json(document: object) -> None:
     """Prints one JSON document on standard output; NaN becomes null."""
     from rudel.runs.run_directory import finite
 
-    typer.echo(json.dumps(finite(document), indent=2, ensure_ascii=False))
+    is_unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    typer.echo(json.dumps(finite(document), indent=2, ensure_ascii=not is_unicode))
 
 
 def print_table(headings: list[str], rows: list[list[str]], right: tuple[int, ...] = (), wide: bool = False) -> None:

@@ -1,5 +1,6 @@
 """`rudel tune`."""
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from rudel.cli.train import key_and_value
 
 if TYPE_CHECKING:
     from rudel.tuning.ledger import Ended
+    from rudel.tuning.tune import Tuned
 
 
 def tune(
@@ -70,6 +72,8 @@ def tune(
             seed=seed, data=data, epochs=epochs, steps=steps, batch_size=batch_size, checkpoint_every=checkpoint_every,
             ssh_config=ssh_config, min_hosts=min_hosts, shown=None if json else _show,
         )  # fmt: skip
+        if not json:
+            _print_best(tuned)
         again = None
         if final and tuned.best:
             from rudel.tuning.final import train_final
@@ -82,18 +86,37 @@ def tune(
             | {"trials": [vars(trial) for trial in tuned.trials]}
             | ({"final": str(again.path)} if again else {})
         )
-        return
+    elif again:
+        typer.echo(f"final    {again.path}")
     if tuned.best is None:
         typer.echo("No trial finished.", err=True)
         raise typer.Exit(1)
+
+
+def _print_best(tuned: "Tuned") -> None:
+    """Prints what came of a sweep, with the settings as `rudel train` takes them."""
     from rudel.tuning.report import setting_text
 
+    if tuned.best is None:
+        return
     typer.echo(f"best     {tuned.monitor} {setting_text(tuned.value)}")
-    typer.echo("".join(f"  --set {name}={setting_text(value)}" for name, value in tuned.settings.items()).strip())
+    typer.echo(f"settings {' '.join(_as_option(name, value) for name, value in tuned.settings.items())}")
     typer.echo(f"run      {tuned.best}")
-    if again:
-        typer.echo(f"final    {again.path}")
     typer.echo(f"report   {tuned.path / 'report.html'}")
+
+
+def _as_option(name: str, value: object) -> str:
+    """A setting as `rudel train` takes it.
+
+    >>> _as_option("lr", 0.00123456), _as_option("batch_size", 64), _as_option("kind", "a b")
+    ('--learning-rate 0.00123456', '--batch-size 64', "--set 'kind=a b'")
+    """
+    from rudel.tuning.recipe_objective import OF_TRAINING
+
+    name = "learning_rate" if name == "lr" else name
+    if name in OF_TRAINING:
+        return f"--{name.replace('_', '-')} {value}"
+    return f"--set {shlex.quote(f'{name}={value}')}"
 
 
 def _show(ended: "Ended") -> None:

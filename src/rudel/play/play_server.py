@@ -9,7 +9,6 @@ POST /guess      a bitmap, a byte for each pixel; answered by {"probabilities": 
 import contextlib
 import json
 import os
-import socket
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -17,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path, PurePosixPath
 
 from rudel.errors import RudelError
-from rudel.listening import cannot_listen, is_loopback, is_own, page_address
+from rudel.listening import cannot_listen, is_loopback, is_own, page_address, resolved
 from rudel.play.listener import Listener
 from rudel.play.page_files import DESCRIPTION, POLICY, TYPES, page_files
 from rudel.play.player import Player
@@ -60,8 +59,7 @@ class PlayServer(ThreadingHTTPServer):
         self.player, self.module, self.files = player, module, page_files(player.page)
         self.guessing = threading.Lock()
         try:
-            family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            self.address_family = family
+            self.address_family, place = resolved(host, port)
             super().__init__((str(place[0]), int(place[1])), _Handler)
         except (OSError, OverflowError) as error:
             raise cannot_listen(host, port, error) from error

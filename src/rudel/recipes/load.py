@@ -173,7 +173,9 @@ def find_recipe(name: str) -> Recipe:
                 f"and {recipe_option('target', 'COLUMN')}."
             )
         if path.with_suffix(".py").is_file():
-            raise RecipeError(f"There is no recipe `{name}`, but a file: give its path, {name}.py.")
+            raise RecipeError(
+                f"There is no recipe `{name}`, but a file: give its path, {Path(name).with_suffix('.py')}."
+            )
         raise RecipeError(f"There is no recipe `{name}`{_nearest(name, BUILT_IN)} `rudel recipes` lists all.")
     if not path.is_file():
         raise RecipeError(f"There is no recipe file {path}: `rudel new {path.stem}` writes a starting point.")

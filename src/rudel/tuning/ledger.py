@@ -8,18 +8,20 @@ best/              the best trial, an ordinary run directory (or what the object
 report.html        the same for a person
 """
 
+import contextlib
 import io
 import json
+import os
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from rudel.errors import OptionError, RunError, option
 from rudel.files import write_json
-from rudel.runs.run_directory import finite, writing
+from rudel.runs.run_directory import finite, take_lock, writing
 
 
 @dataclass(frozen=True)
@@ -57,33 +59,45 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def begin(self, settings: Mapping[str, Any], resume: bool) -> None:
-        """Makes the folder, or opens it again.
+    @property
+    def journal(self) -> Path:
+        """The path of Optuna's journal."""
+        return self.path / "study.log"
+
+    @contextlib.contextmanager
+    def begin(self, settings: Mapping[str, Any], resume: bool) -> Iterator[None]:
+        """Makes the folder, or opens it again; it is this process's alone while the block lasts.
 
         Raises:
-            RunError: it holds a sweep that is not to be resumed, or something else, or cannot be written.
+            RunError: it holds a sweep that is not to be resumed, or something else, cannot be written, or is in use.
             OptionError: the sweep in it is another one.
         """
-        before = self._read_settings()
-        if before is not None and not resume:
-            raise RunError(
-                f"{self.path} already holds a sweep: add {option('resume', True)} to continue it, or give another "
-                f"folder with {option('run')}."
-            )
-        if before is None and self.path.is_dir() and any(self.path.iterdir()):
+        now = json.loads(json.dumps(finite(settings)))
+        inside = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
+        if inside - {".lock"} and self._settings.name not in inside:
             raise RunError(
                 f"{self.path} holds something that is not a sweep: give another folder with {option('run')}."
             )
-        now = json.loads(json.dumps(finite(settings)))
-        for name in now:
-            if before is not None and name in before and name != "trials" and before[name] != now[name]:
-                raise OptionError(
-                    f"The sweep {self.path} was begun with {name} {before.get(name)!r}, and this is {now[name]!r}: "
-                    f"resume it as it was begun, or give another folder with {option('run')}."
-                )
-        with writing(self.path):
+        try:
             self.path.mkdir(parents=True, exist_ok=True)
-            write_json(self.path / "tune.json", now)
+            lock = take_lock(self.path)
+        except OSError as error:
+            raise RunError(
+                f"The folder {self.path} cannot be written ({error.strerror}): give another with {option('run')}."
+            ) from error
+        try:
+            before = self._before(resume)
+            for name in now:
+                if name in before and name != "trials" and before[name] != now[name]:
+                    raise OptionError(
+                        f"The sweep {self.path} was begun with {name} {before[name]!r}, and this is {now[name]!r}: "
+                        f"resume it as it was begun, or give another folder with {option('run')}."
+                    )
+            with writing(self.path):
+                write_json(self._settings, now)
+            yield
+        finally:
+            os.close(lock)
 
     def ended(self) -> list[Ended]:
         """The trials that have ended, in the order in which they did; a line that was cut short is removed."""
@@ -130,6 +144,21 @@ class Ledger:
     def _folder(self, number: int) -> Path:
         return self.path / "trials" / str(number)
 
-    def _read_settings(self) -> dict[str, Any] | None:
-        path = self.path / "tune.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    def _before(self, resume: bool) -> dict[str, Any]:
+        """The settings of the sweep in the folder; empty where there is none, or nothing has come of it."""
+        if not self._settings.is_file():
+            return {}
+        if not (self.path / "trials.jsonl").exists() and not (self.path / "trials").exists():
+            with writing(self.path):
+                self.journal.unlink(missing_ok=True)
+            return {}
+        if not resume:
+            raise RunError(
+                f"{self.path} already holds a sweep: add {option('resume', True)} to continue it, or give another "
+                f"folder with {option('run')}."
+            )
+        return json.loads(self._settings.read_text(encoding="utf-8"))
+
+    @property
+    def _settings(self) -> Path:
+        return self.path / "tune.json"

@@ -22,7 +22,9 @@ from rudel.training.prepared import Prepared, RecipeRequest, prepare
 from rudel.training.whole_run import Request, execute
 from rudel.tuning.trial import Trial
 
-_OF_TRAINING = ("epochs", "steps", "batch_size", "learning_rate", "precision", "seed")
+OF_TRAINING = ("epochs", "steps", "batch_size", "learning_rate", "precision", "seed")
+"""Settings that are arguments of the training, not options of the recipe."""
+
 _WHOLE = {"epochs", "steps", "batch_size", "seed"}
 
 
@@ -85,7 +87,7 @@ def with_settings(recipe_request: RecipeRequest, settings: Mapping[str, Any]) ->
     options = dict(recipe_request.options or {})
     for name, value in settings.items():
         name = "learning_rate" if name == "lr" else name
-        if name in _OF_TRAINING:
+        if name in OF_TRAINING:
             changed[name] = _read(name, value)
         else:
             options[name] = tuple(value) if isinstance(value, list) else value  # as messages have them
@@ -108,15 +110,14 @@ def recipe_objective(
         checkpoint_every: see `RecipeObjective`.
 
     Raises:
-        RecipeError, OptionError: the recipe, or a setting, cannot be used.
+        RecipeError, OptionError: the recipe, a setting or the metric cannot be used.
     """
     recipe = find_recipe(recipe_request.recipe)
     for name, values in varied.items():
         for value in values:
             recipe.settings(with_settings(recipe_request, {name: value}).options or {})
     made = prepare(with_settings(recipe_request, {name: values[0] for name, values in varied.items()}))
-    if monitor is None:
-        monitor = _monitor_of(made)
+    monitor = _monitor_of(made, monitor)
     of_data = inspect.signature(recipe.module.data).parameters
     parts = (made.dataset.train, made.dataset.validation, made.dataset.test)
     in_memory = all(part is None or isinstance(part, Examples) for part in parts)
@@ -129,24 +130,29 @@ def recipe_objective(
     ), monitor
 
 
-def _monitor_of(made: Prepared) -> str:
-    """The validation accuracy if the model has one, else the validation loss.
+def _monitor_of(made: Prepared, wanted: str | None) -> str:
+    """The metric that is wanted; else the validation accuracy if the model has one, else the validation loss.
 
     Raises:
-        OptionError: nothing is held out to validate with.
+        OptionError: there is no such metric, or nothing is held out to validate with.
     """
-    if made.dataset.validation is None:
+    if wanted is None and made.dataset.validation is None:
         raise OptionError(
             f"The recipe `{made.name}` holds nothing out by which trials could be compared: name a metric of the "
             f"training with {option('monitor')}, such as loss."
         )
     from rudel.loop import model_state
-    from rudel.loop.metric_values import as_floats
+    from rudel.loop.metric_values import as_floats, by_class_name
+    from rudel.session.best_weights import make_watch
 
     first = made.dataset.train.take(slice(0, made.schedule.batch_size))
     model_state.build(made.model, (first.x, first.y, first.sample_weight))
-    names = as_floats(made.model.get_metrics_result())
-    return next((f"val_{name}" for name in names if "acc" in name), "val_loss")
+    names = list(by_class_name(as_floats(made.model.get_metrics_result()), made.dataset.class_names))
+    monitor = wanted or next((f"val_{name}" for name in names if "acc" in name), "val_loss")
+    if made.dataset.validation is not None:
+        names += [f"val_{name}" for name in names]
+    make_watch(TrainingOptions(monitor=monitor), made.model.metrics, names)
+    return monitor
 
 
 def _files_of(path: Path) -> tuple[tuple[str, bytes], ...]:

@@ -1,12 +1,18 @@
 """The settings among which a sweep searches, as texts on the command line and as Python values."""
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rudel.errors import OptionError
+
+if TYPE_CHECKING:
+    import optuna
 
 _RANGE = re.compile(r"(?P<log>log:)?(?P<low>[-+\d.eE]+?)\.\.(?P<high>[-+\d.eE]+)")
 
@@ -78,13 +84,13 @@ def as_space(given: Mapping[str, Any]) -> tuple[dict[str, Range | Choice], dict[
     """Splits settings into those that vary and those that are the same in all trials.
 
     Args:
-        given: by name, a `Range`, a `Choice`, a text as on the command line, a list of values, or a single value.
+        given: by name, a `Range`, a `Choice`, a text as on the command line, a list of values, or a single value;
+            NumPy's numbers and arrays become Python's.
 
     Raises:
-        OptionError: nothing varies, or a choice has fewer than two values.
+        OptionError: nothing varies, a choice has fewer than two values, or a value cannot be sent and kept.
     """
-    read = {name: read_setting(value) if isinstance(value, str) else value for name, value in given.items()}
-    read = {n: Choice(tuple(v)) if isinstance(v, Sequence) and not isinstance(v, str) else v for n, v in read.items()}
+    read = {name: _read(name, value) for name, value in given.items()}
     varied = {name: value for name, value in read.items() if isinstance(value, Range | Choice)}
     for name, value in varied.items():
         if isinstance(value, Choice) and len(set(map(repr, value.values))) < 2:
@@ -94,19 +100,60 @@ def as_space(given: Mapping[str, Any]) -> tuple[dict[str, Range | Choice], dict[
     return varied, {name: value for name, value in read.items() if name not in varied}
 
 
-def distributions(space: Mapping[str, Range | Choice]) -> dict[str, Any]:
-    """The space as Optuna has it."""
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+def suggest(trial: "optuna.trial.BaseTrial", space: Mapping[str, Range | Choice]) -> dict[str, Any]:
+    """The values of a trial: those that it has, and for the other settings those that Optuna chooses.
 
+    >>> from optuna.trial import FixedTrial
+    >>> space, _ = as_space({"layers": [[8], [16, 8]], "units": "8..64"})
+    >>> suggest(FixedTrial({"layers": "[16, 8]", "units": 9}), space)
+    {'layers': [16, 8], 'units': 9}
+    """
     made: dict[str, Any] = {}
     for name, setting in space.items():
         if isinstance(setting, Choice):
-            made[name] = CategoricalDistribution(setting.values)
+            values = {_as_category(value): value for value in setting.values}
+            made[name] = values[trial.suggest_categorical(name, list(values))]
         elif isinstance(setting.low, int) and isinstance(setting.high, int):
-            made[name] = IntDistribution(setting.low, setting.high, log=setting.log)
+            made[name] = trial.suggest_int(name, setting.low, setting.high, log=setting.log)
         else:
-            made[name] = FloatDistribution(setting.low, setting.high, log=setting.log)
+            made[name] = trial.suggest_float(name, setting.low, setting.high, log=setting.log)
     return made
+
+
+def _as_category(value: Any) -> Any:
+    """A value among which Optuna can choose, and plot: a list as text."""
+    return json.dumps(value) if isinstance(value, list | dict) else value
+
+
+def _read(name: str, value: Any) -> Any:
+    match value:
+        case str():
+            return read_setting(value)
+        case Range():
+            return Range(_plain(name, value.low), _plain(name, value.high), value.log)
+        case Choice():
+            return Choice(tuple(_plain(name, each) for each in value.values))
+        case Sequence() if not isinstance(value, bytes):
+            value = list(value)
+    plain = _plain(name, value)
+    return Choice(tuple(plain)) if isinstance(plain, list) else plain
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A value as JSON and messages have it.
+
+    Raises:
+        OptionError: they have no such value.
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(name, each) for each in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: _plain(name, each) for key, each in value.items()}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise OptionError(f"`{name}` can be a number, a text, None, or a list or dict of them, not {value!r}.")
 
 
 def _number(text: str) -> float:

@@ -5,27 +5,26 @@ new ones are begun. Optuna chooses settings and says which trials to end early; 
 """
 
 import asyncio
+import functools
 import logging
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rudel.cluster.fleet import TRANSPORT_ERRORS
 from rudel.errors import ClusterError, RudelError, option
 from rudel.tuning.ledger import Ended, Ledger
+from rudel.tuning.study import tell
+from rudel.tuning.trial_host import TrialHost
 
 if TYPE_CHECKING:
     import optuna
 
 
 _LOOK_SECONDS = 1.0
-_SILENT_SECONDS = 15.0
-"""A computer that has not answered for so long is lost."""
-
-_LOAD_SECONDS = 600.0
 _PATIENCE_SECONDS = 120.0
 _MOST_MOVES = 3
 """A trial whose process has died so often is not tried again: it may be what kills it."""
@@ -145,14 +144,13 @@ class Sweep:
     async def _work(self, name: str, address: str, computers: Computers) -> None:
         """Works on one trial after the other on a computer, until there is none left or it is lost."""
         job = None
+        host = TrialHost(functools.partial(computers.call, address))
         try:
-            await computers.call(address, "load", timeout=_LOAD_SECONDS, objective=self._objective)
+            await host.load(self._objective)
             while job := self._next():
                 self._running[name] = job
                 try:
-                    await self._try(
-                        job, name, lambda op, **m: computers.call(address, op, timeout=_SILENT_SECONDS, **m)
-                    )
+                    await self._try(job, name, host)
                 except BaseException:
                     self._waiting.appendleft(job)
                     raise
@@ -172,27 +170,27 @@ class Sweep:
             if job.began:
                 job.moved += 1
         elif self._to_begin:
-            self._to_begin -= 1
             job = Job(*self._ask())
+            self._to_begin -= 1
         else:
             return None
         job.began = job.began or time.monotonic()
         return job
 
-    async def _try(self, job: Job, name: str, call: Callable[..., Awaitable[Any]]) -> None:
+    async def _try(self, job: Job, name: str, host: TrialHost) -> None:
         """Lets a computer work on a trial to its end."""
         number = job.trial.number
-        await call("begin", number=number, settings=job.settings, files=self._ledger.checkpoints(number))
+        await host.begin(number, job.settings, self._ledger.checkpoints(number))
         while True:
-            event = await call("next")
-            match event and event["kind"]:
+            event = await host.next()
+            match event["kind"]:
                 case "report":
-                    await call("answer", go_on=self._goes_on(job, event["step"], event["value"]))
+                    await host.answer(go_on=self._goes_on(job, event["step"], event["value"]))
                 case "checkpoint":
                     self._ledger.keep_checkpoints(number, event["files"])
-                    await call("answer")
+                    await host.answer()
                 case "finished":
-                    await self._finish(job, name, event["value"], call)
+                    await self._finish(job, name, event["value"], host)
                     return
                 case "pruned":
                     self._end(job, name, "pruned", job.value)
@@ -207,8 +205,7 @@ class Sweep:
                         return
                     _log.warning("trial %d is begun again, as %s", number, event["text"])
                     job.moved += 1
-                    files = self._ledger.checkpoints(number)
-                    await call("begin", number=number, settings=job.settings, files=files)
+                    await host.begin(number, job.settings, self._ledger.checkpoints(number))
 
     def _goes_on(self, job: Job, step: int, value: float) -> bool:
         if job.value is None or self._sign * value > self._sign * job.value:
@@ -219,34 +216,34 @@ class Sweep:
         job.trial.report(value, step)
         return not job.trial.should_prune()
 
-    async def _finish(self, job: Job, name: str, value: float, call: Callable[..., Awaitable[Any]]) -> None:
+    async def _finish(self, job: Job, name: str, value: float, host: TrialHost) -> None:
         """Keeps the value of a trial, and its folder if it is the best so far."""
         if math.isnan(value):
-            await call("answer", keep=False)
+            await host.answer(keep=False)
             self._end(job, name, "failed", None, "Its value is NaN.")
             return
-        keep = self._best is None or self._sign * value > self._sign * self._best
-        await call("answer", keep=keep)
+        keep = self._is_best(value)
+        await host.answer(keep=keep)
         if keep:
-            while (event := await call("next")) is None:
-                pass
+            event = await host.next()
             if event["kind"] != "run":
                 raise ConnectionError(f"the result of the trial was lost ({event.get('text')})")
-            self._ledger.keep_best(event["content"])
-            self._best = value
+            if self._is_best(value):  # another may have finished while it travelled
+                self._ledger.keep_best(event["content"])
+                self._best = value
         self._end(job, name, "finished", value)
+
+    def _is_best(self, value: float) -> bool:
+        return self._best is None or self._sign * value > self._sign * self._best
 
     def _end(
         self, job: Job, name: str, state: Literal["finished", "pruned", "failed"], value: float | None, error: str = ""
     ) -> None:
-        from optuna.trial import TrialState
-
-        states = {"finished": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
-        self._study.tell(job.trial, value if state == "finished" else None, states[state])
         seconds = round(time.monotonic() - job.began, 3)
-        varied = dict(job.trial.params)
+        varied = {setting: job.settings[setting] for setting in job.trial.params}
         ended = Ended(job.trial.number, state, value, varied, name, seconds, job.moved, error)
         self._ledger.add(ended)
+        tell(self._study, ended)
         self._shown(ended)
         self._succeeded = self._succeeded or state != "failed"
         self._failures += state == "failed"

@@ -7,95 +7,98 @@ ends a trial, and not the worker.
 import asyncio
 import contextlib
 import sys
-from collections import deque
 from typing import Any
 
-from rudel.tuning.trial_process import HEADER, length_of, pack
+from rudel.mesh.hosts.channel import SLICE
+from rudel.tuning.trial_process import pack
 
-OPERATIONS = ("load", "begin", "answer", "next")
+OPERATIONS = ("load", "begin", "say", "hear")
 
 _WAIT_SECONDS = 2.0
 """How long an operation waits for something to happen before it says that nothing has."""
 
+_END_SECONDS = 5.0
+_LAST_WORDS = 4096
+_NO_LIMIT = 2**62
+"""All that the process writes is read at once: `Process.wait` returns only after its pipes are empty."""
+
 
 class TrialService:
-    """See the module, and `rudel.cluster.guest.Service`."""
+    """See the module, and `rudel.cluster.guest.Service`. It hands bytes to and fro without looking into them."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
         self._objective = b""
-        self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._said: deque[str] = deque(maxlen=20)
+        self._words = b""
+        self._listening: asyncio.Task[None] | None = None
 
     async def load(self, objective: bytes) -> None:
         """Takes the objective, pickled; a trial that still runs, of a driver that had lost this computer, is ended."""
         self._objective = objective
         await self.close()
 
-    async def begin(self, number: int, settings: dict[str, Any], files: dict[str, bytes]) -> None:
-        """Begins a trial, from these checkpoints where there are some."""
+    async def begin(self) -> None:
+        """Starts the process, unless it runs: a trial is said to it next."""
         if self._process is None or self._process.returncode is not None:
             await self._start()
-        await self._send({"number": number, "settings": settings, "files": files})
 
-    async def answer(self, **message: object) -> None:
-        """Answers the trial's request."""
-        await self._send(message)
+    async def say(self, content: bytes) -> None:
+        """Hands a slice of messages to the process."""
+        assert self._process
+        assert self._process.stdin
+        with contextlib.suppress(ConnectionError):  # it has ended, which `hear` says
+            self._process.stdin.write(content)
+            await self._process.stdin.drain()
 
-    async def next(self) -> dict[str, Any] | None:
-        """Waits for the next event; None where there was none for a while."""
-        try:
+    async def hear(self) -> dict[str, Any]:
+        """Waits for what the process says.
+
+        Returns:
+            `content`, a slice of its messages, empty where it said nothing for a while; once it has ended, `died`, why.
+        """
+        process = self._process
+        assert process
+        assert process.stdout
+        content = b""
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_WAIT_SECONDS):
-                return await self._events.get()
-        except TimeoutError:
-            return None
+                content = await process.stdout.read(SLICE)
+        if content or (process.returncode is None and not process.stdout.at_eof()):
+            return {"content": content}
+        await self._wait(process)
+        lines = self._words.decode(errors="replace").splitlines()
+        last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        return {"content": b"", "died": f"its process ended with {process.returncode}: {last.strip()}"}
 
     async def close(self) -> None:
         """Ends the process."""
         process, self._process = self._process, None
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            await self._wait(process)
 
     async def _start(self) -> None:
         await self.close()
-        self._events = asyncio.Queue()
         pipe = asyncio.subprocess.PIPE
-        process = self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "rudel.tuning.trial_process", stdin=pipe, stdout=pipe, stderr=pipe,
+        self._words = b""
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "rudel.tuning.trial_process", stdin=pipe, stdout=pipe, stderr=pipe, limit=_NO_LIMIT,
             start_new_session=True,  # a Ctrl-C is the driver's
         )  # fmt: skip
-        self._tasks = [asyncio.create_task(self._read(process)), asyncio.create_task(self._listen(process))]
-        await self._send({"objective": self._objective})
+        self._listening = asyncio.create_task(self._listen(self._process))
+        await self.say(pack({"objective": self._objective}))
 
-    async def _send(self, message: dict[str, Any]) -> None:
-        assert self._process
-        assert self._process.stdin
-        with contextlib.suppress(ConnectionError):  # it has ended, which `_read` says
-            self._process.stdin.write(pack(message))
-            await self._process.stdin.drain()
-
-    async def _read(self, process: asyncio.subprocess.Process) -> None:
-        import msgpack
-
-        assert process.stdout
-        try:
-            while True:
-                length = length_of(await process.stdout.readexactly(HEADER))
-                await self._events.put(msgpack.unpackb(await process.stdout.readexactly(length)))
-        except asyncio.IncompleteReadError:
-            code = await process.wait()
-            last = next((line for line in reversed(self._said) if line.strip()), "it said nothing")
-            await self._events.put({"kind": "died", "text": f"its process ended with {code}: {last}"})
+    async def _wait(self, process: asyncio.subprocess.Process) -> None:
+        """Waits until a process has ended and its last words are known, not for others that hold its pipes."""
+        assert self._listening
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await process.wait()
+                await self._listening
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        """Keeps the last words of a process; the line of a progress bar may be as long as the training."""
         assert process.stderr
-        with contextlib.suppress(ValueError):  # a line too long to be read
-            async for line in process.stderr:
-                self._said.append(line.decode(errors="replace").rstrip())
+        while words := await process.stderr.read(SLICE):
+            self._words = (self._words + words)[-_LAST_WORDS:]

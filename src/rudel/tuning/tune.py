@@ -13,7 +13,8 @@ from rudel.errors import OptionError, option
 from rudel.loop.schedule import check_whole_number
 from rudel.runs.run_directory import path_of
 from rudel.tuning.ledger import Ended, Ledger
-from rudel.tuning.space import Choice, as_space, distributions
+from rudel.tuning.space import Choice, as_space, suggest
+from rudel.tuning.study import import_optuna, open_study
 from rudel.tuning.trial import Trial
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 HERE = "this computer"
+_SEEDS = 2**32
 
 
 @dataclass(frozen=True)
@@ -116,14 +118,23 @@ def tune(
         best = rudel.tune("digits", {"lr": "log:1e-4..1e-2", "filters": [8, 16, 32]}, trials=20, on="raspi1,raspi2")
         print(best.settings, best.value, best.best)
     """
-    optuna = _optuna()
+    optuna = import_optuna()
     check_whole_number("trials", trials)
+    check_whole_number("seed", seed, least=0)
+    if seed >= _SEEDS:
+        raise OptionError(f"{option('seed')} must be below 2**32, not {seed}.")
+    if checkpoint_every is not None:
+        check_whole_number("checkpoint_every", checkpoint_every)
     hosts_argument(on=on, cluster=cluster, client=client)
     check_used(on, client, ssh_config=ssh_config, min_hosts=min_hosts, dashboard=False)
+    from rudel.shipping.user_code import dumped
+    from rudel.tuning.report import write_report
+    from rudel.tuning.sweep import Job, Sweep
+
     is_recipe = isinstance(objective, str)
-    if is_recipe:
-        space = _with_whole_tuples(objective, space)
-    varied, fixed = as_space(space)
+    whole = _whole_tuples(objective, space) if is_recipe else {}
+    varied, fixed = as_space({key: value for key, value in space.items() if key not in whole})
+    fixed |= whole
     name = f"{Path(objective).stem}-tune" if is_recipe else "tune"
     ledger = Ledger(path_of(run) or Path("runs") / name)
     if resume and run is None and not ledger.path.is_dir():
@@ -143,51 +154,40 @@ def tune(
         "space": {key: repr(value) for key, value in varied.items()}, "fixed": fixed, "data": data, "epochs": epochs,
         "steps": steps, "batch_size": batch_size, "trials": trials, "data (fingerprint)": _fingerprint(data),
     }  # fmt: skip
-    ledger.begin(settings, resume)
-    from rudel.shipping.user_code import dumped
-    from rudel.tuning.sweep import Job, Sweep
+    with ledger.begin(settings, resume):
+        done = ledger.ended()
+        seed = (seed + len(done)) % _SEEDS  # a sweep that is continued does not begin its random choices again
+        study, running = open_study(
+            ledger.journal, done, direction, sampler or optuna.samplers.TPESampler(seed=seed),
+            pruner or (optuna.pruners.SuccessiveHalvingPruner() if prune else optuna.pruners.NopPruner()),
+        )  # fmt: skip
 
-    storage = _storage(ledger.path / "study.log")
-    seed += len(ledger.ended())  # a sweep that goes on does not begin its random choices again
-    study = optuna.create_study(
-        storage=storage, study_name="rudel", direction=direction, load_if_exists=True,
-        sampler=sampler or optuna.samplers.TPESampler(seed=seed),
-        pruner=pruner or (optuna.pruners.SuccessiveHalvingPruner() if prune else optuna.pruners.NopPruner()),
-    )  # fmt: skip
-    searched = distributions(varied)
+        def ask() -> tuple[Any, dict[str, Any]]:
+            trial = study.ask()
+            return trial, fixed | suggest(trial, varied)
 
-    def ask() -> tuple[Any, dict[str, Any]]:
-        trial = study.ask(searched)
-        return trial, fixed | dict(trial.params)
-
-    of_study = storage.get_study_id_from_name(study.study_name)
-    waiting = [
-        Job(
-            optuna.trial.Trial(study, storage.get_trial_id_from_study_id_trial_number(of_study, frozen.number)),
-            fixed | dict(frozen.params),
-            step=max(frozen.intermediate_values, default=-1),
-        )
-        for frozen in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
-    ]
-    sweep = Sweep(study, ask, trials, dumped(code), ledger, waiting, shown or (lambda ended: None))
-    try:
-        with _computers(on, cluster, client, ssh_config, min_hosts) as (background, computers):
-            future = background.start(sweep.run(computers))
-            try:
-                future.result()
-            except BaseException:
-                future.cancel()
-                raise
-    except KeyboardInterrupt as interrupt:
-        count = len(ledger.ended())
-        raise KeyboardInterrupt(
-            f"Interrupted after {count} of {trials} trials: continue with {option('run', ledger.path)} "
-            f"{option('resume', True)}."
-        ) from interrupt
-    finally:
-        if ledger.ended():
-            _write_report(study, ledger, metric)
-    return _tuned(ledger, metric, direction)
+        waiting = [
+            Job(trial, fixed | suggest(trial, varied), step=max(frozen.intermediate_values, default=-1))
+            for trial, frozen in running
+        ]
+        sweep = Sweep(study, ask, trials, dumped(code), ledger, waiting, shown or (lambda ended: None))
+        try:
+            with _computers(on, cluster, client, ssh_config, min_hosts) as (background, computers):
+                future = background.start(sweep.run(computers))
+                try:
+                    future.result()
+                except BaseException:
+                    future.cancel()
+                    raise
+        except KeyboardInterrupt as interrupt:
+            raise KeyboardInterrupt(
+                f"Interrupted after {len(ledger.ended())} of {trials} trials: continue with "
+                f"{option('run', ledger.path)} {option('resume', True)}."
+            ) from interrupt
+        finally:
+            if ledger.ended():
+                write_report(study, ledger.ended(), metric, ledger.path)
+        return _tuned(ledger, metric, direction)
 
 
 class _Here:
@@ -237,31 +237,15 @@ def _computers(
         yield where.background, fleet
 
 
-def _optuna() -> Any:
-    try:
-        import optuna
-    except ModuleNotFoundError as error:
-        raise OptionError("Sweeps need Optuna: pip install 'rudel[tune]'.") from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna
-
-
-def _storage(path: Path) -> Any:
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-
-    return JournalStorage(JournalFileBackend(str(path)))
-
-
-def _with_whole_tuples(recipe: str, space: Mapping[str, Any]) -> dict[str, Any]:
-    """The space, with texts of options that are lists themselves as single values."""
+def _whole_tuples(recipe: str, space: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings whose texts are single values, as the options that they are of are lists themselves."""
     from rudel.recipes.load import find_recipe
 
     options = find_recipe(recipe).options
-    lists = {name for name, option in options.items() if option.kind is tuple}
     return {
-        name: options[name].read(value) if name in lists and isinstance(value, str) else value
+        name: options[name].read(value)
         for name, value in space.items()
+        if isinstance(value, str) and name in options and options[name].kind is tuple
     }
 
 
@@ -308,12 +292,6 @@ def _check_function(objective: object) -> None:
             inspect.signature(objective).bind(None)
         except TypeError as error:
             raise OptionError("`objective` is called with one argument, a trial: let it take one.") from error
-
-
-def _write_report(study: "optuna.Study", ledger: Ledger, monitor: str) -> None:
-    from rudel.tuning.report import write_report
-
-    write_report(study, ledger.ended(), monitor, ledger.path)
 
 
 def _tuned(ledger: Ledger, monitor: str, direction: str) -> Tuned:
