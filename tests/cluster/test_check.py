@@ -1,13 +1,18 @@
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import asyncssh
 import pytest
 
 import rudel
+from rudel.cluster import hosts_check
 from rudel.cluster.hosts import Host
-from rudel.cluster.hosts_check import check_hosts
-from rudel.cluster.probe import Facts, parse
+from rudel.cluster.hosts_check import HostReport, check_hosts
+from rudel.cluster.probe import Facts, parse, probe
 from rudel.cluster.suitability import best_python, lacks_space, problem
+from rudel.cluster.versioned_packages import versioned_pins
 from rudel.lab import Lab
 
 RASPBERRY_PI_OS = """
@@ -82,6 +87,47 @@ def test_a_python_of_the_users_own_is_asked_for_its_packages(lab: Lab) -> None:
         reports[1].problem
         == f"There is no Python `no/such/python` on `{lab.hosts[1]}`: correct `python=` in the hosts file."
     )
+
+
+def test_a_host_whose_login_shell_prints_something_is_measured(lab: Lab, homes: dict[str, Path]) -> None:
+    (homes[lab.hosts[0]] / ".bashrc").write_text("echo Welcome\nprintf 'to this computer'\n")
+    (report,) = asyncio.run(check_hosts(lab.hosts[0], lab.ssh_config))
+    assert report.link is not None
+    assert abs(report.link.clock_offset) < 1
+    assert report.problem is None
+
+
+@pytest.fixture
+def checked(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Callable[..., HostReport]:
+    """Checks a host of the lab as if these versions were installed there."""
+
+    def check(host: Host, installed: dict[str, str]) -> HostReport:
+        async def found(connection: asyncssh.SSHClientConnection, host: Host) -> Facts:
+            there = await probe(connection, host)
+            return replace(there, installed=installed, environment=best_python(there))
+
+        monkeypatch.setattr(hosts_check, "probe", found)
+        (report,) = asyncio.run(check_hosts([host], lab.ssh_config))
+        return report
+
+    return check
+
+
+def test_a_host_with_another_rudel_cannot_be_used(lab: Lab, checked: Callable[..., HostReport]) -> None:
+    report = checked(Host(lab.hosts[0]), {"rudel": "0.0.1"})
+    assert report.problem == (
+        f"`{lab.hosts[0]}` has Rudel 0.0.1, and this computer has {rudel.__version__}: "
+        f"run `rudel hosts setup {lab.hosts[0]}`."
+    )
+
+
+def test_a_python_of_the_users_own_has_to_have_the_versions_that_a_training_needs(
+    lab: Lab, checked: Callable[..., HostReport]
+) -> None:
+    host, same = Host(lab.hosts[0], python="/usr/bin/python3"), versioned_pins()
+    assert checked(host, same).problem is None
+    assert f"jax is 0.4.1 and not {same['jax']}: repair" in str(checked(host, same | {"jax": "0.4.1"}).problem)
+    assert "numpy is missing" in str(checked(host, {k: v for k, v in same.items() if k != "numpy"}).problem)
 
 
 def test_a_raspberry_pi_can_be_used() -> None:

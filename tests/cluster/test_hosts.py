@@ -43,6 +43,13 @@ def test_a_file_has_comments_empty_lines_and_pythons(tmp_path: Path) -> None:
     )
 
 
+def test_a_file_is_given_by_its_path(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("raspi1\n")
+    assert parse_hosts(tmp_path / "hosts") == (Host("raspi1"),)
+    with pytest.raises(HostError, match="The hosts file `nothing` cannot be read"):
+        parse_hosts(Path("nothing"))
+
+
 def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_bytes(b"\xef\xbb\xbfraspi1\r\nraspi2\r\n")
     assert parse_hosts(str(tmp_path / "hosts")) == (Host("raspi1"), Host("raspi2"))

@@ -86,6 +86,12 @@ def test_run_says_what_killed_a_command_and_who_was_not_there(lab: Lab, hosts: C
     assert done.code == 2
 
 
+def test_run_says_that_a_signal_without_a_name_in_ssh_ended_a_command(lab: Lab, hosts: Callable[..., Result]) -> None:
+    done = hosts("run", lab.hosts[0], "kill -BUS $$")
+    assert done.err.splitlines() == ["htest1: ended by a signal"]
+    assert done.code == 1
+
+
 def test_push_tells_what_was_sent_and_what_was_there(
     lab: Lab, homes: dict[str, Path], hosts: Callable[..., Result], tmp_path: Path
 ) -> None:

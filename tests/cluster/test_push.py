@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rudel.cluster.push import Pushed, push_to_hosts
+from rudel.cluster.uploads import part_of
 from rudel.errors import HostError
 from rudel.lab import Lab
 
@@ -37,7 +38,7 @@ def test_a_folder_arrives_as_it_is(lab: Lab, homes: dict[str, Path], folder: Pat
         assert (there / "deep" / "deeper" / "ä b").read_text() == "text"
         assert (there / "deep" / "run").stat().st_mode & 0o777 == 0o750
         assert (there / "empty").is_dir()
-        assert not list(there.rglob("*.part"))
+        assert not list(there.rglob("*part"))
 
 
 def test_only_what_has_changed_is_sent_again(lab: Lab, homes: dict[str, Path], folder: Path) -> None:
@@ -47,6 +48,23 @@ def test_only_what_has_changed_is_sent_again(lab: Lab, homes: dict[str, Path], f
         assert (one.problem, one.files, one.alike, one.sent) == (None, 1, 3, 12)
     for home in homes.values():
         assert (home / "things" / "deep" / "run").read_text() == "#!/bin/dash\n"
+
+
+def test_a_file_whose_name_is_that_of_another_one_with_a_suffix_arrives_beside_it(
+    lab: Lab, homes: dict[str, Path], tmp_path: Path
+) -> None:
+    contents = {"large": os.urandom(3_000_000), "large.part": b"of the user's own"}
+    (tmp_path / "data").mkdir()
+    for name, content in contents.items():
+        (tmp_path / "data" / name).write_bytes(content)
+    pushed(lab, tmp_path / "data")
+    for home in homes.values():
+        assert {path.name: path.read_bytes() for path in (home / "data").iterdir()} == contents
+
+
+def test_what_a_broken_off_push_has_left_is_not_sent(lab: Lab, homes: dict[str, Path], folder: Path) -> None:
+    (folder / part_of("large")).write_bytes(b"half")
+    assert [one.files for one in pushed(lab, folder)] == [4, 4]
 
 
 def test_a_single_file_keeps_its_name(lab: Lab, homes: dict[str, Path], folder: Path) -> None:

@@ -21,6 +21,7 @@ from rudel.cluster.hosts_check import check_hosts
 from rudel.cluster.installation import Stage
 from rudel.cluster.own_wheel import build_own_wheel
 from rudel.cluster.setup import Outcome, set_up_hosts
+from rudel.cluster.uploads import part_of
 from rudel.lab import Lab
 
 PACKAGES = {"toolz", "packaging"}
@@ -201,7 +202,7 @@ def test_a_part_of_a_wheel_goes_on_and_a_damaged_wheel_is_sent_again(
     lab.run(lab.hosts[0], "sh", "-c", "rm -rf .rudel/env; mkdir .rudel/wheels")
     wheels = homes[lab.hosts[0]] / ".rudel" / "wheels"
     half = cache.read_bytes()[: cache.stat().st_size // 2]
-    _give(lab, homes, f".rudel/wheels/{cache.name}.part", half)
+    _give(lab, homes, part_of(f".rudel/wheels/{cache.name}"), half)
     _give(lab, homes, f".rudel/wheels/{other.name}", bytes(other.stat().st_size))
     whole = set_up(lab)
     assert whole.problem is None
@@ -212,7 +213,7 @@ def test_a_part_of_a_wheel_goes_on_and_a_damaged_wheel_is_sent_again(
 def test_a_damaged_part_does_not_get_in(lab: Lab, homes: dict[str, Path], ready: None) -> None:
     cache = next(iter(_cached("toolz")))
     lab.run(lab.hosts[0], "sh", "-c", "rm -rf .rudel/env; mkdir .rudel/wheels")
-    _give(lab, homes, f".rudel/wheels/{cache.name}.part", b"rubbish")
+    _give(lab, homes, part_of(f".rudel/wheels/{cache.name}"), b"rubbish")
     assert set_up(lab).problem is None
     assert asked(lab, "import toolz; print('there')") == "there"
 

@@ -168,7 +168,10 @@ def _status(exit_status: int | None) -> str:
     if exit_status is not None and exit_status < 0:
         import signal
 
-        return f"ended by {signal.Signals(-exit_status).name}"
+        try:
+            return f"ended by {signal.Signals(-exit_status).name}"
+        except ValueError:  # for one that SSH has no name for, there is no number
+            return "ended by a signal"
     return f"exit status {exit_status}"
 
 

@@ -48,12 +48,13 @@ class Host:
         return f"{user}{name}{f':{self.port}' if self.port else ''}"
 
 
-def parse_hosts(given: str | Sequence[str | Host]) -> tuple[Host, ...]:
+def parse_hosts(given: str | Path | Sequence[str | Host]) -> tuple[Host, ...]:
     """Hosts from a text with commas, from a sequence, or from a file.
 
     Args:
-        given: a text such as `raspi1,pi@raspi2:2222,[fe80::2%wlan0]`; the path of a file with one host a line, after it
-            optionally `python=PATH`, with comments after `#`; or a sequence of hosts, as texts or as `Host`.
+        given: a text such as `raspi1,pi@raspi2:2222,[fe80::2%wlan0]`; the path of a file, as a text or a `Path`, with
+            one host a line, after it optionally `python=PATH`, and comments after `#`; or a sequence of hosts, as texts
+            or as `Host`.
 
     Returns:
         At least one host, none twice, in the order given.
@@ -64,7 +65,9 @@ def parse_hosts(given: str | Sequence[str | Host]) -> tuple[Host, ...]:
     >>> [str(host) for host in parse_hosts("raspi1, pi@raspi2:2222")]
     ['raspi1', 'pi@raspi2:2222']
     """
-    if not isinstance(given, str):
+    if isinstance(given, Path):
+        hosts = _read(given.expanduser())
+    elif not isinstance(given, str):
         hosts = [part if isinstance(part, Host) else _parse(part.strip(), "") for part in given]
     elif _is_file(given):
         hosts = _read(Path(given).expanduser())

@@ -14,6 +14,7 @@ from rudel.cluster.pins import Target, faults, worker_pins
 from rudel.cluster.probe import Facts, probe
 from rudel.cluster.suitability import SPACE_FOR_MINIMAL, best_python, lacks_space, problem
 from rudel.cluster.task_groups import for_each
+from rudel.cluster.versioned_packages import versioned_pins
 from rudel.errors import HostError
 
 _CLOCK_OFF = 60.0
@@ -28,7 +29,7 @@ class HostReport:
     Args:
         host: that was checked.
         problem: why it cannot be used, with what to do, in one sentence; None where it can.
-        incomplete: whether an environment is there that lacks something, as the problem says.
+        incomplete: whether an environment is there that lacks something or is of another version, as the problem says.
         notes: what else to know, one sentence each.
         host_key: kind and fingerprint of its key; None where it was not accepted.
         facts: what the host says about itself; None where it could not be reached.
@@ -138,12 +139,16 @@ def _described(key: asyncssh.SSHKey | None) -> str:
 
 
 def _lacking(host: Host, facts: Facts) -> str | None:
-    """Says in one sentence why the Rudel that is there cannot work, and what to do; None where it can."""
+    """Says in one sentence why the Rudel that is there cannot be used from here, and what to do; None where it can."""
     from rudel import __version__
 
-    if facts.installed.get("rudel") != __version__ or facts.environment is None:
+    there = facts.installed.get("rudel")
+    if there is None or facts.environment is None:
         return None  # that is in the notes
-    found = {} if host.python else faults(facts, worker_pins(Target.of(facts, facts.environment)))
+    if there != __version__:
+        return f"`{host}` has Rudel {there}, and this computer has {__version__}: {_remedy(host)}."
+    pins = versioned_pins() if host.python else worker_pins(Target.of(facts, facts.environment))
+    found = faults(facts, pins)
     lacking = [f"{name} {what}" for name, what in found.items()]
     if facts.trouble and not lacking:
         lacking = [f"a worker cannot import what it needs ({facts.trouble})"]
@@ -154,18 +159,14 @@ def _lacking(host: Host, facts: Facts) -> str | None:
 
 
 def _notes(host: Host, facts: Facts) -> list[str]:
+    if problem(host, facts) or "rudel" in facts.installed:
+        return []
+    return [f"Rudel is not installed on `{host}`: {_remedy(host)}."]
+
+
+def _remedy(host: Host) -> str:
     from rudel import __version__
 
-    there = facts.installed.get("rudel")
-    mend = (
-        f"run `rudel hosts setup {host}`"
-        if not host.python
-        else f"install it into `{host.python}` there (version {__version__})"
-    )
-    if problem(host, facts):
-        return []
-    if there is None:
-        return [f"Rudel is not installed on `{host}`: {mend}."]
-    if there != __version__:
-        return [f"`{host}` has Rudel {there}, and this computer has {__version__}: {mend}."]
-    return []
+    if host.python:
+        return f"install it into `{host.python}` there (version {__version__})"
+    return f"run `rudel hosts setup {host}`"

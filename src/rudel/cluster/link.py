@@ -17,6 +17,7 @@ from rudel.errors import HostError
 _FIRST_BYTES, _MOST_BYTES = 1 << 15, 1 << 23
 _LONG_ENOUGH = 0.12
 _SECONDS = 20.0
+_BEGIN, _SAY_BEGIN = b"rudel:begin\n", "echo; echo rudel:begin"
 _BYTES_ACKED = 120
 """The offset of the number of acknowledged bytes in the kernel's description of a connection."""
 
@@ -45,6 +46,8 @@ async def measure_link(connection: asyncssh.SSHClientConnection, host: Host) -> 
     try:
         async with asyncio.timeout(_SECONDS):
             async with connection.create_process("exec sh", encoding=None) as shell:
+                shell.stdin.write(f"{_SAY_BEGIN}\n".encode())
+                await _begun(shell)
                 round_trips = [await _round_trip(shell) for _ in range(8)][1:]
                 clocks = [await _clock(shell) for _ in range(3)]
                 shell.stdin.write_eof()
@@ -106,13 +109,19 @@ async def _speed(connection: asyncssh.SSHClientConnection, round_trip: float) ->
 
 async def _send(connection: asyncssh.SSHClientConnection, size: int, round_trip: float) -> float:
     """Seconds that so many bytes take."""
-    command = f"echo; head -c {size} >/dev/null; echo"
+    command = f"{_SAY_BEGIN}; head -c {size} >/dev/null; echo"
     async with connection.create_process(command, encoding=None) as counter:
-        await _ask(counter, b"")
+        await _begun(counter)
         block = os.urandom(size)
         begin = time.perf_counter()
         await _ask(counter, block)
         return max(1e-6, time.perf_counter() - begin - round_trip)
+
+
+async def _begun(shell: asyncssh.SSHClientProcess) -> None:
+    """Reads up to the line with which answers begin: before it, a login shell may print whatever it likes."""
+    while await _ask(shell, b"") != _BEGIN:
+        pass
 
 
 async def _ask(shell: asyncssh.SSHClientProcess, line: bytes) -> bytes:

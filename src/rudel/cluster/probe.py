@@ -79,6 +79,7 @@ def _script() -> str:
     return f"""
 LC_ALL=C; export LC_ALL
 say() {{ printf 'rudel:%s=%s\\n' "$1" "$2"; }}
+echo
 say system "$(uname -s)"
 say machine "$(uname -m)"
 say elf "$(od -An -tx1 -j4 -N1 /bin/sh 2>/dev/null)"

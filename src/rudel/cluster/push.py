@@ -11,7 +11,7 @@ import asyncssh
 from rudel.cluster import ssh
 from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.task_groups import for_each, tasks
-from rudel.cluster.uploads import Uploads, uploads
+from rudel.cluster.uploads import PART, Uploads, uploads
 from rudel.errors import HostError
 
 _AT_ONCE = 16
@@ -142,5 +142,6 @@ def _files(path: Path) -> dict[str, list[Path]]:
             continue
         inside[folder] = {*around, real}
         place = Path(path.name) / Path(folder).relative_to(path)
-        found[place.as_posix()] = [Path(folder, name) for name in sorted(names) if Path(folder, name).is_file()]
+        whole = (name for name in sorted(names) if not name.endswith(PART))  # others are of a push to this computer
+        found[place.as_posix()] = [Path(folder, name) for name in whole if Path(folder, name).is_file()]
     return found

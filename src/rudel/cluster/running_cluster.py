@@ -2,6 +2,7 @@
 
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-Hosts: TypeAlias = "str | Sequence[str | Host]"
+Hosts: TypeAlias = "str | Path | Sequence[str | Host]"
 """Hosts as `rudel.Cluster` takes them."""
 
 

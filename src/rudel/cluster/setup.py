@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 import asyncssh
@@ -24,6 +23,7 @@ from rudel.cluster.suitability import SPACE_FOR_ALL, SPACE_FOR_MINIMAL, best_pyt
 from rudel.cluster.supplies import Supplies
 from rudel.cluster.system_update import update_system
 from rudel.cluster.task_groups import for_each
+from rudel.cluster.versioned_packages import versioned_pins
 from rudel.cluster.wheels import Wheel
 from rudel.errors import HostError
 
@@ -191,8 +191,8 @@ def _check_space(host: Host, free: int, needed: int) -> None:
 
 def _compare(host: Host, facts: Facts) -> None:
     """Refuses a Python of the user's own that has not the versions of this computer."""
-    for name in ("rudel", "jax", "jaxlib", "distributed"):
-        here, there = metadata.version(name), facts.installed.get(name)
+    for name, here in versioned_pins().items():
+        there = facts.installed.get(name)
         if not same_version(there, here):
             raise HostError(
                 f"`{host.python}` on `{host}` has {f'{name} {there}' if there else f'no {name}'}, and this computer "

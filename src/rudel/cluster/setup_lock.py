@@ -21,9 +21,9 @@ folder = os.open({REMOTE_FOLDER!r}, os.O_RDONLY)
 try:
     fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
 except BlockingIOError:
-    print("waits", flush=True)
+    print("\\nwaits", flush=True)
     fcntl.flock(folder, fcntl.LOCK_EX)
-print("has it", flush=True)
+print("\\nhas it", flush=True)
 while select.select([0], [], [], {_SILENCE_SECONDS})[0] and os.read(0, 100):
     pass
 """
@@ -51,12 +51,12 @@ async def turn(
     async with contextlib.AsyncExitStack() as stack:
         try:
             holder = await stack.enter_async_context(connection.create_process(command, encoding=None))
-            said = await holder.stdout.readline()
-            waited = said == b"waits\n"
-            if waited:
-                waits()
-                said = await holder.stdout.readline()
-            if said != b"has it\n":
+            waited, said = False, b""
+            while said != b"has it\n" and (said := await holder.stdout.readline()):  # others are of the login shell
+                if said == b"waits\n":
+                    waited = True
+                    waits()
+            if not said:
                 why = (await holder.stderr.read()).decode(errors="replace").strip().rpartition("\n")[2]
                 raise HostError(f"On `{host}` the folder `{REMOTE_FOLDER}` cannot be locked ({why.rstrip('.')}).")
         except (asyncssh.Error, OSError) as error:

@@ -59,7 +59,7 @@ class Cluster:
 
     def __init__(
         self,
-        hosts: str | Sequence[str | Host],
+        hosts: str | Path | Sequence[str | Host],
         *,
         ssh_config: str | Path | None = None,
         min_hosts: int | None = None,

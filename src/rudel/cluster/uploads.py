@@ -1,11 +1,13 @@
 """Files sent to a host over SFTP: each is wholly there or not at all.
 
-A file grows under another name and is renamed when it is complete. What was broken off goes on where it stopped, for
-files whose name says what is in them.
+A file grows under another name, which no file of the user has, and is renamed when it is complete. What was broken off
+goes on where it stopped, for files whose name says what is in them.
 """
 
 import asyncio
 import contextlib
+import hashlib
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,9 @@ import asyncssh
 from rudel.cluster.ssh_failures import lost, reason
 from rudel.cluster.task_groups import tasks
 from rudel.errors import HostError
+
+PART = ".rudel-part"
+"""How names of incomplete files end."""
 
 _BLOCK, _ON_THE_WAY = 1 << 15, 64
 _LOST = (asyncssh.SFTPNoConnection, asyncssh.SFTPConnectionLost)
@@ -65,7 +70,7 @@ class Uploads:
         Raises:
             HostError: the disk there is full, the folder cannot be written, or the connection was lost.
         """
-        part = f"{destination}.part"
+        part = part_of(destination)
         total = len(source) if isinstance(source, bytes) else source.stat().st_size
         with self._translating_errors(f"`{destination}` could not be written"):
             begin = await self._size(part) if resume else 0
@@ -123,6 +128,16 @@ async def uploads(connection: asyncssh.SSHClientConnection) -> AsyncIterator[Upl
         yield Uploads(connection, sftp)
     finally:
         sftp.exit()
+
+
+def part_of(destination: str) -> str:
+    """The path under which a file grows, in the folder where it is to be.
+
+    >>> part_of("data/images.npy")
+    'data/.db2b474d443c8277.rudel-part'
+    """
+    folder, slash, name = destination.rpartition("/")
+    return f"{folder}{slash}.{hashlib.blake2b(os.fsencode(name), digest_size=8).hexdigest()}{PART}"
 
 
 def attributes(source: Path) -> asyncssh.SFTPAttrs:

@@ -65,7 +65,10 @@ def read_layouts(layouts: object) -> dict[str, Spec]:
         raise _no_layout(layouts)
     read = {}
     for regex, axes in layouts.items():
-        if not regex or isinstance(axes, str) or not all(axis is None or isinstance(axis, str) for axis in axes):
+        listed = isinstance(axes, Iterable) and not isinstance(axes, str)
+        if not (regex and isinstance(regex, str) and listed):
+            raise _no_layout({regex: axes})
+        if not all(axis is None or isinstance(axis, str) for axis in axes):
             raise _no_layout({regex: axes})
         read[regex] = tuple(None if axis in (None, "", "-") else axis for axis in axes)
     return read

@@ -40,7 +40,7 @@ class Averages:
     def recently(
         self, mean: Float32[np.ndarray, "mean"], weights: Float32[np.ndarray, "weights"], before: int, after: int
     ) -> Float32[np.ndarray, "recent"]:
-        """The mean over the last steps, after some more; empty where there is none.
+        """The mean over the last steps, after some more; empty where none is kept, whatever was before.
 
         Args:
             mean: before these; empty if there were none before.
@@ -50,18 +50,18 @@ class Averages:
         >>> Averages(recent=True).recently(np.zeros(1, np.float32), np.ones(1, np.float32), before=700, after=800)
         array([0.798...], dtype=float32)
         """
-        return _next(mean, weights, (before / after) ** _POWER) if self.recent else mean
+        return _next(mean, weights, (before / after) ** _POWER) if self.recent else np.empty(0, np.float32)
 
     def exponential(
         self, mean: Float32[np.ndarray, "mean"], weights: Float32[np.ndarray, "weights"], steps: float
     ) -> Float32[np.ndarray, "average"]:
-        """The exponential average, after some more steps of a replica; empty where there is none.
+        """The exponential average, after some more steps of a replica; empty where none is kept, whatever was before.
 
         Args:
             mean, weights: as of `recently`.
             steps: the number of them.
         """
-        return mean if self.ema is None else _next(mean, weights, self.ema**steps)
+        return np.empty(0, np.float32) if self.ema is None else _next(mean, weights, self.ema**steps)
 
 
 def _next(mean: np.ndarray, weights: np.ndarray, kept: float) -> np.ndarray:

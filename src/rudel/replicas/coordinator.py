@@ -513,7 +513,8 @@ class Coordinator(ABC):
         member.compile_seconds, member.step_seconds = prepared["compile_seconds"], prepared["step_seconds"]
         member.exchange_seconds, member.exchange_bytes = prepared["exchange_seconds"], prepared["exchange_bytes"]
         member.prepared = True
-        member.loaded.clear()
+        self._supply.dealing.count()
+        member.lose_pieces()
 
     async def _send_snapshot(self, member: Member, with_slots: bool = True) -> None:
         snapshot = await self._compute(self._snapshot_for, member, self.state, with_slots)

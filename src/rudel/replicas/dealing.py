@@ -4,7 +4,7 @@ A replica takes steps in proportion to its speed, and gets pieces of the data se
 its host can hold them. Hosts that a try-out shows to be about equally fast get equally many. The passes over each piece
 are counted. Where one has fallen behind, because a host has become slower or cannot keep up with even a single piece,
 the pieces are dealt again; a host of the latter kind gets the piece that is furthest ahead every time. All others keep
-their pieces, so that little is sent.
+their pieces, so that little is sent, except for what a host that joins is given.
 
 Guarantee: a piece falls behind the mean by at most half a pass, or a tenth of all passes, beside what is done until it
 has been moved. Limit: examples within a piece are counted as one.
@@ -23,6 +23,9 @@ _TOO_SLOW = 0.75
 
 _SURPLUS = 1.1
 """By how much more pieces than are due to it a host keeps: they do not fall behind by more than is allowed."""
+
+_TOO_FEW = 0.5
+"""A host that would have less than this share of the pieces that are due to it, as one that joins, gets all of them."""
 
 _ALIKE = 1.25
 """Speeds that differ by less are taken for the same, before the training has shown how fast a host is."""
@@ -65,7 +68,7 @@ class Dealing:
         return {piece for piece, passes in self.passes.items() if passes < least}
 
     def deal(self, members: Sequence[Member]) -> None:
-        """Deals all pieces to these members.
+        """Deals all pieces to these members: at least one to each, as far as there are enough.
 
         What a member takes examples from changes when it takes what was dealt, once it has been brought there.
 
@@ -99,6 +102,13 @@ class Dealing:
             neediest = max(missing, key=lambda member: (missing[member], -member.number))
             kept[neediest].append(piece)
             missing[neediest] -= 1
+        too_few = [m for m, most in zip(members, due, strict=True) if len(kept[m]) < _TOO_FEW * most]
+        for member in too_few:
+            while missing[member] > 0:
+                fullest = min(missing, key=lambda other: missing[other])
+                kept[member].append(kept[fullest].pop())
+                missing[member] -= 1
+                missing[fullest] += 1
         for member in members:
             member.dealt = set(kept[member])
 

@@ -20,7 +20,7 @@ class Rates:
 
     Attributes:
         scheduled: whether they follow a schedule; otherwise callbacks may change the rate.
-        plain: the rate where there is no schedule, as it was last read; 0.0 where there is one.
+        plain: the rate where there is no schedule, as it was last read or set; 0.0 where there is one.
     """
 
     def __init__(self, optimizer: "keras.optimizers.Optimizer", steps: int) -> None:
@@ -38,7 +38,7 @@ class Rates:
     def set(self, rate: float) -> None:
         """Goes back to a rate that was kept, where there is no schedule."""
         if not self.scheduled:
-            self._optimizer.learning_rate = rate
+            self._optimizer.learning_rate = self.plain = rate
 
     def of(self, first: int, last: int, count: int, factor: float) -> Float32[np.ndarray, "steps"]:
         """Rates of local steps, float32 (count,).

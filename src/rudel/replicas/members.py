@@ -122,6 +122,10 @@ class Member:
             kept = math.exp(-seconds / _STEADY_SECONDS)
             self.lately = kept * self.lately[0] + steps, kept * self.lately[1] + seconds
 
+    def lose_pieces(self) -> None:
+        """Has no pieces, as a worker that has just begun: none is in its memory, whatever an earlier one had."""
+        self.loaded, self.pieces = set(), set()
+
     def take_dealt(self) -> None:
         """Uses the pieces that were dealt and have been loaded; those that it has until there are such ones."""
         wanted = self.dealt & self.loaded or self.pieces

@@ -72,6 +72,8 @@ class Plans:
     def plan_late(self, member: Member, number: int, share: float, open_round: int, done: int) -> None:
         """Lets a replica that has just joined take a share of what it could do in a round that others have planned.
 
+        One without pieces has nothing to train on, and gets no plan.
+
         Args:
             member: the replica.
             number: of the round.
@@ -79,7 +81,7 @@ class Plans:
             open_round: the first that is not closed.
             done: steps merged, or answered for.
         """
-        if number in member.plans:
+        if number in member.plans or not member.pieces:
             return
         others = [m.plans[number].steps * m.step_seconds for m in self._members.values() if number in m.plans]
         seconds = share * max(others, default=member.step_seconds * self.length)

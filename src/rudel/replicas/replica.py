@@ -25,7 +25,7 @@ import jax
 import ml_dtypes
 import numpy as np
 
-from rudel.array_types import Num, UInt32
+from rudel.array_types import UInt32
 from rudel.freed_memory import release_freed_memory
 from rudel.limits import cpu_quota
 from rudel.replicas.codec.delta_codec import Codec, make_codec
@@ -33,6 +33,7 @@ from rudel.replicas.codec.weight_vector import Layout
 from rudel.replicas.exchange import Exchange
 from rudel.replicas.replica_messages import Answer, Merge, Plan, Setup, Snapshot
 from rudel.replicas.replica_program import ROWS, CompiledSteps, Steps, fold_seeds
+from rudel.replicas.shared_variables import agreed, as_shared
 from rudel.replicas.slots_by_pieces import SlotsSender
 from rudel.shipping import array_bytes
 from rudel.shipping.host_examples import Leaf, Shard
@@ -381,7 +382,7 @@ class Replica:
         means = array_bytes.unpack(merge.statistics)
         for index, start, mean in zip(self._setup.statistics, self._statistics_at_start, means, strict=True):
             value = self._carried[1][index]
-            self._carried[1][index] = agreed(np.asarray(value, np.float32), start, mean).astype(value.dtype)
+            self._carried[1][index] = agreed(as_shared(value), start, mean).astype(value.dtype)
         self._awaited = None
 
     def _set_statistics(self, values: Sequence[np.ndarray]) -> None:
@@ -390,7 +391,7 @@ class Replica:
 
     def _taken_statistics(self) -> list[np.ndarray]:
         """The averaged variables as they are; remembers them for the merge."""
-        self._statistics_at_start = [np.array(self._carried[1][i], np.float32) for i in self._setup.statistics]
+        self._statistics_at_start = [as_shared(self._carried[1][i]) for i in self._setup.statistics]
         return self._statistics_at_start
 
     def _packed_slots(self) -> bytes:
@@ -419,27 +420,6 @@ def _usual_seconds(blocks: Sequence[tuple[float, int]]) -> float:
     median = each[order][np.searchsorted(2 * np.cumsum(counts[order]), counts.sum())]
     there = each <= _STALL * median
     return float(seconds[there].sum() / counts[there].sum())
-
-
-def agreed(
-    now: Num[np.ndarray, "*shape"], start: Num[np.ndarray, "*shape"], mean: Num[np.ndarray, "*shape"]
-) -> Num[np.ndarray, "*shape"]:
-    """An averaged variable of a replica, when the mean over all replicas has come.
-
-    What it has moved since it was averaged counts on top of the mean. A moving variance has forgotten much of where it
-    was by then, and must not become negative: what was not negative is at least the smaller of what it is and the mean.
-
-    Args:
-        now: what it is.
-        start: what it was when it was averaged.
-        mean: over the replicas, at that time.
-
-    >>> agreed(np.float32([4.0, -1.0]), np.float32([10.0, 0.0]), np.float32([3.0, 2.0]))
-    array([3., 1.], dtype=float32)
-    """
-    moved = now + (mean - start)
-    positive = (now >= 0) & (start >= 0) & (mean >= 0)
-    return np.where(positive, np.maximum(moved, np.minimum(now, mean)), moved)
 
 
 def _key(*numbers: int) -> UInt32[np.ndarray, "2"]:

@@ -22,7 +22,7 @@ class Setup:
         number: of this replica.
         delta_codec, merge_codec: names, as `make_codec` takes them; a snapshot may name other codecs.
         seeds: which non-trainable variables are states of random generators.
-        statistics: which non-trainable variables are averaged over the replicas.
+        statistics: which non-trainable variables the replicas agree on.
         state: packed non-trainable, optimizer and metrics variables and logs to begin with.
         counts: how many there are of each of these four.
         on_disk: whether examples are to be in files; see `rudel.shipping.host_examples`.

@@ -6,6 +6,7 @@ so a training that is killed loses the round under way and no other.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -180,6 +181,7 @@ class ReplicaProgress:
             "outer": agreed.outer,
             "delta_codec": agreed.delta_codec,
             "merge_codec": agreed.merge_codec,
+            "recent": self._spec.averages.recent,
             "arrivals": [(arrival.steps, arrival.weight, arrival.fresh) for arrival in closed.arrivals],
             self._merging.strategy: self._counts(),
             "records": [*new, *late],
@@ -195,8 +197,10 @@ class ReplicaProgress:
             arrivals = [Arrival(delta, *of) for delta, of in zip(deltas, document["arrivals"], strict=True)]
             if document["round"] != self.state.round + self._merging.rounds_in(arrivals):
                 continue
-            statistics = array_bytes.unpack(statistics)
-            self.state = self._merging.moved(self.state, arrivals, statistics, document, self._spec)
+            averages = self._spec.averages  # of this many replicas, which may be others than then
+            averages = replace(averages, recent=document.get("recent", averages.recent))
+            spec = replace(self._spec, averages=averages)
+            self.state = self._merging.moved(self.state, arrivals, array_bytes.unpack(statistics), document, spec)
             self.sums = array_bytes.unpack(sums)
             self._take_counts(document[self._merging.strategy])
             position = self._position

@@ -16,6 +16,7 @@ from rudel.replicas.example_source import Source
 from rudel.replicas.keras_rates import is_momentum_sgd
 from rudel.replicas.rounds import GlobalState
 from rudel.replicas.setups import Setups
+from rudel.replicas.shared_variables import as_shared
 from rudel.session.job import Job
 
 
@@ -45,12 +46,12 @@ class ReplicaSpec:
 
     @property
     def statistics(self) -> list[int]:
-        """Places of the non-trainable variables that are averaged over the replicas."""
+        """Places of the non-trainable variables that the replicas agree on."""
         return self.setups.statistics
 
     def global_state(self, momentum: np.ndarray, residual: np.ndarray) -> GlobalState:
         """The global state before the first round; see `GlobalState` for the arguments."""
-        statistics = [np.asarray(self.state.non_trainable[i], np.float32) for i in self.statistics]
+        statistics = [as_shared(self.state.non_trainable[i]) for i in self.statistics]
         return GlobalState(0, 0, self.layout.vector(self.state.trainable), momentum, residual, statistics)
 
     def setup(

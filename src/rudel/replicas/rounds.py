@@ -23,7 +23,7 @@ class GlobalState:
         weights, momentum: float32 vectors: the weights, and the outer optimizer's state.
         residual: by how much the weights are to move that replicas have not heard of: float32, as long as the weights,
             or empty where that is known by replica.
-        statistics: averaged non-trainable variables.
+        statistics: non-trainable variables that the replicas agree on, see `rudel.replicas.shared_variables`.
         recent: the mean of the weights over the last steps, see `rudel.replicas.averages`; empty before the first
             round, and where there is none.
         average: the exponential average of the weights, where the model's optimizer has one; empty before the first

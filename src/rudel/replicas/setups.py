@@ -12,6 +12,7 @@ from rudel.loop.model_state import ModelState
 from rudel.replicas.example_source import Source
 from rudel.replicas.host_checks import belongs_on_disk, check_disk, check_memory, check_versions, room_for_data
 from rudel.replicas.replica_program import RoundProgram, export_rounds
+from rudel.replicas.shared_variables import is_shared
 from rudel.session.job import Job
 from rudel.shipping import array_bytes
 
@@ -29,14 +30,14 @@ class Setups:
         replicas: how many there are.
 
     Attributes:
-        statistics: which non-trainable variables are averaged over the replicas.
+        statistics: which non-trainable variables the replicas agree on; see `shared_variables.py`.
     """
 
     def __init__(self, job: Job, state: ModelState, source: Source, replicas: int) -> None:
         self._job, self._state, self._source, self._replicas = job, state, source, replicas
-        moving = set(range(len(state.non_trainable))) - _frozen(job.model)
-        self.statistics = [i for i in sorted(moving) if np.asarray(state.non_trainable[i]).dtype.kind in "fV"]
         self._seeds = [i for i, v in enumerate(job.model.non_trainable_variables) if _is_seed(v)]
+        moving = set(range(len(state.non_trainable))) - _frozen(job.model) - set(self._seeds)
+        self.statistics = [i for i in sorted(moving) if is_shared(np.asarray(state.non_trainable[i]))]
         self._programs: dict[str, RoundProgram] = {}
         self._tracing = threading.Lock()
 

@@ -3,8 +3,7 @@
 import importlib.metadata
 import platform
 
-VERSIONED = ("rudel", "jax", "jaxlib", "numpy", "distributed")
-"""Packages that have to be alike on all hosts."""
+from rudel.cluster.versioned_packages import VERSIONED
 
 _DISTRIBUTIONS = {
     "tensorflow": ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu"),

@@ -201,7 +201,9 @@ def test_only_what_divides_is_cut() -> None:
     assert found.whole == ("odd/kernel",)
 
 
-@pytest.mark.parametrize("layouts", [["dense"], {"": ("model",)}, {"dense": "model"}, {"dense": (2,)}, 5], ids=repr)
+@pytest.mark.parametrize(
+    "layouts", [["dense"], {"": ("model",)}, {"dense": "model"}, {"dense": (2,)}, {"dense": None}, {2: ()}, 5], ids=repr
+)
 def test_layouts_that_are_none(layouts: Any) -> None:
     with pytest.raises(OptionError, match="A layout is an axis or none for each dimension"):
         read_layouts(layouts)

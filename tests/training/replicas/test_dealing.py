@@ -7,6 +7,7 @@ import pytest
 
 from rudel.replicas.dealing import Dealing, quotas
 from rudel.replicas.members import Member, Piece
+from rudel.replicas.plans import Plans
 from rudel.shipping.host_examples import Leaf, Shard, cut
 
 EXAMPLES, BATCH = 4800, 32
@@ -114,6 +115,41 @@ def test_what_a_host_cannot_hold_is_for_the_others() -> None:
     held = [len(member.dealt) / len(hosts.dealing.passes) for member in hosts.members]
     assert held[0] <= 0.3
     assert sum(held) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("hosts", "slower"), [(1, 12), (2, 4), (2, 8), (3, 8), (14, 1), (32, 1)], ids=str)
+def test_a_host_that_joins_gets_the_pieces_that_are_due_to_it(hosts: int, slower: int) -> None:
+    there = Hosts([1.0] * hosts)
+    newcomer = Member("new", "", hosts, active=True, step_seconds=float(slower))
+    due = len(there.dealing.passes) / (1 + hosts * slower)
+    there.dealing.deal([*there.members, newcomer])
+    assert max(1, due / 2) <= len(newcomer.dealt) <= due + 1
+    held = sorted(piece.span for member in (*there.members, newcomer) for piece in member.dealt)
+    assert held == sorted(piece.span for piece in there.dealing.passes), "each piece, once"
+
+
+def test_a_host_whose_worker_is_a_new_one_trains_on_no_piece_that_is_not_loaded() -> None:
+    hosts = Hosts((1.0, 1.0, 0.125))
+    back = hosts.members[2]
+    hosts.dealing.deal(hosts.members[:2])
+    back.lose_pieces()
+    back.take_dealt()
+    assert back.pieces == set()
+    hosts.dealing.deal(hosts.members)
+    back.loaded |= back.dealt
+    back.take_dealt()
+    assert back.pieces
+    assert back.pieces == back.dealt
+
+
+def test_a_host_without_pieces_is_planned_for_when_it_has_some() -> None:
+    member, piece = Member("new", "", 0, active=True), Piece("0", (0, 1), bytes)
+    plans = Plans({"new": member}, 8, 1000, lambda first, last, count: np.zeros(count, np.float32))
+    plans.plan_late(member, 1, 0.5, 1, 0)
+    assert member.plans == {}
+    member.pieces, member.pieces_changed = {piece}, True
+    plans.plan_late(member, 1, 0.5, 1, 0)
+    assert member.plans[1].pieces == [piece.span]
 
 
 def test_with_fewer_pieces_than_hosts_the_slowest_get_none() -> None:

@@ -231,6 +231,36 @@ def test_a_learning_rate_that_a_callback_has_lowered_stays_so_in_a_resumed_run(c
     assert float(train(8).optimizer.learning_rate) < 0.01
 
 
+def test_a_lowered_learning_rate_stays_so_if_the_driver_ends_again_before_the_next_epoch(
+    crew: Any, tmp_path: Path
+) -> None:
+    class LowersAfterTheFirst(keras.callbacks.Callback):
+        def __init__(self, ends: bool) -> None:
+            super().__init__()
+            self.ends = ends
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            if self.ends:
+                raise RuntimeError("no more")
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            if epoch == 0 and self.model:
+                self.model.optimizer.learning_rate = 0.001
+
+    def train(epochs: int, ends: bool = False) -> Any:
+        set_seed(1)
+        model = keras.Sequential([keras.Input((5,)), layers.Dense(4)])
+        model.compile(keras.optimizers.SGD(0.5), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        settings = {"client": crew.client, "run": tmp_path, "resume": True, "strategy": SHORT}
+        rudel.fit(model, TABLE, KINDS, epochs=epochs, callbacks=[LowersAfterTheFirst(ends)], **settings)
+        return model
+
+    train(2)
+    with pytest.raises(RuntimeError, match="no more"):
+        train(4, ends=True)
+    assert float(train(4).optimizer.learning_rate) == pytest.approx(0.001)
+
+
 def test_an_error_in_a_callback_ends_the_training(crew: Any) -> None:
     def fail(epoch: int, logs: Any) -> None:
         raise RuntimeError("no more")
@@ -327,6 +357,29 @@ def test_moving_statistics_keep_pace_with_those_of_one_computer(strategy: Any, l
     assert model.layers[0].moving_mean[0] == pytest.approx(3 * (1 - 0.95**64), abs=lag)
 
 
+@pytest.mark.parametrize("strategy", [SHORT, Async(steps_between=8)], ids=["diloco", "async"])
+def test_masks_stay_as_they_are_and_counts_come_back(crew: Any, strategy: Any) -> None:
+    low = np.array([0, 0, -1e9, -np.inf, np.finfo("float32").min], "float32")
+
+    class Masked(layers.Layer):
+        def build(self, shape: Any) -> None:
+            fixed = {"trainable": False, "shape": (5,), "initializer": lambda shape, dtype: low}
+            self.mask = self.add_weight(name="mask", **fixed)
+            self.count = self.add_weight(name="count", shape=(), dtype="int32", initializer="zeros", trainable=False)
+
+        def call(self, x: Any, training: bool = False) -> Any:
+            if training:
+                self.count.assign(self.count + 1)
+            return x + self.mask
+
+    masked = Masked()
+    model = keras.Sequential([keras.Input((5,)), layers.Dense(5), masked, layers.Softmax()])
+    model.compile("adam", "sparse_categorical_crossentropy")
+    rudel.fit(model, TABLE, KINDS % 2, steps=100, batch_size=16, client=crew.client, strategy=strategy)
+    np.testing.assert_array_equal(masked.mask, low)
+    assert 50 <= int(masked.count.numpy()) <= 100
+
+
 @pytest.mark.parametrize(
     ("optimizer", "outer", "codec"),
     [("adam", "nesterov:1.25:0.29", "top8"), ("sgd", "nesterov:1.25:0.29", "top8"), (None, "nesterov:1:0", "int8")],
@@ -405,6 +458,45 @@ def test_what_comes_out_of_several_hosts_is_the_mean_of_the_last_weights(
     weights = np.concatenate([np.ravel(w) for w in model.get_weights()])
     np.testing.assert_array_equal(weights, kept["recent/0" if len(hosts) > 1 else "weights/0"])
     assert (np.abs(weights - kept["weights/0"]).max() > 1e-5) == (len(hosts) > 1)
+
+
+def newest_checkpoint(run: Path) -> Path:
+    return sorted((run / "checkpoints").glob("*.npz"))[-1]
+
+
+def vector_of(model: keras.Model) -> np.ndarray:
+    return np.concatenate([np.ravel(w) for w in model.get_weights()])
+
+
+@pytest.mark.parametrize("strategy", [SHORT, Async(steps_between=8)], ids=["diloco", "async"])
+def test_a_run_of_several_hosts_continues_on_one_and_on_several_again(crew: Any, tmp_path: Path, strategy: Any) -> None:
+    kept = {}
+    for hosts, steps in (("ab", 100), ("a", 200), ("ab", 300)):
+        crew.only(*hosts)
+        set_seed(1)
+        model, x, y = with_schedule()
+        settings = {"client": crew.client, "run": tmp_path, "resume": True, "strategy": strategy}
+        rudel.fit(model, x, y, steps=steps, batch_size=16, **settings)
+        kept[steps] = np.load(newest_checkpoint(tmp_path))
+        np.testing.assert_array_equal(vector_of(model), kept[steps]["recent/0" if len(hosts) > 1 else "weights/0"])
+    assert kept[200]["recent/0"].size == 0
+    assert np.abs(kept[300]["recent/0"] - kept[200]["weights/0"]).max() > 1e-3
+
+
+@pytest.mark.parametrize(("before", "after"), [("ab", "a"), ("a", "ab")], ids=["two then one", "one then two"])
+def test_the_journal_gives_back_what_the_hosts_of_its_rounds_made(
+    crew: Any, tmp_path: Path, before: str, after: str
+) -> None:
+    found = []
+    for hosts in (before, after):
+        crew.only(*hosts)
+        set_seed(1)
+        model, x, y = with_schedule()
+        rudel.fit(model, x, y, steps=200, client=crew.client, run=tmp_path, resume=True, strategy=SHORT)
+        found.append(vector_of(model))
+        if hosts == before:  # as if the driver had been killed before the last checkpoint
+            newest_checkpoint(tmp_path).unlink()
+    np.testing.assert_array_equal(*found)
 
 
 def test_averages_that_take_the_place_of_weights_on_the_way_are_refused(crew: Any) -> None:

@@ -30,6 +30,7 @@ from rudel.replicas.coordinator import HOST_ERRORS, Coordinator, not_finite
 from rudel.replicas.members import Member
 from rudel.replicas.replica_messages import Answer, Merge, Plan, Snapshot
 from rudel.replicas.rounds import Arrival, GlobalState, Task
+from rudel.replicas.shared_variables import moved_towards
 from rudel.shipping import array_bytes
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ class ArrivalCoordinator(Coordinator):
         """The state after a replica's delta."""
         delta = self._delta_codec.decode(answer.delta, self._task.layout)
         own = array_bytes.unpack(answer.statistics)
-        statistics = [s + np.float32(weight) * (o - s) for s, o in zip(state.statistics, own, strict=True)]
+        statistics = [moved_towards(s, o, weight) for s, o in zip(state.statistics, own, strict=True)]
         arrival = Arrival(answer.delta, answer.steps, weight, fresh)
         after = arrived(state, delta, arrival, self._outer, self._task.averages)
         return replace(after, statistics=statistics)

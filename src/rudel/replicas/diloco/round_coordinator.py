@@ -19,7 +19,6 @@ with this process itself is the round under way; the caller's checkpoints keep t
 
 import asyncio
 import contextlib
-import functools
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -35,6 +34,7 @@ from rudel.replicas.outer_optimizer import Outer, make_outer
 from rudel.replicas.plans import Plans
 from rudel.replicas.replica_messages import Answer, Merge
 from rudel.replicas.rounds import Arrival, GlobalState, Task
+from rudel.replicas.shared_variables import mean_of
 from rudel.report.hosts_words import is_negligible
 from rudel.shipping import array_bytes
 
@@ -111,7 +111,8 @@ class RoundCoordinator(Coordinator):
 
     def _merged(self, closing: _Answers, state: GlobalState) -> tuple[Merge, GlobalState]:
         """The merge that replicas get after a round, and the global state after it."""
-        statistics = _mean_statistics(closing)
+        of_all = zip(*(array_bytes.unpack(answer.statistics) for answer in closing.values()), strict=True)
+        statistics = [mean_of(values, [answer.steps for answer in closing.values()]) for values in of_all]
         deltas = [(answer.delta, answer.steps) for answer in closing.values()]
         moving = self._outer, self._delta_codec, self._merge_codec, self._task.layout
         message, after = outer_step(state, deltas, statistics, *moving)
@@ -310,16 +311,6 @@ def outer_step(
 def _steps_of(answers: _Answers) -> int:
     """Local steps that have been answered for."""
     return sum(answer.steps for answer in answers.values())
-
-
-def _mean_statistics(answers: _Answers) -> list[np.ndarray]:
-    """The means of the averaged variables over the local steps, float32."""
-    weighted = (
-        [np.multiply(v, np.float32(answer.steps), dtype=np.float32) for v in array_bytes.unpack(answer.statistics)]
-        for answer in answers.values()
-    )
-    steps = np.float32(_steps_of(answers))
-    return [functools.reduce(np.add, values) / steps for values in zip(*weighted, strict=True)]
 
 
 def grace(longest: float, link: float) -> float:
