@@ -4,6 +4,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from rudel.files import expanded
+
 
 def cache_folder() -> Path:
     """The folder for fetched files: `$RUDEL_CACHE`, else `$XDG_CACHE_HOME/rudel`, else `~/.cache/rudel`.
@@ -11,7 +13,7 @@ def cache_folder() -> Path:
     The folder need not exist. A relative `$XDG_CACHE_HOME` does not count, as its specification demands.
     """
     if own := os.environ.get("RUDEL_CACHE"):
-        return Path(own).expanduser().absolute()
+        return expanded(own).absolute()
     shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (shared if shared.is_absolute() else Path.home() / ".cache") / "rudel"
 

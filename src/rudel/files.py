@@ -12,6 +12,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from rudel.errors import RudelError
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """A path with the home folder in the place of `~`.
+
+    Raises:
+        RudelError: nobody knows that folder, as of a user that there is not.
+    """
+    found = Path(os.path.expanduser(path))  # noqa: PTH111 as that of Path raises a RuntimeError
+    if found.parts and found.parts[0].startswith("~"):
+        raise RudelError(f"There is no home folder `{found.parts[0]}`: write {found} without `~`, or with `./`.")
+    return found
+
 
 @contextlib.contextmanager
 def written_atomically(path: Path) -> Iterator[IO[bytes]]:

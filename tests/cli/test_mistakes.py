@@ -47,6 +47,14 @@ def model(dataset):
         (("report", "nowhere"), "nowhere"),
         (("new", "two words"), "Python identifier"),
         (
+            ("train", "digits", "--run", "~nobody-here/run"),
+            "no home folder `~nobody-here`: write ~nobody-here/run without",
+        ),
+        (("train", "~nobody-here/recipe.py"), "no home folder `~nobody-here`"),
+        (("tune", "digits", "--set", "filters=4,8", "--run", "~nobody-here/run"), "no home folder `~nobody-here`"),
+        (("evaluate", "~nobody-here/run"), "no home folder `~nobody-here`"),
+        (("data", "images", "photographs", "--out", "~nobody-here/records"), "no home folder `~nobody-here`"),
+        (
             ("watch", "nowhere", "--host", "192.168..1"),
             "cannot be used (Name or service not known)",
         ),

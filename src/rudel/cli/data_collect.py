@@ -11,6 +11,7 @@ import typer
 
 from rudel.cli.output import reporting_interrupts
 from rudel.errors import DataError, OptionError
+from rudel.files import expanded
 
 if TYPE_CHECKING:
     from rudel.data.collecting.cutting import Cutter
@@ -31,7 +32,7 @@ def sketch(
     """Write an Arduino sketch that sends the signal of the microphone or the motion sensor."""
     from rudel.data.collecting.sketches import write_sketch
 
-    path = write_sketch(kind, out.expanduser())
+    path = write_sketch(kind, expanded(out))
     typer.echo(f"Upload {path} to the board, then run `rudel data collect --class NAME --out FOLDER`.")
 
 
@@ -70,7 +71,7 @@ def collect(
         assert header
         if speaker is not None and header.kind != "sound":
             raise OptionError("--speaker is for sound, and the board sends movements: leave it out.")
-        store, cutter = Store(out.expanduser(), class_name, header, speaker), Cutter(header, continuous)
+        store, cutter = Store(expanded(out), class_name, header, speaker), Cutter(header, continuous)
         low, high, unit = _SHOWN[header.kind]
         levels = [low] * _LEVELS
         heard = time.monotonic()

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from rudel.cli.output import count_display, print_json, print_table, reporting_interrupts
 from rudel.cli.shared_options import JsonOption
+from rudel.files import expanded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +69,7 @@ def _finish(
 
     from rudel.data.window_records import write_windows
 
-    path, mask = Path(out).expanduser(), held_out
+    path, mask = expanded(out), held_out
     write_windows(path, found, kind, settings, mask)
     count = len(found.classes)
     parts = {"train": found.labels[~mask], "validation": found.labels[mask]}

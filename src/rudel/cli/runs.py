@@ -8,6 +8,7 @@ import typer
 from rudel.cli import complete
 from rudel.cli.output import download_display, print_json, print_table, reporting_interrupts
 from rudel.cli.shared_options import JsonOption
+from rudel.files import expanded
 
 app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
@@ -73,7 +74,7 @@ def compare(
 
     if len({path.resolve() for path in runs}) < 2:
         raise OptionError("Name two runs or more to compare, as in `rudel runs compare runs/digits runs/digits-2`.")
-    read = [read_run(path.expanduser()) for path in runs]
+    read = [read_run(expanded(path)) for path in runs]
     page = page or read[0].path.resolve().parent / "compared.html"
     with writing(page):
         write_comparison(read, page)

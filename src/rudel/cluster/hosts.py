@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rudel.errors import HostError
+from rudel.files import expanded
 
 REMOTE_FOLDER = ".rudel"
 """Rudel's folder on a host, relative to the home folder there."""
@@ -66,11 +67,11 @@ def parse_hosts(given: str | Path | Sequence[str | Host]) -> tuple[Host, ...]:
     ['raspi1', 'pi@raspi2:2222']
     """
     if isinstance(given, Path):
-        hosts = _read(given.expanduser())
+        hosts = _read(expanded(given))
     elif not isinstance(given, str):
         hosts = [part if isinstance(part, Host) else _parse(part.strip(), "") for part in given]
     elif _is_file(given):
-        hosts = _read(Path(given).expanduser())
+        hosts = _read(expanded(given))
     elif not given.strip():
         hosts = []
     else:
@@ -95,7 +96,7 @@ def remote_python(host: Host) -> str:
 def _is_file(given: str) -> bool:
     if "/" not in given and "," in given:
         return False
-    path = Path(given).expanduser()
+    path = expanded(given)
     if path.is_file():
         return True
     if "/" in given:

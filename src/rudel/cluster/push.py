@@ -13,6 +13,7 @@ from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.task_groups import for_each, tasks
 from rudel.cluster.uploads import PART, Uploads, uploads
 from rudel.errors import HostError
+from rudel.files import expanded
 
 _AT_ONCE = 16
 
@@ -125,7 +126,7 @@ class _Push:
 
 def _files(path: Path) -> dict[str, list[Path]]:
     """All files to be sent, by the folder that they go to; folders without files as well."""
-    path = path.expanduser()
+    path = expanded(path)
     if path.is_file():
         return {"": [path]}
     if not path.is_dir():

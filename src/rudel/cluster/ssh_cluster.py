@@ -21,6 +21,7 @@ from rudel.cluster.dashboard import check_dashboard
 from rudel.cluster.hosts import Host, parse_hosts
 from rudel.cluster.probe import WORKER_MODULES
 from rudel.errors import ClusterError, OptionError, RudelError, option
+from rudel.files import expanded
 
 if TYPE_CHECKING:
     import distributed
@@ -70,7 +71,7 @@ class Cluster:
             raise OptionError(
                 f"{option('min_hosts')} must be between 1 and {len(self.hosts)}, the number of hosts, not {min_hosts}."
             )
-        self._ssh_config = None if ssh_config is None else Path(ssh_config).expanduser()
+        self._ssh_config = None if ssh_config is None else expanded(ssh_config)
         self.min_hosts = min_hosts
         self._least = min_hosts or len(self.hosts)
         self._dashboard = dashboard

@@ -11,6 +11,7 @@ from asyncssh import SSHClientConnectionOptions
 
 from rudel.cluster.hosts import Host
 from rudel.errors import HostError, option
+from rudel.files import expanded
 from rudel.internals.asyncssh import ConfigParseError, ExpandedConfig
 
 _KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
@@ -55,7 +56,7 @@ def read_settings(host: Host, ssh_config: Path | None = None) -> Settings:
     config = _load(host, _files(ssh_config))
     get: Any = config.get
     address = str(get("Hostname") or host.name)
-    identities = [Path(path).expanduser() for path in get("IdentityFile") or ()]
+    identities = [expanded(path) for path in get("IdentityFile") or ()]
     own, shared = get("UserKnownHostsFile"), get("GlobalKnownHostsFile")
     only_public = get("IdentitiesOnly")
     return Settings(
@@ -76,13 +77,13 @@ def _files(ssh_config: Path | None) -> tuple[str, ...]:
     if ssh_config is None:
         if own := os.environ.get("RUDEL_SSH_CONFIG"):
             return _files(Path(own))
-        usual = Path("~/.ssh/config").expanduser()
+        usual = expanded("~/.ssh/config")
         return (str(usual),) if usual.is_file() else ()
-    if not ssh_config.expanduser().is_file():
+    if not expanded(ssh_config).is_file():
         raise HostError(
             f"There is no SSH configuration `{ssh_config}`: give an existing file with {option('ssh_config')}."
         )
-    return (str(ssh_config.expanduser()),)
+    return (str(expanded(ssh_config)),)
 
 
 def _options(config: ExpandedConfig) -> SSHClientConnectionOptions:
@@ -108,4 +109,4 @@ def _load(host: Host, files: tuple[str, ...]) -> ExpandedConfig:
 
 
 def _paths(names: Iterable[str]) -> tuple[Path, ...]:
-    return tuple(Path(name).expanduser() for name in names)
+    return tuple(expanded(name) for name in names)

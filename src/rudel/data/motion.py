@@ -20,6 +20,7 @@ from rudel.data.sound.recording_folders import check_classes
 from rudel.data.window_records import read_windows
 from rudel.data.windows import Windows, cut_or_padded, places_of
 from rudel.errors import DataError, OptionError, option
+from rudel.files import expanded
 
 _SUFFIX = ".csv"
 
@@ -60,7 +61,7 @@ def read_folder(source: str, samples: int, least: int = 2) -> Windows:
     Raises:
         DataError: there is nothing to learn from.
     """
-    if not is_remote(source) and not Path(source).expanduser().is_dir():
+    if not is_remote(source) and not expanded(source).is_dir():
         raise DataError(f"There is no folder {source}.")
     store = open_store(source)
     files = [file.name for file in store.files()]

@@ -19,6 +19,7 @@ from rudel.data.npy import PIXELS
 from rudel.data.quickdraw_categories import CATEGORIES
 from rudel.data.quickdraw_sources import Folder, Mirror, Progress
 from rudel.errors import DataError, OptionError
+from rudel.files import expanded
 from rudel.retry_policy import RetryPolicy
 
 PUBLIC_BUCKET = "https://storage.googleapis.com/quickdraw_dataset"
@@ -89,7 +90,7 @@ def _open(
         base = _checked_address(source)
         cache = cache_folder() / "quickdraw" / hashlib.sha256(base.encode()).hexdigest()[:16]
         return Mirror(f"{base}/{_LAYOUT}", cache, retry, progress)
-    folder = Path(source).expanduser()
+    folder = expanded(source)
     if not folder.is_dir():
         raise DataError(f"There is no folder `{folder}`: give the folder or the address that holds the drawings.")
     return Folder(folder / _LAYOUT if (folder / _LAYOUT).is_dir() else folder)

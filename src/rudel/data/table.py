@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rudel.errors import DataError
+from rudel.files import expanded
 
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _PARQUET = (".parquet", ".pq")
@@ -56,7 +57,7 @@ def read_table(source: Any) -> Table:
         DataError: it cannot be read, is empty, has a column twice, or is a Parquet file without PyArrow installed.
     """
     if isinstance(source, str | Path):
-        path = Path(source).expanduser()
+        path = expanded(source)
         if not path.is_file():
             raise DataError(f"There is no file {path}: give a table, CSV or Parquet.")
         table = _parquet(path) if path.suffix.lower() in _PARQUET else _csv(path)

@@ -17,7 +17,7 @@ from rudel.data.records.records import Records
 from rudel.data.records.writer import shard_name, write_records
 from rudel.data.windows import Windows
 from rudel.errors import DataError, OptionError
-from rudel.files import write_json
+from rudel.files import expanded, write_json
 
 _DESCRIPTION, _SPLITS = "dataset.json", ("train", "validation")
 _SHARD_BYTES = 128_000_000
@@ -86,7 +86,7 @@ def read_windows(source: str, kind: str, settings: Mapping[str, Any], split: str
         DataError: they are of another kind or were made by other settings, or the records are damaged.
         OptionError: there is no such split.
     """
-    folder = Path(source).expanduser()
+    folder = expanded(source)
     document = _description(folder)
     if document is None:
         return None

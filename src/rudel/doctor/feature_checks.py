@@ -12,6 +12,7 @@ from pathlib import Path
 from rudel.doctor.asking import Answers
 from rudel.doctor.problems import Check, problem
 from rudel.errors import DoctorError
+from rudel.files import expanded
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def _check_versions(extra: str, only: set[str] | None = None) -> None:
 def _check_keys(environment: Mapping[str, str], home: Path) -> None:
     configuration = environment.get("RUDEL_SSH_CONFIG")
     if configuration:
-        _check_configuration(Path(configuration).expanduser())
+        _check_configuration(expanded(configuration))
         return
     folder = home / ".ssh"
     try:

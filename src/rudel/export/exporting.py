@@ -19,6 +19,7 @@ from rudel.export.int8_model import Int8Model, Maker
 from rudel.export.materials import Materials, gather
 from rudel.export.photographs import FromFiles, Serving, compare_answers, serving_of, write_files
 from rudel.export.place import check_free, put, size_of, workshop
+from rudel.files import expanded
 from rudel.loop.evaluation import predict
 from rudel.loop.schedule import check_whole_number
 from rudel.micro.names import checked_name, identifier
@@ -98,7 +99,7 @@ def export_run(
     name = identifier(directory.path.resolve().name if out is None else out.name.split(".")[0])
     if form.maker:
         checked_name(name)
-    out = Path(f"{name}{form.ending}") if out is None else out.expanduser()
+    out = Path(f"{name}{form.ending}") if out is None else expanded(out)
     check_free(out)
     tell("reading the run")
     materials = gather(directory, data, calibration if form.integers else None, seed)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from rudel.errors import CompileError
-from rudel.files import written_atomically
+from rudel.files import expanded, written_atomically
 from rudel.micro.arithmetic import ROUNDINGS, Rounding
 from rudel.micro.emit import Context, Step
 from rudel.micro.graph import Graph
@@ -73,7 +73,7 @@ class Compiled:
             CompileError: the folder cannot be written.
         """
         paths = []
-        folder = folder.expanduser()
+        folder = expanded(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for ending, text in (("h", self.header), ("c", self.source)):

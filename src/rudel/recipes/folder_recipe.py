@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from rudel.errors import option
+from rudel.files import expanded
 
 _BY_SUFFIX = {
     **dict.fromkeys((".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif"), "images"),
@@ -18,7 +19,7 @@ _MOST_FILES = 1000
 
 def instead_of(folder: str) -> str:
     """A sentence that names the command for a folder of data or a run, by its first files."""
-    path = Path(folder).expanduser()
+    path = expanded(folder)
     if (path / "config.json").is_file():
         return (
             f"`{folder}` is a run, not a recipe: give its recipe with {option('run', folder)} and "

@@ -7,7 +7,6 @@ whole numbers, are its first layer.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import rudel
@@ -16,6 +15,7 @@ from rudel.data.sound.keyword_classes import chosen
 from rudel.data.sound.noise import BACKGROUND, read_noise
 from rudel.data.sound.recording_folders import find_recordings
 from rudel.errors import DataError, option
+from rudel.files import expanded
 
 training = {"epochs": 40, "least_steps": 400, "batch_size": 32}
 
@@ -149,7 +149,7 @@ def model(
 
 def _background(source: str, noise: str | None, rate: int) -> Any:
     """Samples of background noise; None where there is none."""
-    beside = Path(source).expanduser() / BACKGROUND
+    beside = expanded(source) / BACKGROUND
     folder = noise or (beside if beside.is_dir() else None)
     return None if folder is None else read_noise(folder, rate)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from rudel.data.table import is_table
 from rudel.errors import OptionError, RecipeError, RudelError, option, recipe_option
+from rudel.files import expanded
 from rudel.recipes import BUILT_IN, current_name
 from rudel.recipes.folder_recipe import instead_of
 from rudel.recipes.recipe_options import Option, options_of
@@ -163,7 +164,7 @@ def find_recipe(name: str) -> Recipe:
     if name in BUILT_IN:
         module = importlib.import_module(f"rudel.recipes.{name}")
         return _checked(name, Path(str(module.__file__)), module)
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.is_dir():
         raise RecipeError(instead_of(name))
     if path.suffix != ".py":

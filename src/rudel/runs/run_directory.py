@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from rudel.errors import DataError, ModelError, OptionError, RudelError, RunError, option
-from rudel.files import write_json, written_atomically
+from rudel.files import expanded, write_json, written_atomically
 
 _LOCK = ".lock"
 _CONFIG = "config.json"
@@ -264,7 +264,7 @@ def path_of(run: str | Path | None) -> Path | None:
         raise OptionError(
             f"The run directory has no name: give one, such as {option('run', 'runs/first')}, or leave it out."
         )
-    return Path(run).expanduser()
+    return expanded(run)
 
 
 def create(path: Path, resume: bool) -> RunDirectory:
@@ -368,7 +368,7 @@ def open_run(path: Path) -> RunDirectory:
     Raises:
         RunError: there is no run.
     """
-    path = path.expanduser()
+    path = expanded(path)
     if not (path / _CONFIG).is_file():
         raise RunError(f"There is no run at {path}: give a directory that `rudel train` has made.")
     return RunDirectory(path)

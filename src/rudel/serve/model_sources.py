@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from rudel.errors import RunError, ServeError
+from rudel.files import expanded
 from rudel.serve.runtimes.runtime import Loaded
 
 Kind = Literal["run", "litert", "savedmodel"]
@@ -71,7 +72,7 @@ def read_sources(arguments: Sequence[str]) -> list[Source]:
         name, equals, place = argument.partition("=")
         if not equals or "/" in name or Path(argument).exists():
             name, place = "", argument
-        path = Path(place).expanduser()
+        path = expanded(place)
         own = path.resolve().name
         name = name or (path.stem if path.suffix in (".tflite", ".keras", ".h5") else own)
         if not _NAME.fullmatch(name):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.cluster.host_options import check_used, hosts_argument
 from rudel.errors import OptionError, option
+from rudel.files import expanded
 from rudel.loop.schedule import check_whole_number
 from rudel.runs.run_directory import path_of
 from rudel.tuning.ledger import Ended, Ledger
@@ -266,9 +267,9 @@ def _of_recipe(
 
 def _fingerprint(data: str | None) -> str | None:
     """A checksum of a data file."""
-    if data is None or not Path(data).expanduser().is_file():
+    if data is None or not expanded(data).is_file():
         return None
-    with Path(data).expanduser().open("rb") as file:
+    with expanded(data).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 

@@ -24,6 +24,7 @@ from rudel.data.images.shard_plan import TRAIN, VALIDATION, Options, Shard, plan
 from rudel.data.images.shard_writer import LeftOut, finished, make_shard
 from rudel.data.records.fsspec_packages import is_remote
 from rudel.errors import DataError, OptionError
+from rudel.files import expanded
 
 LOCK = ".lock"
 _AHEAD = 3
@@ -82,7 +83,7 @@ def convert(
         OptionError: an option has a value that it cannot take.
     """
     options = _checked(Options(validation, max_side, shards))
-    address, folder = str(source), Path(out).expanduser()
+    address, folder = str(source), expanded(out)
     if is_remote(str(out)):
         raise DataError(f"Records are written to a local folder, not to {out}: give one, and copy it there.")
     _check_apart(address, folder)
@@ -157,7 +158,7 @@ def _checked(options: Options) -> Options:
 def _check_apart(address: str, folder: Path) -> None:
     if is_remote(address):
         return
-    images, records = Path(address).expanduser().resolve(), folder.resolve()
+    images, records = expanded(address).resolve(), folder.resolve()
     if records == images or records.is_relative_to(images):
         raise DataError(f"{folder} is in the folder of the images, {address}: put the records elsewhere.")
 
@@ -225,4 +226,4 @@ def _check_folder(folder: Path, origin: str) -> None:
 
 def _origin(address: str) -> str:
     """The address of images, the same one however a local folder is written."""
-    return address if is_remote(address) else str(Path(address).expanduser().resolve())
+    return address if is_remote(address) else str(expanded(address).resolve())

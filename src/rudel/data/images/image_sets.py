@@ -25,6 +25,7 @@ from rudel.data.records.byte_sources import open_source
 from rudel.data.records.fsspec_packages import is_remote
 from rudel.data.records.records import Records
 from rudel.errors import DataError, OptionError, option
+from rudel.files import expanded
 
 _IMAGE, _LABEL, _NAME = "image/encoded", "image/class/label", "image/filename"
 
@@ -185,4 +186,4 @@ def _text(folder: str, name: str) -> str | None:
 
 
 def _local(folder: str) -> Path:
-    return Path(folder).expanduser()
+    return expanded(folder)

@@ -3,13 +3,14 @@
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from rudel.data.file_names import printable
 from rudel.data.images.label_table import Row, read_names, read_table
 from rudel.data.images.stores import File, Store, open_store, parent_and_name
 from rudel.data.records.fsspec_packages import is_remote
 from rudel.errors import DataError, option
+from rudel.files import expanded
 
 TABLES = (".csv", ".tsv")
 LABELS_FILES = ("labels.csv", "labels.tsv", "labels.txt")
@@ -109,8 +110,8 @@ def check_not_split(names: Collection[str], address: str) -> None:
 
 
 def _from_folder(address: str, labels: str | None, known: tuple[str, ...] | None, what: str) -> Source:
-    if not is_remote(address) and not Path(address).expanduser().is_dir():
-        is_file = Path(address).expanduser().is_file()
+    if not is_remote(address) and not expanded(address).is_dir():
+        is_file = expanded(address).is_file()
         why = f"{address} is a file: give a folder, or a table whose name ends in .csv." if is_file else ""
         raise DataError(why or f"There is no folder {address}.")
     store = open_store(address)
@@ -282,7 +283,7 @@ def _inside(file: str, root: str) -> str | None:
     """The name of a file in a store, if it is there."""
     if is_remote(file) or is_remote(root):
         return file.removeprefix(f"{root}/") if file.startswith(f"{root}/") else None
-    path = Path(file).expanduser().absolute()
+    path = expanded(file).absolute()
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else None
 
 

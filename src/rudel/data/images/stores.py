@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from rudel.data.records.fsspec_packages import filesystem, is_remote
 from rudel.errors import DataError
+from rudel.files import expanded
 
 MOST_BYTES = 1 << 28
 """Larger files are not read: a photograph of 89 million pixels takes less, however it is coded."""
@@ -76,7 +77,7 @@ def open_store(address: str) -> Store:
         DataError: there is no such kind of address, or its package is not installed.
     """
     if not is_remote(address):
-        return LocalStore(Path(address).expanduser())
+        return LocalStore(expanded(address))
     kind = address.partition("://")[0]
     if kind == "file":
         return LocalStore(Path(address.removeprefix("file://")))
@@ -93,7 +94,7 @@ def parent_and_name(address: str) -> tuple[str, str]:
     if is_remote(address):
         folder, _, name = address.rpartition("/")
         return folder, name
-    path = Path(address).expanduser()
+    path = expanded(address)
     return str(path.parent), path.name
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from rudel.data.sound.recording import decode
 from rudel.errors import DataError
+from rudel.files import expanded
 
 BACKGROUND = "_background_noise_"
 """The folder beside those of the words that has noise, as in Speech Commands; it is no class."""
@@ -29,7 +30,7 @@ def read_noise(folder: str | Path, rate: int) -> np.ndarray:
     Raises:
         DataError: there are none, or one cannot be read.
     """
-    path = Path(folder).expanduser()
+    path = expanded(folder)
     files = sorted(file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
     if not files:
         raise DataError(f"{folder} has no recordings of background noise: give a folder with WAV or FLAC files.")

@@ -12,6 +12,7 @@ import hashlib
 from importlib import resources
 from pathlib import Path
 
+from rudel.files import expanded
 from rudel.micro.bench.measure import glue
 from rudel.micro.bench.tools import BenchError
 from rudel.micro.compiler import Compiled
@@ -34,7 +35,7 @@ def write_sketch(compiled: Compiled, folder: Path) -> list[Path]:
         BenchError: the model has the name of one of the sketch's own files.
         CompileError: the folder cannot be written.
     """
-    folder = folder.expanduser().resolve()
+    folder = expanded(folder).resolve()
     return write_files(folder, {f"{folder.name}.ino": _sketch(compiled), **line_sources(compiled)})
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rudel.backend import without_tensorflow
 from rudel.errors import DataError, RecipeError
+from rudel.files import expanded
 
 if TYPE_CHECKING:
     import keras
@@ -34,7 +35,7 @@ def load_weights(model: "keras.Model", path: str | Path, class_names: Sequence[s
         DataError: the file is missing or damaged.
         RecipeError: its weights do not fit the model.
     """
-    path = Path(path).expanduser()
+    path = expanded(path)
     if not path.is_file():
         raise DataError(f"There is no file of weights {path}.")
     if path.suffix not in (".keras", ".h5"):
