@@ -5,7 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from rudel.errors import RunError
-from rudel.files import written_atomically
+from rudel.files import expanded, written_atomically
 from rudel.report.augmentation import augmentation
 from rudel.report.classes import class_table
 from rudel.report.confusion import confusion
@@ -50,7 +50,7 @@ def write_report(run: str | Path) -> Path:
     Raises:
         RunError: the directory is missing or damaged, or cannot be written.
     """
-    run = Path(run).expanduser()
+    run = expanded(run)
     path = run / "report.html"
     page = render(read_run(run))
     try:
