@@ -95,6 +95,21 @@ def test_what_a_lost_host_did_before_still_counts(read):
     assert b.present == pytest.approx(1.8)
 
 
+def test_a_host_that_joins_again_within_a_round_counts_until_it_was_lost(read):
+    lines = [a_round(1, 9.0, a=(10, 9, 0), b=(10, 9, 0)), an_event("lost", "b", 9.5), an_event("joining", "b", 10.0)]
+    lines += [a_round(2, 12.0, a=(10, 3, 0), b=(9, 0.5, 0)), an_event("joined", "b", 13.0)]
+    b = read([*lines, a_round(3, 14.0, a=(10, 2, 0), b=(5, 1, 0))]).hosts[1]
+    assert b.absences == (("lost", 9.5, 10.0), ("joining", 10.0, 13.0))
+    assert (b.steps, b.present) == (24, 9.5 + 1.0)
+
+
+def test_no_absence_ends_before_it_begins(read):
+    lines = [a_round(1, 9.0, a=(1, 9, 0), b=(1, 9, 0)), an_event("standby", "b", 10.0, "slow")]
+    b = read([*lines, a_round(2, 12.0, a=(1, 3, 0), b=(1, 3, 0))]).hosts[1]
+    assert b.absences == (("standby", 10.0, 10.0),)
+    assert b.present == 11.0
+
+
 def test_a_host_that_answers_again_is_there_though_nothing_was_said(read):
     lines = [a_round(1, 1.0, a=(1, 1, 0), b=(1, 1, 0)), an_event("lost", "b", 1.5), a_round(2, 2.0, a=(1, 1, 0))]
     lines += [a_round(3, 3.0, a=(1, 1, 0), b=(1, 1, 0)), a_round(4, 4.0, a=(1, 1, 0), b=(1, 1, 0))]

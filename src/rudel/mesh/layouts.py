@@ -158,8 +158,7 @@ def _by_kind(model: "keras.Model", shards: int) -> Layouts:
 
     for layer in _layers(model):
         kind, before = type(layer).__name__, columns
-        kernel: Any = getattr(layer, "kernel", None)
-        bias: Any = getattr(layer, "bias", None)
+        kernel, bias = _variable(layer, "kernel"), _variable(layer, "bias")
         if kind in _CHANGES_FEATURES:
             columns = 0
         elif kind == "BatchNormalization" and columns:  # and perhaps of another branch, which that layer is not in
@@ -169,7 +168,7 @@ def _by_kind(model: "keras.Model", shards: int) -> Layouts:
                     cut(variable, (MODEL,), "by features")
         elif not layer.weights:
             continue
-        elif kind == "Dense":
+        elif kind == "Dense" and kernel is not None:
             columns = 0
             if before and before == kernel.shape[0]:
                 cut(kernel, (MODEL, None), "by rows")
@@ -178,8 +177,8 @@ def _by_kind(model: "keras.Model", shards: int) -> Layouts:
                 cut(bias, (MODEL,), "by columns")
         elif kind == "Embedding":
             columns = 0
-            cut(layer.embeddings, (MODEL, None), "by rows")
-        elif kind in _PLAIN_CONVOLUTIONS:
+            cut(_variable(layer, "embeddings"), (MODEL, None), "by rows")
+        elif kind in _PLAIN_CONVOLUTIONS and kernel is not None:
             columns = 0
             if cut(kernel, (*[None] * (len(kernel.shape) - 1), MODEL), "by output channels"):
                 cut(bias, (MODEL,), "by output channels")
@@ -197,16 +196,22 @@ def _cut_heads(layer: "keras.Layer", shards: int, cut: Callable[["keras.Variable
     from rudel.internals.keras import attention_projections
 
     *inner, outer = attention_projections(layer)
-    kernels: list[Any] = [getattr(dense, "kernel", None) for dense in (*inner, outer)]
-    if any(kernel is None or len(kernel.shape) != 3 for kernel in kernels):
+    kernels = [kernel for dense in (*inner, outer) if (kernel := _variable(dense, "kernel")) is not None]
+    if len(kernels) < 4 or any(len(kernel.shape) != 3 for kernel in kernels):
         return False
-    if any(kernel.shape[1] % shards for kernel in kernels[:3]) or kernels[3].shape[0] % shards:
+    *kernels, last = kernels
+    if any(kernel.shape[1] % shards for kernel in kernels) or last.shape[0] % shards:
         return False
-    for dense in inner:
-        cut(dense.kernel, (None, MODEL, None), "by heads")
-        cut(dense.bias, (MODEL, None), "by heads")
-    cut(outer.kernel, (MODEL, None, None), "by heads")
+    for dense, kernel in zip(inner, kernels, strict=True):
+        cut(kernel, (None, MODEL, None), "by heads")
+        cut(_variable(dense, "bias"), (MODEL, None), "by heads")
+    cut(last, (MODEL, None, None), "by heads")
     return True
+
+
+def _variable(layer: "keras.Layer | None", name: str) -> "keras.Variable | None":
+    """The variable of a layer of this name; with LoRA, the attribute `kernel` is a sum that is computed from it."""
+    return next((variable for variable in getattr(layer, "variables", ()) if variable.name == name), None)
 
 
 def _layers(model: "keras.Model") -> Iterator[Any]:

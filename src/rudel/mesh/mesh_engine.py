@@ -27,7 +27,7 @@ from rudel.mesh import agreement as agree
 from rudel.mesh import mesh_devices as devices
 from rudel.mesh.decisions import Together
 from rudel.mesh.layouts import Spec
-from rudel.mesh.mesh_evaluation import make_mesh_evaluator
+from rudel.mesh.mesh_evaluation import make_mesh_evaluator, mesh_validation_batch_size
 from rudel.mesh.mesh_feed import feed_of
 from rudel.mesh.mesh_loop import compile_training
 from rudel.mesh.placement import Placement, check_batch, on_host, on_one_device
@@ -142,7 +142,7 @@ class MeshDevices:
     def evaluator(self, job: Job, state: ModelState) -> Evaluator:
         """See `Devices`."""
         assert job.validation is not None
-        size = job.validation_batch_size
+        size = mesh_validation_batch_size(job, self._placement.shards)
         return make_mesh_evaluator(job.model, self._placement, state, job.validation, size, "validation")
 
     def note(self) -> str:

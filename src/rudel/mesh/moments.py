@@ -38,12 +38,13 @@ def moments(
     shards: int,
     replicated: jax.sharding.NamedSharding,
     x: jax.Array,
-    axes: Sequence[int],
+    axes: int | Sequence[int] | None,
     keepdims: bool = False,
     synchronized: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
     """Mean and variance over some axes; see `keras.ops.moments`. What is not over the batch, `plain` does."""
-    over = [axis % x.ndim for axis in axes]
+    listed = range(x.ndim) if axes is None else [axes] if isinstance(axes, int) else axes
+    over = [axis % x.ndim for axis in listed]
     if synchronized or 0 not in over or x.shape[0] % shards or x.dtype != jnp.float32:
         return plain(x, axes, keepdims=keepdims, synchronized=synchronized)
     cut, inner = x.reshape(shards, -1, *x.shape[1:]), [axis + 1 for axis in over]

@@ -59,17 +59,29 @@ class Journal:
         """Adds a record.
 
         Raises:
-            CheckpointError: it cannot be written.
+            CheckpointError: it cannot be written; the journal ends with the record before it.
         """
         text = json.dumps({**record.document, "_sizes": [len(payload) for payload in record.payloads]}).encode()
         body = b"".join([struct.pack("<I", len(text)), text, *record.payloads])
         with self._translating_errors():
-            self._file.write(_HEAD.pack(len(body), zlib.crc32(body)) + body)
+            self._write(_HEAD.pack(len(body), zlib.crc32(body)) + body)
         self.size += len(body)
 
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
+
+    def _write(self, content: bytes) -> None:
+        """Writes all of it or nothing: a disk that is almost full takes a part, and refuses the rest."""
+        end, rest = self._file.tell(), memoryview(content)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.seek(end)
+                self._file.truncate()
+            raise
 
     @contextlib.contextmanager
     def _translating_errors(self) -> Any:

@@ -102,16 +102,18 @@ def _curves(runs: Sequence[Run], names: Sequence[str]) -> Html | None:
         shown = [(name, curve, colour) for name, curve, colour in lines if curve]
         drawing = figure(_WIDTH, _HEIGHT)
         axes = drawing.add_axes((0.14, 0.16, 0.82, 0.72))
-        for name, curve, colour in shown:
+        drawn = []
+        for _, curve, colour in shown:
             values = curve.validation or curve.train or ()
-            axes.plot(curve.epochs, values, color=colour, label=literal(name), marker="o", markersize=3)
+            drawn += axes.plot(curve.epochs, values, color=colour, marker="o", markersize=3)
         if all(wants_log_scale(curve) for _, curve, _ in shown):
             axes.set_yscale("log")
         axes.set_xlabel("epoch", color=MUTED)
         axes.tick_params(colors=MUTED)
         axes.spines[["top", "right"]].set_visible(False)
         axes.spines[["left", "bottom"]].set_color(RULE)
-        axes.legend(frameon=False, labelcolor=INK)
+        labels = [literal(name) for name, _, _ in shown]  # Matplotlib leaves a line out whose own label begins with `_`
+        axes.legend(drawn, labels, frameon=False, labelcolor=INK)
         kind = "validation " if all(curve.validation for _, curve, _ in shown) else ""
         ends = ", ".join(f"{name} {metric_value(key, _end(curve))}" for name, curve, _ in shown)
         title = f"{kind}{metric_name(key)}"

@@ -185,7 +185,7 @@ class _Host:
         heard: until when it is accounted for.
         gone: (state, since when) while it takes no part.
         noticed: when its loss was.
-        left_over: a round may yet use what it did before it was lost.
+        left_over: a round may yet use what it did before it was lost, even while it joins again.
         moved, moved_before: bytes to and from it, and those before the training was resumed: then it counts from 0.
     """
 
@@ -209,7 +209,15 @@ class _Host:
 
     def come_back(self, seconds: float) -> None:
         self.absences = self.absences_until(seconds)
-        self.gone, self.heard = None, seconds
+        self.gone, self.heard, self.left_over = None, seconds, False
+
+    def took_part_until(self, seconds: float) -> None:
+        """A round has used what it did before it was lost."""
+        self.left_over = False
+        if self.gone and self.gone[0] == "lost":
+            self.gone = ("lost", seconds)
+        elif self.absences and self.absences[-1][:2] == ("lost", self.heard):
+            self.absences[-1] = ("lost", seconds, self.absences[-1][2])
 
     def absences_until(self, seconds: float) -> list[tuple[str, float, float]]:
         if self.gone is None or len(self.absences) >= MOST_CHANGES:
@@ -267,9 +275,9 @@ class RoundsLog:
             since, until = host.heard, now
             if host.gone and host.left_over:
                 until = host.noticed
-                host.gone, host.left_over = ("lost", until), False
+                host.took_part_until(until)
             elif host.gone:  # takes part again, though nothing was said of it
-                host.come_back(self._last_round)
+                host.come_back(max(self._last_round, host.gone[1]))
                 since = host.heard
             computed = max(0.0, float(figures["seconds"]) - float(figures["waited"]))
             host.rounds += figures.get("arrivals", 1)
@@ -303,11 +311,15 @@ class RoundsLog:
             host = self._hosts[change.host] = _Host(change.host, since)
         if change.event == "lost":
             host.lost += 1
-            host.gone, host.noticed, host.left_over = host.gone or ("lost", host.heard), change.seconds, True
+            host.gone = host.gone or ("lost", host.heard)
+            if not host.left_over:
+                host.noticed, host.left_over = change.seconds, True
+        elif change.event == "joining" and host.left_over:
+            host.absences = host.absences_until(change.seconds)
+            host.gone = (change.event, change.seconds)
         else:
             host.come_back(change.seconds)
             host.gone = None if change.event == "joined" else (change.event, change.seconds)
-            host.left_over = False
 
     def summed(self) -> Rounds:
         """All that was taken in so far."""

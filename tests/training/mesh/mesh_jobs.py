@@ -42,7 +42,7 @@ PICTURES = random.integers(0, 256, (100, 12, 12)).astype("uint8")
 KINDS = random.integers(0, 4, 100)
 HELD_OUT = rudel.Examples(PICTURES[:51], KINDS[:51])
 ALL = rudel.Dataset(rudel.Examples(PICTURES, KINDS), HELD_OUT)
-"""With last batches of 4 and of 11, where others are of 16 and of 20."""
+"""With last batches of 4 and of 11, where others are of 16 and of 20; eight devices divide only those of 16."""
 WHOLE = rudel.Dataset(rudel.Examples(PICTURES[:96], KINDS[:96]), rudel.Examples(PICTURES[:40], KINDS[:40]))
 """Batches of 16 and of 20 alone: others would be programs to compile."""
 MOVING = rudel.Dataset(WHOLE.train, augment=random_flip)
@@ -112,6 +112,30 @@ def same_losses() -> dict[str, Any]:
         found[f"convolutional {devices}"] = fit(convolutional, strategy, MOVING)[1]
     loop._compile, OnMesh.train_step = compiled, train_step  # type: ignore[method-assign]
     return found | {"moved": [_moving(text) for text in texts], "traced": len(traced)}
+
+
+def validations() -> dict[str, Any]:
+    """Sums over batches of validation; those of 51 and of 20 do not divide, nor does the default of 256 for three."""
+    x = random.normal(0, 1, (400, 4)).astype("float32")
+    kinds = random.integers(0, 2, 400)
+    train = rudel.Examples(x[:96], kinds[:96])
+
+    def summing() -> Any:
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(2)])
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum"))
+        return model
+
+    def measured(strategy: Any, count: int, size: int | None) -> list[float]:
+        data = rudel.Dataset(train, rudel.Examples(x[:count], kinds[:count]))
+        return fit(summing, strategy, data, batch_size=24, epochs=1, validation_batch_size=size)[1]["val_loss"]
+
+    three = rudel.Mesh(devices=3)
+    return {
+        "all at once": [measured(strategy, 51, None) for strategy in ("single", EIGHT)],
+        "given size": [measured(strategy, 51, 20) for strategy in ("single", EIGHT)],
+        "default size": [measured("single", 400, 255), measured(three, 400, None)],
+        "default size, all at once": [measured(strategy, 256, None) for strategy in ("single", three)],
+    }
 
 
 def precisions() -> dict[str, Any]:
@@ -198,9 +222,10 @@ def streams() -> dict[str, Any]:
     """Losses that are compared bit by bit, so these programs are optimised; nothing may be compiled after them."""
     blocks.BLOCK_BYTES = 4000
     jax.config.update("jax_disable_most_optimizations", False)
-    found = {"single": fit(dense, "single", ALL)[1], "in memory": fit(dense, EIGHT, ALL)[1]}
+    size = {"validation_batch_size": 16}
+    found = {"single": fit(dense, "single", ALL, **size)[1], "in memory": fit(dense, EIGHT, ALL, **size)[1]}
     data = rudel.Dataset(Counted(ALL.train), Counted(HELD_OUT))
-    return found | {"streamed": fit(dense, EIGHT, data)[1]}
+    return found | {"streamed": fit(dense, EIGHT, data, **size)[1]}
 
 
 def gradients() -> dict[str, list[list[float]]]:
@@ -286,6 +311,7 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     results = {
         "same_losses": same_losses(),
+        "validations": validations(),
         "precisions": precisions(),
         "layouts": layouts(folder / "layouts"),
         "resumed": resumed(folder / "resumed"),

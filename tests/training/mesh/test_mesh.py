@@ -14,11 +14,13 @@ import jax
 import keras
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec
 
 import rudel
 from rudel.errors import OptionError
 from rudel.mesh.layouts import layouts_of, read_layouts
 from rudel.mesh.mesh_options import read_axes
+from rudel.mesh.moments import moments_by_shard
 from rudel.training.strategies import with_options
 
 JOBS = Path(__file__).with_name("mesh_jobs.py")
@@ -52,6 +54,12 @@ def test_the_losses_are_those_of_one_device(results: dict[str, Any], devices: in
     assert found[f"dense {devices}"] == close(found["dense single"])
     if devices in (2, 8):
         assert found[f"convolutional {devices}"] == close(found["convolutional single"])
+
+
+@pytest.mark.parametrize("case", ["all at once", "given size", "default size", "default size, all at once"])
+def test_a_validation_has_the_batches_of_one_device(results: dict[str, Any], case: str) -> None:
+    single, mesh = results["validations"][case]
+    assert mesh == pytest.approx(single, rel=1e-5)
 
 
 def test_a_convolutional_step_moves_sums_and_statistics_alone(results: dict[str, Any]) -> None:
@@ -199,6 +207,33 @@ def test_only_what_divides_is_cut() -> None:
     owners = {path.partition("/")[0] for path in found.why}
     assert owners == {"wide", "own"}
     assert found.whole == ("odd/kernel",)
+
+
+def test_what_lora_adapts_is_cut_without_its_two_factors() -> None:
+    words = keras.Input((6,), dtype="int32")
+    x = keras.layers.Embedding(40, 16, name="table")(words)
+    x = keras.layers.MultiHeadAttention(4, 4, name="attention")(x, x)
+    x = keras.layers.Dense(8, name="first")(keras.layers.Flatten()(x))
+    model: Any = keras.Model(words, keras.layers.Dense(2, name="second")(x))
+    expected = layouts_of(model, {"data": 1, "model": 2}, None)
+    for name in ("table", "first", "second"):
+        model.get_layer(name).enable_lora(2)
+    for projection in ("query", "output"):
+        getattr(model.get_layer("attention"), f"{projection}_dense").enable_lora(2)
+    assert layouts_of(model, {"data": 1, "model": 2}, None) == expected
+    assert expected.why["second/kernel"] == "model,-: by rows"
+    assert not expected.whole
+
+
+@pytest.mark.parametrize("axes", [0, None, -2, (0, 1), (1,)])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_moments_of_shards_are_those_of_the_whole(axes: Any, keepdims: bool) -> None:
+    x = np.random.default_rng(0).normal(3, 2, (8, 5)).astype("float32")
+    place = jax.sharding.NamedSharding(jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",)), PartitionSpec())
+    with moments_by_shard(4, place):
+        found: Any = keras.ops.moments(x, axes, keepdims)
+    np.testing.assert_allclose(found[0], x.mean(axes, keepdims=keepdims), rtol=1e-5)
+    np.testing.assert_allclose(found[1], x.var(axes, keepdims=keepdims), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The journal gives back the whole records that were written, whatever a kill has left of the last one."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,19 @@ def test_journals_of_checkpoints_that_are_gone_go_too(checkpoint: Path) -> None:
 def test_a_full_disk_is_told(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"journal .* could not be written"):
         Journal(tmp_path / "nowhere" / "step-1.npz")
+
+
+def test_a_record_that_the_disk_takes_only_a_part_of_is_refused_and_later_ones_are_kept(checkpoint: Path) -> None:
+    kept = Journal(checkpoint)
+    kept.append(RECORDS[0])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
+    try:
+        with pytest.raises(CheckpointError, match=r"journal .* could not be written"):
+            kept.append(Record({}, [bytes(1000)]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    for record in RECORDS[1:]:
+        kept.append(record)
+    kept.close()
+    assert journal.read(checkpoint) == RECORDS
