@@ -336,6 +336,39 @@ def test_examples_that_the_loss_ignores_are_not_in_the_predictions(
     assert (tmp_path / "run/summary.json").exists()
 
 
+@pytest.mark.parametrize("kind", ["arrays", "stream"])
+def test_labels_of_weight_0_may_be_any(classifier: Any, blobs: Any, listed: Any, tmp_path: Path, kind: str) -> None:
+    x, y = blobs
+    weight = (np.arange(192) % 4 != 0).astype("float32")
+    wrong, models = np.where(weight == 0, -1, y), []
+    for labels in (wrong, y):
+        set_seed(0)
+        data = rudel.Examples(x, labels, weight)
+        if kind == "stream":
+            stream = listed(x, labels)
+            stream.examples = data
+            data = stream
+        models.append(classifier())
+        rudel.fit(models[-1], data, validation=data, run=tmp_path / f"run{len(models)}")
+    assert same_bits(*models)
+    assert (tmp_path / "run1/report.html").exists()
+    assert rudel.evaluate(models[0], (x, wrong, weight))["loss"] == rudel.evaluate(models[0], (x, y, weight))["loss"]
+    with pytest.raises(DataError, match=r"The label -1 of example 4 .* \(47 of 192 labels are wrong\)"):
+        rudel.fit(models[0], x, wrong, sample_weight=np.where(np.arange(192) == 0, 0, 1))
+
+
+@pytest.mark.parametrize("shape", [(20, 1), (20, 3), (20, 3, 1)])
+def test_a_step_of_weight_0_may_have_any_label(shape: tuple[int, ...]) -> None:
+    model = keras.Sequential([keras.Input((3, 5)), keras.layers.Dense(4)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    x, weight = np.ones((20, 3, 5), "float32"), np.ones(shape, "float32")
+    y = np.zeros((20, 3, 1), "int32")
+    weight[2], y[2] = 0, 4
+    rudel.fit(model, x, y, sample_weight=weight)
+    with pytest.raises(DataError, match="out of range"):
+        rudel.fit(model, x, y)
+
+
 def ordinal_crossentropy(y: Any, outputs: Any) -> Any:
     """Of labels from 0 to 2 and the probabilities that they are above 0 and above 1."""
     labels: Any = keras.ops.reshape(keras.ops.cast(y, "int32"), (-1, 1))

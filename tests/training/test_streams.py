@@ -16,7 +16,9 @@ from rudel.backend import set_seed
 from rudel.data.augmentation import random_zoom_and_shift
 from rudel.data.records.writer import write_examples
 from rudel.errors import DataError, OptionError
+from rudel.loop.feed import feed_of
 from rudel.loop.read_ahead import Ahead
+from rudel.loop.schedule import Schedule
 
 layers = keras.layers
 random = np.random.default_rng(5)
@@ -114,6 +116,18 @@ def test_a_fraction_of_a_stream_is_held_out_as_of_arrays(listed: Any) -> None:
     other = rudel.fit(in_memory, PICTURES, KINDS, validation=0.2, steps=12)
     assert bits(streamed) == bits(in_memory)
     assert one.history == other.history
+
+
+def test_a_batch_larger_than_the_data_takes_no_more_memory_than_the_data(listed: Any) -> None:
+    models = []
+    for batch_size in (330, 10**6):
+        schedule = Schedule(330, batch_size, 2)
+        for data in (listed(PICTURES, KINDS), rudel.Examples(PICTURES, KINDS)):
+            block = feed_of(data, schedule, dense()).forms()[0]
+            assert {len(block.data[0]), block.order.size} == {330}
+            models.append(dense())
+            rudel.fit(models[-1], data, epochs=2, batch_size=batch_size)
+    assert len({bits(model) for model in models}) == 1
 
 
 @pytest.mark.parametrize("batch_size", [256, 16, 330])

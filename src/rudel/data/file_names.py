@@ -4,7 +4,7 @@
 def printable(name: str) -> str:
     r"""A name in which bytes that are not UTF-8 are written as escapes.
 
-    >>> printable("caf\udce9.wav")
-    'caf\\udce9.wav'
+    >>> printable("fl\udcf6te.wav")
+    'fl\\udcf6te.wav'
     """
     return name.encode("utf-8", "backslashreplace").decode()

@@ -1,5 +1,6 @@
 """Looks at examples before the first step, so that a mistake is one sentence and not a wrong model."""
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,6 +100,7 @@ def check_examples(examples: Examples, model: "keras.Model", what: str, numbers:
     ignored = getattr(model.loss, "ignore_class", None)
     if ignored is not None:
         labels = np.where(labels == ignored, 0, labels)
+    labels = _counted(labels, examples.sample_weight)
     if labels.ndim > 1 and _makes_masks(model):  # which leave out padded steps, whose labels are mostly -1
         labels = np.maximum(labels, 0)
     wrong = np.flatnonzero(
@@ -111,6 +113,17 @@ def check_examples(examples: Examples, model: "keras.Model", what: str, numbers:
             f"{classes} outputs, "
             f"so labels go from 0 to {classes - 1} ({len(wrong):,} of {len(labels):,} labels are wrong)."
         )
+
+
+def _counted(labels: np.ndarray, weight: Arrays) -> np.ndarray:
+    """Labels with 0 in the place of those whose weight is 0, which may be out of range: they count for nothing."""
+    if not isinstance(weight, np.ndarray):
+        return labels
+    shape = (*weight.shape, *[1] * labels.ndim)[: labels.ndim]
+    fits = math.prod(shape) == weight.size
+    if not fits or any(has not in (1, wanted) for has, wanted in zip(shape, labels.shape, strict=True)):
+        return labels
+    return np.where(weight.reshape(shape) == 0, 0, labels)
 
 
 def _check_label_form(labels: Arrays, model: "keras.Model", what: str) -> None:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from rudel.backend import backend_name
-from rudel.data.batch_source import BatchStream, is_source, joined, pass_of
+from rudel.data.batch_source import BatchStream, is_source, pass_of
 from rudel.data.dataset import Arrays, Examples
 from rudel.data.stream import Stream
 from rudel.errors import DataError
@@ -294,15 +294,16 @@ def _leave(model: "keras.Model", before: Iterable[Any], now: Iterable[Any]) -> N
 
 
 def predict(model: "keras.Model", x: Arrays, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Arrays:
-    """Asks a Keras model about inputs, in one compiled program.
+    """Asks a Keras model about inputs, in compiled programs: one for full batches, one for a smaller last one.
 
-    The last batch is padded with copies of its last example, so that one program serves all.
+    So a model that computes across the batch gives what `model.predict` gives. A model that is made for batches of one
+    size gets a smaller one padded with copies of its last example.
 
     Args:
         model: a built Keras model, compiled or not.
         x: inputs (N, ...) of any dtype, or a dict, list or tuple of them; or a stream such as `rudel.Records`, or a
             source of batches (see `rudel.fit`).
-        batch_size: examples a step.
+        batch_size: examples a step; a source has batches of its own.
 
     Returns:
         The outputs as NumPy arrays (N, ...), in the form and the dtype in which the model gives them: float32 for most.
@@ -348,7 +349,7 @@ def predictions(model: "keras.Model", stream: Stream, batch_size: int) -> Iterat
 
     def read() -> Iterator[Examples]:
         start = 0
-        for taken in _together(stream, batch_size):
+        for taken in _batches(stream, batch_size):
             examples, rows = as_examples(taken, "prediction"), np.arange(start, start + len(taken))
             check_indices(examples.x, model, "prediction", rows)
             start += len(rows)
@@ -366,25 +367,15 @@ def predictions(model: "keras.Model", stream: Stream, batch_size: int) -> Iterat
             yield consumed.pop(), outputs
 
 
-def _together(stream: Stream, batch_size: int) -> Iterator[Examples]:
-    """The examples of a stream, in their order, at most so many at once; those of a source by their shapes."""
+def _batches(stream: Stream, batch_size: int) -> Iterator[Examples]:
+    """The examples of a stream, in their order, at most so many at once; those of a source in its batches."""
     if not isinstance(stream, BatchStream):
         for start in range(0, len(stream), batch_size):
             yield stream.take(np.arange(start, min(start + batch_size, len(stream))))
         return
-    for _, pieces in itertools.groupby(stream.pieces(), lambda piece: _row_form(piece.examples.x)):
-        held: list[Examples] = []
-        for piece in pieces:
-            held.append(piece.examples)
-            if sum(map(len, held)) >= batch_size:
-                rows = joined(held)
-                yield from (
-                    rows.take(slice(i, i + batch_size)) for i in range(0, len(rows) - batch_size + 1, batch_size)
-                )
-                left = len(rows) % batch_size
-                held = [rows.take(slice(-left, None))] if left else []
-        if held:
-            yield joined(held)
+    for piece in stream.pieces():
+        for last, size in zip(itertools.accumulate(piece.sizes), piece.sizes, strict=True):
+            yield piece.examples.take(slice(last - size, last))
 
 
 def _row_form(x: Arrays) -> tuple[Any, ...]:
@@ -393,7 +384,7 @@ def _row_form(x: Arrays) -> tuple[Any, ...]:
 
 
 def _predicted(model: "keras.Model", inputs: Iterator[Any]) -> Iterator[Any]:
-    """The outputs for each of some inputs; those with fewer rows than the first of their shape are filled up."""
+    """The outputs for each of some batches of inputs; those smaller than a model is made for are filled up."""
     if backend_name() != "jax":
         from rudel.loop.keras_evaluation import predicted
 
@@ -401,18 +392,17 @@ def _predicted(model: "keras.Model", inputs: Iterator[Any]) -> Iterator[Any]:
         return
     state = model_state.read(model)
     moved = state.non_trainable
-    programs: dict[Any, tuple[int, Program]] = {}
+    programs: dict[Any, Program] = {}
     least = batch_size_of(model, 0)
     for x in inputs:
         rows = len(jax.tree.leaves(x)[0])
-        form = _row_form(x)
-        room = max(programs[form][0] if form in programs else least, rows)
+        room = max(least, rows)
         indices = np.minimum(np.arange(room), rows - 1)
         batch = jax.device_put(x if rows == room else jax.tree.map(lambda array, i=indices: array[i], x))
-        if form not in programs or programs[form][0] < room:
-            programs[form] = room, compile_prediction(model, state, batch)
-        program = programs[form][1]
-        outputs, changed = program.run(state.trainable, moved, batch)
+        key = room, _row_form(x)
+        if key not in programs:
+            programs[key] = compile_prediction(model, state, batch)
+        outputs, changed = programs[key].run(state.trainable, moved, batch)
         moved = after(moved, changed)
         yield jax.tree.map(lambda array, n=rows: array[:n], jax.device_get(outputs))
     _leave(model, state.non_trainable, moved)

@@ -123,7 +123,7 @@ class Resident:
 
     def _ordered(self, epoch: int) -> Any:
         """The order of an epoch, on the device."""
-        return jax.device_put(self._schedule.order(epoch))
+        return jax.device_put(self._schedule.order(epoch, self._schedule.sizes[0]))
 
 
 class _Block(NamedTuple):
@@ -171,18 +171,19 @@ class Streamed(_Read):
         stream: the examples to train on.
         schedule: which of them every step sees.
         model: a compiled Keras model, which they have to fit.
+        width: room for each batch; None for the largest, which may be smaller than `schedule.batch_size`.
     """
 
-    def __init__(self, stream: Stream, schedule: Schedule, model: "keras.Model") -> None:
+    def __init__(self, stream: Stream, schedule: Schedule, model: "keras.Model", width: int | None = None) -> None:
         super().__init__()
-        self._schedule = schedule
+        self._schedule, self._width = schedule, width or schedule.sizes[0]
         self._blocks = Blocks(stream, model, "training")
-        self._steps = self._blocks.batches(schedule.batch_size, schedule.total_steps)
+        self._steps = self._blocks.batches(self._width, schedule.total_steps)
         self._ends_with_epochs = schedule.steps_per_epoch > self._steps
         """Whether no block has steps of two epochs, where there are several blocks in one: of about the same size."""
         if self._ends_with_epochs:
             self._steps = evenly(schedule.steps_per_epoch, self._steps)
-        self._rows = self._steps * schedule.batch_size
+        self._rows = self._steps * self._width
         self.data = self._blocks.form(self._rows)
         self.order: jax.Array = jax.device_put(np.arange(self._rows, dtype=np.int32).reshape(self._steps, -1))
         self._block = _Block(0, 0, ())
@@ -215,7 +216,7 @@ class Streamed(_Read):
     def _read(self, step: int) -> Iterator[_Block]:
         """Blocks from a step on, to the end of the training; runs in the reader's thread."""
         schedule = self._schedule
-        epoch, order = -1, np.empty((0, schedule.batch_size), np.int32)
+        epoch, order = -1, np.empty((0, self._width), np.int32)
         while step < schedule.total_steps:
             last = min(step + self._steps, schedule.total_steps)
             if self._ends_with_epochs:
@@ -223,14 +224,14 @@ class Streamed(_Read):
             rows = []
             for number in range(step // schedule.steps_per_epoch, (last - 1) // schedule.steps_per_epoch + 1):
                 if number != epoch:
-                    epoch, order = number, schedule.order(number)
+                    epoch, order = number, schedule.order(number, self._width)
                 start = schedule.first_step(number)
                 rows.append(order[max(step - start, 0) : last - start])
             yield _Block(step, last, self._load(np.concatenate(rows)))
             step = last
 
     def _load(self, order: Int32[np.ndarray, "steps batch"]) -> Batch:
-        """A block on the device, of the examples at these indices (steps, batch_size)."""
+        """A block on the device, of the examples at these indices (steps, width)."""
         return self._blocks.read(order.reshape(-1), self._rows)
 
 

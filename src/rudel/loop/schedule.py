@@ -75,16 +75,21 @@ class Schedule:
         """The number of steps done when this epoch (from 0) ends."""
         return min((epoch + 1) * self.steps_per_epoch, self.total_steps)
 
-    def order(self, epoch: int) -> Int32[np.ndarray, "steps batch"]:
-        """Indices of the examples of an epoch (from 0), int32 (steps_per_epoch, batch_size).
+    def order(self, epoch: int, width: int | None = None) -> Int32[np.ndarray, "steps width"]:
+        """Indices of the examples of an epoch (from 0), int32 (steps_per_epoch, width).
 
-        Of the last batch, the first `size` count; what follows is -1.
+        Of each batch, the first `size` count; what follows is -1.
+
+        Args:
+            epoch: its number.
+            width: room for each batch, of at least the largest; None for `batch_size`, which may be more.
         """
+        width = self.batch_size if width is None else width
         order = np.arange(self.examples, dtype=np.int32)
         if self.shuffle:
             order = np.random.default_rng([self.seed, epoch]).permutation(order)
-        missing = self.steps_per_epoch * self.batch_size - self.examples
-        return np.pad(order, (0, missing), constant_values=-1).reshape(-1, self.batch_size)
+        missing = self.steps_per_epoch * width - self.examples
+        return np.pad(order, (0, missing), constant_values=-1).reshape(-1, width)
 
     def order_of_batches(self, epoch: int) -> np.ndarray:
         """Numbers of the batches of an epoch (from 0), (steps_per_epoch,), where a source gives whole ones."""

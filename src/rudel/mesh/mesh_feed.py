@@ -44,7 +44,7 @@ class MeshStreamed(Streamed):
 
     def __init__(self, stream: Stream, schedule: Schedule, model: "keras.Model", placement: Placement) -> None:
         self._placement, self._columns = placement, placement.columns(schedule.batch_size)
-        super().__init__(stream, schedule, model)
+        super().__init__(stream, schedule, model, schedule.batch_size)
         rows, sharding = schedule.batch_size, placement.batches(schedule.batch_size)
         self.data = jax.tree.map(
             lambda a: jax.ShapeDtypeStruct((self._steps, rows, *a.shape[1:]), a.dtype, sharding=sharding), self.data

@@ -93,8 +93,8 @@ def _as_text(access: Access) -> str:
 def _printable(text: str) -> str:
     """A text in one line, without what would control a terminal.
 
-    >>> print(_printable("`a\\n04:00  200` ist größer"))
-    `a\\n04:00  200` ist größer
+    >>> print(_printable("`a\\n04:00  200` → größer"))
+    `a\\n04:00  200` → größer
     """
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 

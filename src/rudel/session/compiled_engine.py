@@ -215,14 +215,17 @@ class CompiledEngine:
             session.callbacks.on_epoch_begin(number)
             metrics = self._devices.put(session.initial_metrics)
             self._state = self._devices.read(model)._replace(metrics=metrics)
-        logs = self._train_until(session.spans.last(number))
+        end = session.spans.last(number)
+        if self._decisions.stop(bool(model.stop_training)):  # asked for before the first step, which Keras takes
+            end = min(end, position.step + 1)
+        logs = self._train_until(end)
         self.write()
         if self._feed:
             self._feed.end_epoch(position.step)
         logs = session.logs_of_span(logs, are_results=model_state.logs_its_metrics(model))
         if evaluator := self._evaluator:
             compiled = evaluator.compile_seconds
-            logs |= session.evaluate(lambda: evaluator.run(self._devices.read(model)))
+            logs |= session.evaluate(lambda: self._evaluate(evaluator))
             position.clock.compile += evaluator.compile_seconds - compiled
             position.clock.evaluate -= evaluator.compile_seconds - compiled
         logs = self._decisions.logs(logs)
@@ -234,6 +237,16 @@ class CompiledEngine:
         if session.done or self._save_is_due():
             self._save()
         session.act_on_interrupt()
+
+    def _evaluate(self, evaluator: Evaluator) -> dict[str, float]:
+        """The metrics of the model, in which stays what an evaluation changes, as the states of random generators."""
+        model = self._session.model
+        state = self._devices.read(model)
+        metrics = evaluator.run(state)
+        if any(new is not old for new, old in zip(evaluator.non_trainable, state.non_trainable, strict=True)):
+            now = self._devices.read(model)  # with the metrics of the evaluation
+            self._devices.write(model, now._replace(non_trainable=evaluator.non_trainable))
+        return metrics
 
     def _train_until(self, end: int) -> dict[str, float]:
         """Takes the steps up to this one; returns the logs of the last."""

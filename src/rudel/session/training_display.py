@@ -114,7 +114,7 @@ class RichDisplay(Display):
             self._task,
             completed=step,
             epoch=self._epoch_of(max(step - 1, 0)),
-            speed=f"{speed:,.0f} steps/s · {speed * self._schedule.batch_size:,.0f} examples/s" if self._wide else "",
+            speed=f"{speed:,.0f} steps/s · {speed * self._schedule.sizes[0]:,.0f} examples/s" if self._wide else "",
             metrics=described(dict(sorted(logs.items(), key=lambda entry: entry[0] != "loss"))),
         )
 

@@ -26,6 +26,10 @@ class Counting(keras.Sequential):
         traced.append("test")
         return super().test_step(*arguments)
 
+    def predict_step(self, *arguments: Any) -> Any:
+        traced.append("predict")
+        return super().predict_step(*arguments)
+
 
 @pytest.fixture
 def model() -> Any:
@@ -68,6 +72,13 @@ def test_evaluate_and_predict_compile_once(model: Any, blobs: Any) -> None:
     rudel.fit(model, x, y, verbose=0)
     assert rudel.evaluate(model, x, y)["loss"] < again["loss"]
     np.testing.assert_allclose(rudel.predict(model, x), model.predict(x, verbose=0), rtol=1e-5, atol=1e-6)
+
+
+def test_predict_compiles_two_programs_at_most(model: Any, blobs: Any) -> None:
+    x, _ = blobs
+    for count in (192, 164, 36, 100):  # all of whose last batches have 36 examples, but for the first
+        rudel.predict(model, x[:count], batch_size=64)
+    assert traced == ["predict", "predict"]
 
 
 def test_a_model_that_is_compiled_again_or_frozen_has_new_programs(model: Any, blobs: Any) -> None:

@@ -1,6 +1,7 @@
 """The compiled loop does what `model.fit` does, step by step, whatever the model overrides."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -212,8 +213,8 @@ def test_evaluation_counts_every_example_once(classifier: Any, blobs: Any, batch
 class Noisy(layers.Layer):
     """Adds noise, also outside of training, and counts its calls."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
         self.generator = keras.random.SeedGenerator(3)
         self.calls = self.add_weight(shape=(), initializer="zeros", trainable=False)
 
@@ -242,6 +243,37 @@ def test_predicts_what_keras_predicts(classifier: Any, blobs: Any) -> None:
     np.testing.assert_allclose(
         rudel.predict(model, blobs[0], batch_size=50), model.predict(blobs[0], verbose=0), rtol=1e-5
     )
+
+
+def test_what_a_validation_changes_stays_in_the_model_as_in_keras(tmp_path: Path) -> None:
+    def fit(how: Any, epochs: int = 2, **given: Any) -> tuple[Any, Any]:
+        set_seed(1)
+        model = keras.Sequential([keras.Input((5,)), Noisy(), layers.Dense(1)])
+        model.compile("sgd", "mse")
+        x, y = TABLE, TABLE[:, :1]
+        both = {"validation_data": (x, y), "validation_batch_size": 40, "shuffle": False, "verbose": 0}
+        return how(model, x, y, epochs=epochs, **both, **given).history, model
+
+    (found, ours), (expected, theirs) = fit(rudel.fit), fit(keras.Model.fit)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-4)
+    assert float(ours.layers[0].calls) == float(theirs.layers[0].calls) == 2 * (3 + 3)
+    _, whole = fit(rudel.fit, run=tmp_path / "whole")
+    fit(rudel.fit, epochs=1, run=tmp_path / "run")
+    _, resumed = fit(rudel.fit, run=tmp_path / "run", resume=True)
+    for one, other in zip(whole.variables, resumed.variables, strict=True):
+        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+@pytest.mark.parametrize("kind", ["arrays", "stream", "source"])
+def test_predicts_what_keras_predicts_of_a_model_that_computes_across_the_batch(kind: str, listed: Any) -> None:
+    inputs = keras.Input((5,))
+    model = keras.Model(inputs, layers.Dense(2)(inputs - ops.mean(inputs, axis=0, keepdims=True)))
+    x = TABLE[:70]
+    given = {"arrays": x, "stream": listed(x), "source": (x[i : i + 32] for i in range(0, 70, 32))}[kind]
+    quiet: Any = 0  # the stubs of Keras want a text
+    expected = model.predict(x, batch_size=32, verbose=quiet)
+    np.testing.assert_allclose(rudel.predict(model, given, batch_size=32), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])

@@ -42,6 +42,13 @@ def test_epochs_or_steps(epochs: int | None, steps: int | None, total: int) -> N
     assert plan_schedule(100, 10, epochs, steps, seed=0).total_steps == total
 
 
+def test_batches_larger_than_the_data_need_no_more_room_than_the_data() -> None:
+    schedule = Schedule(12, 10**6, 2)
+    order = schedule.order(1, width=12)
+    assert order.shape == (1, 12)
+    np.testing.assert_array_equal(order[0], schedule.order(1)[0, :12])
+
+
 def test_without_shuffling_the_examples_come_as_they_are() -> None:
     order = Schedule(25, 10, 2, shuffle=False).order(7)
     np.testing.assert_array_equal(order.reshape(-1), [*range(25), *[-1] * 5])

@@ -113,6 +113,29 @@ def test_what_a_callback_changes_before_a_step_counts_as_in_keras(classifier: An
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("hook", "steps"), [("on_train_begin", 1), ("on_epoch_begin", 7)])
+def test_a_training_that_a_callback_ends_before_a_step_takes_that_one_as_in_keras(
+    classifier: Any, blobs: Any, hook: str, steps: int
+) -> None:
+    def fit(how: Any) -> tuple[Any, Any]:
+        def stop(epoch: int = 1, logs: Any = None) -> None:
+            model.stop_training = bool(epoch)
+
+        set_seed(0)
+        model = classifier("sgd")
+        callback = keras.callbacks.Callback()
+        setattr(callback, hook, stop if hook == "on_epoch_begin" else lambda logs=None: stop())
+        given = {"validation_data": blobs, "epochs": 3, "shuffle": False, "verbose": 0, "callbacks": [callback]}
+        return how(model, *blobs, **given).history, model
+
+    (found, ours), (expected, theirs) = fit(rudel.fit), fit(keras.Model.fit)
+    assert int(ours.optimizer.iterations) == int(theirs.optimizer.iterations) == steps
+    for name, values in expected.items():
+        assert found[name] == pytest.approx(values, rel=1e-4)
+    rudel.fit(ours, *blobs)  # which begins with no wish to end
+    assert int(ours.optimizer.iterations) == steps + 6
+
+
 def test_batches_are_counted_from_the_beginning_of_the_epoch_in_a_resumed_training(
     classifier: Any, blobs: Any, tmp_path: Path
 ) -> None:
