@@ -57,6 +57,10 @@ def check_all(
         ("micro bench", "memory and instructions on an emulated board", [_check_bench, _check_compiler]),
         ("serve, watch", "models and runs over HTTP", [_check_server, partial(_check_versions, "serve")]),
         ("play", "a page to draw on", said("jax")),
+        ("tune", "sweeps of settings", [partial(_check_versions, "tune")]),
+        ("data sound", "FLAC files and other sample rates", [partial(_check_versions, "sound")]),
+        ("data collect", "recordings of a board", [partial(_check_versions, "board")]),
+        ("train table", "tables in Parquet", [partial(_check_versions, "parquet")]),
         ("lab", "a simulated Wi-Fi cluster", [_check_lab]),
     ]
     notes = {"play": what_is_missing()}

@@ -402,6 +402,8 @@ class ReplicasEngine:
             return self._save_seconds <= _CHECKPOINT_SHARE_WITHOUT_JOURNAL * since
         if self._progress.journal_is_full:
             return True
+        if (left := self._session.steps_to_checkpoint()) is not None:
+            return left <= 0
         return since > _CHECKPOINT_SECONDS and self._save_seconds <= _CHECKPOINT_SHARE * since
 
     def _save(self) -> None:

@@ -122,7 +122,7 @@ def fit(
             batches of all hosts together; by `mesh`, a batch is what all devices take a step on together.
 
     Returns:
-        The Keras `History`: losses and metrics of every epoch.
+        The Keras `History`: losses and metrics of every epoch; on hosts, of every round where one spans several epochs.
 
     Raises:
         DataError: examples that do not fit each other or the model, or hold NaN.

@@ -42,8 +42,8 @@ def resume_run(run: str | Path, progress: Callable[[int, int], None] | None = No
     recorded = config["asked"]
     if recorded is None:
         raise RunError(
-            f"The run {directory.path} was begun in Python with callbacks, a cluster or another object that no file "
-            "holds: call `rudel.train_recipe` again with `resume=True`."
+            f"The run {directory.path} was begun with callbacks, a cluster or another object that no file holds: "
+            "repeat its command with --resume, or its call in Python with `resume=True`."
         )
     spread = recorded.pop("strategy")
     strategy = with_options(spread["name"], _tuples(spread["options"])) if spread else None

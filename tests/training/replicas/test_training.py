@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -458,6 +459,16 @@ def test_what_comes_out_of_several_hosts_is_the_mean_of_the_last_weights(
     weights = np.concatenate([np.ravel(w) for w in model.get_weights()])
     np.testing.assert_array_equal(weights, kept["recent/0" if len(hosts) > 1 else "weights/0"])
     assert (np.abs(weights - kept["weights/0"]).max() > 1e-5) == (len(hosts) > 1)
+
+
+def test_checkpoints_come_every_so_many_steps(crew: Any, tmp_path: Path) -> None:
+    model, x, y = with_schedule()
+    often = {"checkpoint_every": 64, "keep": 100, "run": tmp_path}
+    rudel.fit(model, x, y, steps=400, batch_size=16, client=crew.client, strategy=SHORT, **often)
+    found = sorted(int(path.stem.removeprefix("step-")) for path in (tmp_path / "checkpoints").glob("step-*.npz"))
+    assert (found[0], found[-1]) == (0, 400)
+    assert all(64 <= later - earlier < 128 for earlier, later in itertools.pairwise(found[:-1]))
+    assert found[-1] - found[-2] < 128
 
 
 def newest_checkpoint(run: Path) -> Path:
