@@ -48,6 +48,17 @@ def written_atomically(path: Path) -> Iterator[IO[bytes]]:
     _flush_folder(path.parent)
 
 
+def remove_torn_line(path: Path) -> None:
+    """Removes a last line that was cut short by a full disk or a killed process; there need be no file.
+
+    Raises:
+        OSError: the file cannot be read or written.
+    """
+    content = path.read_bytes() if path.is_file() else b""
+    if (end := content.rfind(b"\n") + 1) < len(content):
+        os.truncate(path, end)
+
+
 def write_json(path: Path, document: Any) -> None:
     """Writes a JSON document atomically, indented, with a line break at the end."""
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -170,7 +170,7 @@ def _status(exit_status: int | None) -> str:
 
         try:
             return f"ended by {signal.Signals(-exit_status).name}"
-        except ValueError:  # for one that SSH has no name for, there is no number
+        except ValueError:  # SSH names few signals, and those of other names have no number
             return "ended by a signal"
     return f"exit status {exit_status}"
 

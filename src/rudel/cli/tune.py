@@ -111,9 +111,9 @@ def _as_option(name: str, value: object) -> str:
     >>> _as_option("lr", 0.00123456), _as_option("batch_size", 64), _as_option("kind", "a b")
     ('--learning-rate 0.00123456', '--batch-size 64', "--set 'kind=a b'")
     """
-    from rudel.tuning.recipe_objective import OF_TRAINING
+    from rudel.tuning.recipe_objective import OF_TRAINING, full_name
 
-    name = "learning_rate" if name == "lr" else name
+    name = full_name(name)
     if name in OF_TRAINING:
         return f"--{name.replace('_', '-')} {value}"
     return f"--set {shlex.quote(f'{name}={value}')}"

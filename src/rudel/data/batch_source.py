@@ -138,7 +138,7 @@ class _Batches:
         if first is None:
             raise DataError(f"The {what} data, a {self.name}, gives no batch.")
         self.first = first.examples
-        self._joins = _joined_at_once(pieces) if _can_bejoined(source) else 1
+        self._joins = _joined_at_once(pieces) if _can_be_joined(source) else 1
         """Batches that tf.data is asked to join, at most."""
         if self._under_way:
             self._under_way = itertools.chain([self.first], self._under_way)
@@ -478,7 +478,7 @@ def _is_of_torch(value: object, method: str) -> bool:
     return str(getattr(getattr(type(value), method, None), "__module__", "")).startswith("torch.")
 
 
-def _can_bejoined(source: Any) -> bool:
+def _can_be_joined(source: Any) -> bool:
     """Whether a source is a `tf.data.Dataset` whose batches differ in nothing but their numbers of examples."""
     if not hasattr(source, "rebatch") or "tensorflow" not in sys.modules:
         return False

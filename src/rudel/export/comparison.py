@@ -9,7 +9,7 @@ from rudel.backend import keras_on_jax, without_tensorflow
 from rudel.data.dataset import Arrays, Examples
 from rudel.errors import ExportError
 from rudel.export.inputs import BESIDE_INPUT, output_names
-from rudel.loop.classification import as_probabilities, class_labels
+from rudel.loop.classification import as_probabilities, class_labels, of_both
 from rudel.loop.metric_values import as_floats
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def metrics_of(model: "keras.Model", examples: Examples, outputs: Arrays) -> dic
     probabilities, labels = as_probabilities(model, outputs), class_labels(examples)
     if probabilities is not None and labels is not None:
         if not any("acc" in name for name in values):
-            values = {"accuracy": float((_classes(probabilities) == labels).mean())} | values
+            values = {"accuracy": float((of_both(probabilities).argmax(1) == labels).mean())} | values
     elif probabilities is None and examples.y.size == outputs.size and not {"mae", "mean_absolute_error"} & set(values):
         errors = np.abs(outputs.reshape(len(outputs), -1) - examples.y.reshape(len(outputs), -1).astype(np.float64))
         values = {"mae": float(errors.mean())} | values
@@ -106,9 +106,4 @@ def _agreement(model: "keras.Model", outputs: Arrays, answers: Arrays) -> float 
     mine, other = as_probabilities(model, outputs), as_probabilities(model, answers)
     if mine is None or other is None:
         return None
-    return float((_classes(mine) == _classes(other)).mean())
-
-
-def _classes(probabilities: np.ndarray) -> np.ndarray:
-    """The likeliest class (N,) of probabilities (N, C); one column is the probability of the second of two."""
-    return (probabilities[:, 0] > 0.5).astype(int) if probabilities.shape[1] == 1 else probabilities.argmax(1)
+    return float((of_both(mine).argmax(1) == of_both(other).argmax(1)).mean())

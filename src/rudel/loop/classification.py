@@ -54,6 +54,11 @@ def of_both(probabilities: Float32[np.ndarray, "examples given"]) -> Float32[np.
     return np.concatenate([1 - probabilities, probabilities], 1) if probabilities.shape[1] == 1 else probabilities
 
 
+def ignored_class(model: "keras.Model") -> int | None:
+    """The label of examples that the loss leaves out, if there is one."""
+    return getattr(model.loss, "ignore_class", None)
+
+
 def gives_logits(model: "keras.Model") -> bool:
     """Whether the outputs of a classifier still have to go through a softmax, or a sigmoid where there is one."""
     from rudel.internals.keras import loss_arguments

@@ -8,6 +8,7 @@ import numpy as np
 from rudel.data.dataset import Arrays, Dataset, Examples, check_int32
 from rudel.data.stream import Stream
 from rudel.errors import DataError
+from rudel.loop.classification import ignored_class
 from rudel.loop.vocabulary import first_outside, lookups_of
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def check_examples(examples: Examples, model: "keras.Model", what: str, numbers:
         return
     if labels.dtype.kind not in "iub" and not np.array_equal(labels, np.round(labels)):
         raise DataError(f"The labels in {what} y must be whole numbers for a sparse loss; give them as integers.")
-    ignored = getattr(model.loss, "ignore_class", None)
+    ignored = ignored_class(model)
     if ignored is not None:
         labels = np.where(labels == ignored, 0, labels)
     labels = _counted(labels, examples.sample_weight)

@@ -12,6 +12,9 @@ import numpy as np
 from rudel.array_types import Int32
 from rudel.errors import DataError, OptionError, option
 
+SEEDS = 2**32
+"""Seeds are whole numbers below this."""
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -130,3 +133,14 @@ def check_whole_number(name: str, value: object, least: int = 1) -> None:
     """
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise OptionError(f"{option(name)} must be a whole number of at least {least}, not {value!r}.")
+
+
+def check_seed(seed: int) -> None:
+    """Refuses a seed that random generators do not take.
+
+    Raises:
+        OptionError: it is not a whole number from 0 to `SEEDS` - 1.
+    """
+    check_whole_number("seed", seed, least=0)
+    if seed >= SEEDS:
+        raise OptionError(f"{option('seed')} must be below 2**32, not {seed}.")

@@ -14,7 +14,7 @@ from rudel.errors import DataError
 from rudel.features.layer import rate_of
 from rudel.features.table_columns import encoded
 from rudel.features.table_layer import columns_of
-from rudel.loop.classification import as_probabilities
+from rudel.loop.classification import as_probabilities, of_both
 from rudel.loop.evaluation import predict
 from rudel.runs import run_directory
 from rudel.runs.loading import load, recipe_of
@@ -259,8 +259,6 @@ def joined(inputs: Sequence[Any]) -> Any:
 def _ranking(probabilities: np.ndarray | None, row: int, names: Sequence[str]) -> list[tuple[str, float]]:
     if probabilities is None:
         return []
-    values = probabilities[row]
-    if len(values) == 1:  # one sigmoid: the probability of the second of two classes
-        values = np.array([1 - values[0], values[0]])
+    (values,) = of_both(probabilities[row : row + 1])
     called = list(names) if len(names) == len(values) else [str(i) for i in range(len(values))]
     return [(called[i], float(values[i])) for i in np.argsort(-values, kind="stable")]

@@ -17,7 +17,7 @@ from rudel.data.dataset import Dataset, Examples
 from rudel.data.stream import Stream
 from rudel.errors import CheckpointError
 from rudel.loop import model_state
-from rudel.loop.classification import as_probabilities, class_labels
+from rudel.loop.classification import as_probabilities, class_labels, ignored_class
 from rudel.loop.evaluation import DEFAULT_BATCH_SIZE, evaluate, predict, predictions
 from rudel.loop.metric_values import by_class_name
 from rudel.report.predictions import Predictions, join, save, summarise
@@ -139,7 +139,7 @@ def _keep_predictions(path: Path, model: "keras.Model", dataset: Dataset) -> Non
     if isinstance(examples, BatchStream) and not examples.by_index:
         inputs = None
     answered = _of_stream(model, examples) if isinstance(examples, Stream) else _of_examples(model, examples)
-    if answered and _ignored_class(model) is not None and len(answered.truth) < len(examples):
+    if answered and ignored_class(model) is not None and len(answered.truth) < len(examples):
         inputs = None  # whose numbers are not those of the answers
     if answered and len(answered.truth):
         save(path, answered, inputs, rate_of(model))
@@ -167,16 +167,11 @@ def _answers(model: "keras.Model", outputs: Tree, truth: np.ndarray) -> Predicti
     probabilities = as_probabilities(model, outputs) if isinstance(outputs, np.ndarray) else None
     if probabilities is None:
         return None
-    counted = truth != _ignored_class(model)
+    counted = truth != ignored_class(model)
     probabilities, truth = probabilities[counted], truth[counted]
     if not ((truth >= 0) & (truth < max(2, probabilities.shape[1]))).all():
         return None
     return summarise(probabilities, truth)
-
-
-def _ignored_class(model: "keras.Model") -> int | None:
-    """The label of examples that the loss leaves out, if there is one."""
-    return getattr(model.loss, "ignore_class", None)
 
 
 class _Inputs:

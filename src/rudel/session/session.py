@@ -372,7 +372,7 @@ class Session:
         added: dict[str, list[float]] = {}
         for name, values in self._history.history.items():
             if name not in measured:
-                with contextlib.suppress(TypeError, ValueError):  # of what is no number
+                with contextlib.suppress(TypeError, ValueError):  # values that are not numbers
                     added[name] = [float(value) for value in values]
         return added
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rudel.backend import keras_here, set_seed
 from rudel.data.dataset import Dataset
 from rudel.errors import OptionError, option
-from rudel.loop.schedule import Schedule, check_whole_number, plan_schedule
+from rudel.loop.schedule import Schedule, check_seed, check_whole_number, plan_schedule
 from rudel.recipes import current_name
 from rudel.recipes.load import Recipe, find_recipe
 from rudel.runs.start_weights import copy_weights
@@ -61,9 +61,7 @@ class RecipeRequest:
         for name in ("epochs", "steps", "batch_size"):
             if (value := getattr(self, name)) is not None:
                 check_whole_number(name, value)
-        check_whole_number("seed", self.seed, least=0)
-        if self.seed >= 2**32:
-            raise OptionError(f"{option('seed')} must be below 2**32, not {self.seed}.")
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import Any
 from rudel.runs.run_directory import RunDirectory, finite, writing
 from rudel.training.from_recipe import TrainedRun, train_recipe
 from rudel.training.prepared import RecipeRequest
-from rudel.tuning.recipe_objective import with_settings
+from rudel.tuning.recipe_objective import OF_TRAINING, with_settings
 from rudel.tuning.tune import Tuned
 
-_VARIED = ("options", "epochs", "steps", "batch_size", "learning_rate", "precision", "seed")
+_VARIED = ("options", *OF_TRAINING)
 """Arguments of a training that trials of a sweep may differ in."""
 
 

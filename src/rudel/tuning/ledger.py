@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rudel.errors import OptionError, RunError, option
-from rudel.files import write_json
+from rudel.files import remove_torn_line, write_json
 from rudel.runs.run_directory import finite, take_lock, writing
 
 
@@ -102,10 +102,9 @@ class Ledger:
     def ended(self) -> list[Ended]:
         """The trials that have ended, in the order in which they did; a line that was cut short is removed."""
         path = self.path / "trials.jsonl"
-        *lines, rest = path.read_text(encoding="utf-8").split("\n") if path.is_file() else [""]
-        if rest:
-            with writing(self.path):
-                path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        with writing(self.path):
+            remove_torn_line(path)
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []
         return [Ended(**json.loads(line)) for line in lines]
 
     def add(self, trial: Ended) -> None:

@@ -77,6 +77,11 @@ class RecipeObjective:
 _FOLDERS: dict[int, Path] = {}
 
 
+def full_name(setting: str) -> str:
+    """The name of a setting, of which `lr` is the short one of `learning_rate`."""
+    return "learning_rate" if setting == "lr" else setting
+
+
 def with_settings(recipe_request: RecipeRequest, settings: Mapping[str, Any]) -> RecipeRequest:
     """The request of a trial with these settings; `lr` is short for the learning rate.
 
@@ -86,7 +91,7 @@ def with_settings(recipe_request: RecipeRequest, settings: Mapping[str, Any]) ->
     changed: dict[str, Any] = {}
     options = dict(recipe_request.options or {})
     for name, value in settings.items():
-        name = "learning_rate" if name == "lr" else name
+        name = full_name(name)
         if name in OF_TRAINING:
             changed[name] = _read(name, value)
         else:

@@ -1,11 +1,11 @@
 """Optuna's study of a sweep, whose journal lies beside the sweep's own records, which count where the two differ."""
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rudel.errors import OptionError
+from rudel.files import remove_torn_line
 from rudel.runs.run_directory import writing
 from rudel.tuning.ledger import Ended
 
@@ -40,7 +40,7 @@ def open_study(
 
     Args:
         journal: the file that it is kept in.
-        ended: trials that have ended; the study is told of those that it takes for running.
+        ended: trials that have ended; those that the study still lists as running are marked as ended in it.
         direction: "minimize" or "maximize".
         sampler: chooses settings.
         pruner: says which trials to end early.
@@ -61,7 +61,7 @@ def open_study(
                 super().append_logs(logs)
 
     with writing(journal.parent):
-        _remove_torn_line(journal)
+        remove_torn_line(journal)  # Optuna reads none after it
         storage = JournalStorage(Journal(str(journal)))
     study = create_study(
         storage=storage, study_name=_NAME, direction=direction, load_if_exists=True, sampler=sampler, pruner=pruner
@@ -83,10 +83,3 @@ def tell(study: "optuna.Study", ended: Ended) -> None:
 
     states = {"finished": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
     study.tell(ended.number, ended.value if ended.state == "finished" else None, states[ended.state])
-
-
-def _remove_torn_line(journal: Path) -> None:
-    """Removes a last line that was cut short by a full disk or a killed process: Optuna reads none after it."""
-    content = journal.read_bytes() if journal.is_file() else b""
-    if (end := content.rfind(b"\n") + 1) < len(content):
-        os.truncate(journal, end)

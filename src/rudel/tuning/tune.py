@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rudel.cluster.host_options import check_used, hosts_argument
 from rudel.errors import OptionError, option
 from rudel.files import expanded
-from rudel.loop.schedule import check_whole_number
+from rudel.loop.schedule import SEEDS, check_seed, check_whole_number
 from rudel.runs.run_directory import path_of
 from rudel.tuning.ledger import Ended, Ledger
 from rudel.tuning.space import Choice, as_space, suggest
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 HERE = "this computer"
-_SEEDS = 2**32
 
 
 @dataclass(frozen=True)
@@ -121,9 +120,7 @@ def tune(
     """
     optuna = import_optuna()
     check_whole_number("trials", trials)
-    check_whole_number("seed", seed, least=0)
-    if seed >= _SEEDS:
-        raise OptionError(f"{option('seed')} must be below 2**32, not {seed}.")
+    check_seed(seed)
     if checkpoint_every is not None:
         check_whole_number("checkpoint_every", checkpoint_every)
     hosts_argument(on=on, cluster=cluster, client=client)
@@ -157,7 +154,7 @@ def tune(
     }  # fmt: skip
     with ledger.begin(settings, resume):
         done = ledger.ended()
-        seed = (seed + len(done)) % _SEEDS  # a sweep that is continued does not begin its random choices again
+        seed = (seed + len(done)) % SEEDS  # a sweep that is continued does not begin its random choices again
         study, running = open_study(
             ledger.journal, done, direction, sampler or optuna.samplers.TPESampler(seed=seed),
             pruner or (optuna.pruners.SuccessiveHalvingPruner() if prune else optuna.pruners.NopPruner()),

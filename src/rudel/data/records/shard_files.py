@@ -41,7 +41,7 @@ def find_shards(paths: Paths, split: str | None) -> list[str]:
             raise DataError("The list of records is empty: name files or folders of records.")
         return [file for path in paths for file in find_shards(path, split)]
     path = os.path.expanduser(os.fspath(paths))  # noqa: PTH111 as Path would spoil addresses
-    if _PATTERN.search(path) and not os.path.exists(path):  # noqa: PTH110
+    if _PATTERN.search(path) and not Path(path).exists():
         files = sorted(_matching(path))
         if not files:
             raise DataError(f"No file fits {path}: check the pattern.")
